@@ -1,0 +1,33 @@
+"""How do hours pass in a test without waiting? The clock of the loop jumps to the next timer."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+
+
+class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type, unused-ignore]
+    """Instead of waiting until the next timer is due, lets the clock say that it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        if not events:
+            if timeout is None:
+                raise RuntimeError("everybody waits and no timer is set: this would hang for ever")
+            self.now += max(timeout, 0.0)
+        return events
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Starts at 0.0; `await asyncio.sleep(3600)` takes an hour of its time and none of ours."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now

@@ -1,0 +1,69 @@
+"""How is the cost of a call measured so that two rows can be compared?
+
+The rows take turns within one run: a machine that slows down slows down all of them. The ratio of
+two rows is the median of the rounds' ratios, not the ratio of two medians. The garbage collector
+stays on, as it is for users.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tests.benchmarks.rows import Row
+
+__all__ = ["Figures", "measure"]
+
+ROUNDS = 31
+SECONDS_PER_TURN = 0.004
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured of one row."""
+
+    row: Row
+    per_round: tuple[float, ...]
+    """Seconds per call, one for each round."""
+
+    @property
+    def median(self) -> float:
+        """Microseconds per call."""
+        return median(self.per_round) * 1e6
+
+    @property
+    def least(self) -> float:
+        """Microseconds per call in the fastest round."""
+        return min(self.per_round) * 1e6
+
+    def ratio(self, base: Figures) -> float:
+        """How many times the base's cost; below 1 is cheaper."""
+        return median(mine / its for mine, its in zip(self.per_round, base.per_round, strict=True))
+
+
+async def measure(rows: Sequence[Row], rounds: int = ROUNDS) -> list[Figures]:
+    """Measures the rows in turns, each round beginning with another one."""
+    sizes = [await _calls_per_turn(row) for row in rows]
+    costs: list[list[float]] = [[] for _ in rows]
+    for round_number in range(rounds):
+        for position in range(len(rows)):
+            index = (round_number + position) % len(rows)
+            costs[index].append(await _turn(rows[index], sizes[index]))
+    return [Figures(row, tuple(cost)) for row, cost in zip(rows, costs, strict=True)]
+
+
+async def _turn(row: Row, calls: int) -> float:
+    started = time.perf_counter()
+    await row.batch(calls)
+    return (time.perf_counter() - started) / calls
+
+
+async def _calls_per_turn(row: Row) -> int:
+    calls = 1
+    while True:
+        cost = await _turn(row, calls)
+        if cost * calls > SECONDS_PER_TURN / 4:
+            return max(1, round(SECONDS_PER_TURN / cost))
+        calls *= 4

@@ -1,0 +1,260 @@
+"""Can YAML text mean only what its author sees?"""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tool_engine.catalog import strict_yaml
+from tool_engine.catalog.document import format_path
+from tool_engine.catalog.strict_yaml import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_PROBLEMS,
+    load_all,
+    parse,
+)
+from tool_engine.errors import DefinitionError, DefinitionProblem
+
+
+@pytest.fixture(params=["native", "portable"], autouse=True)
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every rule holds with PyYAML's C parser and without it."""
+    if request.param == "portable":
+        monkeypatch.setattr(strict_yaml, "_NativeParser", None)
+    return str(request.param)
+
+
+def problems_of(text: str | bytes) -> list[DefinitionProblem]:
+    with pytest.raises(DefinitionError) as caught:
+        load_all(text, "x.yaml")
+    assert all(problem.file == "x.yaml" for problem in caught.value.problems)
+    return list(caught.value.problems)
+
+
+def test_values_and_positions() -> None:
+    """K3: every key and value is found at its line and column."""
+    text = "a: 1\nb:\n  - x\n  - {c: [2, 3], 'd e': yes}\n"
+    (document,) = load_all(text, "x.yaml")
+    assert document.value == {"a": 1, "b": ["x", {"c": [2, 3], "d e": "yes"}]}
+    assert document.position(()) == (1, 1)
+    assert document.position(("a",)) == (1, 4)
+    assert document.position(("a",), of_key=True) == (1, 1)
+    assert document.position(("b", 1, "c", 1)) == (4, 13)
+    assert document.position(("b", 1, "d e"), of_key=True) == (4, 17)
+    assert document.position(("b", 1, "d e", "missing", 3)) == (4, 24)
+    assert document.position(("b", 7)) == (3, 3)
+    assert "'x'" in repr(document)
+
+
+def test_each_mark_has_its_path() -> None:
+    """K3: a mark's number leads back to the path of its key or value."""
+    (document,) = load_all("a: {b: 1}\nc: [x, {d: 2}]\n", "x.yaml")
+    paths = [format_path(document.path_at(number)) for number in range(11)]
+    assert paths == ["", "a", "a", "a.b", "a.b", "c", "c", "c[0]", "c[1]", "c[1].d", "c[1].d"]
+    assert document.path_at(99) == ()
+
+
+def test_documents() -> None:
+    """K3: several documents are told apart; comments alone are none."""
+    assert [document.value for document in load_all("a: 1\n---\n- 2\n---\n", "x")] == [
+        {"a": 1},
+        [2],
+        None,
+    ]
+    assert load_all("# nothing\n", "x") == []
+    assert load_all(b"", "x") == []
+
+
+def test_text_forms() -> None:
+    """K3: quoted, literal and tagged text is text; a BOM and CRLF change nothing."""
+    text = "\ufeffa: '1'\r\nb: \"2\"\r\nc: !!str 3\r\nd: |\r\n  4\r\ne: !!int 5\r\nf: !!float 6\r\n"
+    (document,) = load_all(text.encode(), "x")
+    assert document.value == {"a": "1", "b": "2", "c": "3", "d": "4\n", "e": 5, "f": 6}
+    assert load_all("%YAML 1.2\n---\n!!map {a: !!seq [!!null null, !!bool true]}", "x")[
+        0
+    ].value == {"a": [None, True]}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "path", "words"),
+    [
+        ("a: 1\nb: {c: 1, c: {d: *x}}\n", (2, 11), "b.c", "'c' is already given on line 2"),
+        ("a: &x 1\n", (1, 4), "a", "anchor &x"),
+        ("a: &x [1]\n", (1, 4), "a", "anchor &x"),
+        ("a: &x 'q'\n", (1, 4), "a", "anchor &x"),
+        ("a: *x\n", (1, 4), "a", "alias *x"),
+        ("<<: {a: 1}\n", (1, 1), "<<", "merge key"),
+        ("a: !!python/object:os.system x\n", (1, 4), "a", "tag !!python/object:os.system"),
+        ("a: !mine {b: 1}\n", (1, 4), "a", "tag !mine"),
+        ("a: !!set [1]\n", (1, 4), "a", "tag !!set"),
+        ("a: !!int x\n", (1, 4), "a", "does not fit its tag"),
+        ("a: !!bool 1\n", (1, 4), "a", "does not fit its tag"),
+        ("a: .inf\n", (1, 4), "a", "JSON can carry"),
+        ("1: a\n", (1, 1), "1", 'quote it: "1"'),
+        ("~: a\n", (1, 1), "~", "must be text"),
+        ("!!int 1: a\n", (1, 1), "1", "remove its tag"),
+        ('a: "\\0"\n', (1, 4), "a", "NUL"),
+        ("%YAML 1.1\n---\na: no\n", (1, 1), "", "%YAML"),
+        ("? [a]\n: 1\n", (1, 3), "", "a key must be text"),
+        ("a: [1\nb: 2\n", (2, 2), "", "not valid YAML"),
+        ("a:\n\tb: 1\n", (2, 1), "", "indent with spaces"),
+        ("a: b: c\n", (1, 5), "", "not valid YAML"),
+        ("a: 'x\n", (2, 1), "", "not valid YAML"),
+    ],
+)
+def test_refused(text: str, place: tuple[int, int], path: str, words: str) -> None:
+    """K3: what two readers could understand differently is refused, with its place and a cure."""
+    problem = problems_of(text)[0]
+    assert (problem.line, problem.column) == place
+    assert problem.path == path
+    assert words in problem.message
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "words"),
+    [
+        (b"a: \xff\n", (1, 4), "0xFF is not UTF-8"),
+        (b"\n\xc3(", (2, 1), "not UTF-8"),
+        (b"\xff\xfea\0", (1, 1), "UTF-16"),
+        (b"a: 1\r\nb: \0", (2, 4), "U+0000"),
+        (b"a: \x1b[0m", (1, 4), "U+001B"),
+        ("a: x # \u2028b: 1".encode(), (1, 8), "U+2028"),
+        ("a: x\rb: \x85".encode(), (2, 4), "U+0085"),
+        ("a: \ufeff".encode(), (1, 4), "U+FEFF"),
+    ],
+)
+def test_characters_that_hide_are_refused(data: bytes, place: tuple[int, int], words: str) -> None:
+    """K3: text is UTF-8 without characters that an editor does not show."""
+    (problem,) = problems_of(data)
+    assert (problem.line, problem.column) == place
+    assert words in problem.message
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    """K3: text that could not be written back is refused, escaped or not."""
+    assert "U+D800" in problems_of("a: \ud800")[0].message
+    assert problems_of('a: "\\ud800"')
+
+
+def test_size() -> None:
+    """K3: more than 1 MiB is refused before it is read."""
+    (problem,) = problems_of("#" * (MAX_BYTES + 1))
+    assert str(MAX_BYTES + 1) in problem.message
+    assert load_all("#" * 1000, "x") == []
+
+
+def test_depth() -> None:
+    """K3: nesting is bounded, so nothing recurses without end."""
+    assert load_all("[" * MAX_DEPTH + "]" * MAX_DEPTH, "x")
+    (problem,) = problems_of("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+    assert "50 levels" in problem.message
+
+
+def test_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K3: a text that is nothing but values is given up."""
+    monkeypatch.setattr(strict_yaml, "MAX_VALUES", 10)
+    assert "more than 10" in problems_of("[" + "[]," * 20 + "]")[0].message
+
+
+def test_all_faults_at_once_up_to_a_limit() -> None:
+    """K3: one look shows every fault, and a hostile file shows only the first hundred."""
+    assert [problem.line for problem in problems_of("a: *x\nb: .nan\na: 1\n1: !q z\n")] == [
+        1,
+        2,
+        3,
+        4,
+        4,
+    ]
+    assert len(problems_of("a: 1\n" * 5000)) == MAX_PROBLEMS
+
+
+def test_faults_before_a_syntax_error_are_kept() -> None:
+    """K3: a fault that was found is told although the text breaks later."""
+    assert [problem.line for problem in problems_of("a: *x\nb: [\n")] == [1, 3]
+
+
+def test_a_duplicate_does_not_shift_other_places() -> None:
+    """K3: places after a duplicate key are still right."""
+    documents, problems = parse("a: 1\na: [{x: 1}, *y]\nb: 2\n", "x")
+    assert len(problems) == 1
+    assert documents[0].value == {"a": 1, "b": 2}
+    assert documents[0].position(("b",)) == (3, 4)
+
+
+def test_paths_are_written_as_people_do() -> None:
+    """K3: a path reads as in the text."""
+    assert format_path(("parameters", 2, "validation", "min")) == "parameters[2].validation.min"
+    assert format_path(("a b", "c")) == "['a b'].c"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[",
+        "{",
+        "- ",
+        "? ",
+        '"',
+        "a: ",
+        "&a ",
+        "!",
+        "%",
+        "a\n",
+        "- *a\n",
+        "9",
+        "\\",
+        "|",
+        "{a,",
+        "-\n",
+    ],
+)
+def test_hostile_repetition_ends(text: str, parser: str) -> None:
+    """K3: no text hangs or crashes the reader; it is a value or a list of problems."""
+    size = 50_000 if parser == "native" else 500
+    documents, problems = parse(text * size, "x")
+    assert documents or problems
+
+
+@given(st.text(alphabet="ab:-[]{}#&*!|>'\"% \n\t,?0.~<", max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    """K3: whatever the text, the result is a document or a `DefinitionError`."""
+    documents, problems = parse(text, "x")
+    assert all(problem.file == "x" for problem in problems)
+    assert all(document.position(()) for document in documents)
+
+
+@given(
+    st.recursive(
+        st.text(max_size=8).filter(lambda text: "\0" not in text) | st.integers(-99, 99),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=3), inner)
+        ),
+        max_leaves=12,
+    )
+)
+def test_json_reads_as_itself(value: object) -> None:
+    """K3: quoted text and plain numbers are read exactly."""
+    text = yaml.safe_dump(value, default_style='"').replace("!!int ", "")
+    plain = _numbers_as_text(value)
+    assert load_all(text, "x")[0].value == plain
+
+
+def _numbers_as_text(value: object) -> object:
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, list):
+        return [_numbers_as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _numbers_as_text(item) for key, item in value.items()}
+    return value
+
+
+def test_an_unknown_event_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K3: whatever the parser sends, reading ends."""
+    monkeypatch.setattr(strict_yaml, "_event_source", lambda text: lambda: None)
+    (problem,) = problems_of("a: 1")
+    assert "imported twice" in problem.message
+    assert problem.line is None

@@ -1,0 +1,95 @@
+"""Do the shipped JSON Schema and the loader say the same about a definition?"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.strict_yaml import parse
+from tool_engine.catalog.structure import definition_schema, did_you_mean, structure_faults
+from tool_engine.errors import DefinitionError
+
+
+def _corpus() -> ModuleType:
+    file = Path(__file__).parent / "test_tool_config_loader.py"
+    spec = importlib.util.spec_from_file_location("loader_corpus", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CORPUS = _corpus()
+GOOD = [
+    CORPUS.HTTP_REQUEST,
+    CORPUS.HEAD,
+    CORPUS.parameter("type: object, properties: {a: {type: array, items: string}}"),
+    CORPUS.parameter("type: array, validation: {items: {type: object, properties: {x: any}}}"),
+]
+BAD = [text for text, *_ in CORPUS.REFUSED] + [
+    CORPUS.parameter(text) for text, *_ in CORPUS.PARAMETER_REFUSED
+]
+
+
+def test_the_schema_is_a_schema() -> None:
+    """K3: editors can use the shipped schema."""
+    Draft202012Validator.check_schema(definition_schema())
+
+
+@pytest.mark.parametrize("text", [*GOOD, *BAD])
+def test_schema_and_loader_agree(text: str) -> None:
+    """K3: what the loader accepts, the schema accepts; what the schema refuses, the loader does.
+
+    Another implementation of JSON Schema stands for the editor.
+    """
+    documents, problems = parse(text, "x.yaml")
+    if problems or len(documents) != 1:
+        return
+    value = documents[0].value
+    is_valid = Draft202012Validator(definition_schema()).is_valid(value)
+    assert is_valid == (not structure_faults(value))
+    try:
+        ToolConfigLoader().load_text(text)
+    except DefinitionError:
+        assert text in BAD
+    else:
+        assert is_valid
+
+
+def test_most_bad_files_are_refused_by_the_schema_alone() -> None:
+    """K3: an editor marks what needs no calculation."""
+    values = [parse(text, "x")[0] for text in BAD]
+    refused = [bool(structure_faults(found[0].value)) for found in values if found]
+    assert sum(refused) > len(refused) * 0.5
+
+
+def test_did_you_mean() -> None:
+    """K3: the nearest known word is offered, habits of other formats included."""
+    assert did_you_mean("minimum", ["min", "max"]) == "; did you mean 'min'?"
+    assert did_you_mean("tgas", ["tags"]) == "; did you mean 'tags'?"
+    assert did_you_mean("zzz", ["tags"]) == ""
+
+
+def test_other_values_are_described() -> None:
+    """K3: each kind of value is named in words in the message."""
+    faults = structure_faults(
+        {"name": True, "description": [], "version": {}, "tags": None, "output": {"required": 3}}
+    )
+    text = " | ".join(fault.message for fault in faults)
+    for words in ["got true", "got a list", "got a mapping", "got nothing", "the number 3"]:
+        assert words in text
+    doubled = structure_faults(
+        {
+            "name": "t",
+            "description": "d",
+            "effect": "read",
+            "retry": {"attempts": 1, "on": ["timeout", "timeout"]},
+        }
+    )
+    assert "non-unique" in doubled[0].message

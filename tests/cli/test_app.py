@@ -1,0 +1,217 @@
+"""The command line helps, ends with the right code, and shows nobody a traceback."""
+
+import io
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tool_engine.cli import app as app_module
+from tool_engine.cli.app import main, run
+from tool_engine.errors import ConfigurationError, MissingExtraError
+
+COMMANDS = ("list", "show", "validate", "call", "batch", "watch", "schema", "demo")
+
+
+def spawn(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tool_engine.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        **options,
+    )
+
+
+def test_help_names_every_command_and_the_exit_codes(command: Callable[..., Any]) -> None:
+    """A person who knows nothing finds everything from `--help`."""
+    ended = command("--help")
+    assert ended.code == 0
+    for word in (*COMMANDS, "--tools", "TOOL_ENGINE_TOOLS", "--version", "Exit codes", "130"):
+        assert word in ended.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_an_example_that_is_right(command: Callable[..., Any], name: str) -> None:
+    """The example in a command's help begins with that command and uses options that exist."""
+    ended = command(name, "--help")
+    text = " ".join(ended.out.split())
+    assert ended.code == 0
+    assert f"Example: tool-engine {name}" in text
+    assert "Exit codes" in text
+    example = text.split("Example: ")[1].split(" ╭")[0]
+    for word in example.split():
+        assert not word.startswith("--") or word in text.replace(example, "")
+
+
+def test_no_words_print_the_help(command: Callable[..., Any]) -> None:
+    """`tool-engine` alone is answered with help, and is still a usage error."""
+    ended = command()
+    assert ended.code == 2
+    assert "Usage" in ended.out
+    assert ended.err == ""
+
+
+def test_version(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--version` prints the program and its version, installed or not."""
+    monkeypatch.setattr(app_module, "version", lambda _: "9.8.7")
+    assert command("--version").out == "tool-engine 9.8.7\n"
+
+    def raise_not_found(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(app_module, "version", raise_not_found)
+    assert command("--version") == (0, "tool-engine (not installed)\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("lst",), "Did you mean 'list'"),
+        (("show",), "Missing argument 'NAME'"),
+        (("list", "--nope"), "No such option: --nope"),
+        (("call", "echo", "message=x", "--timeout", "soon"), "--timeout"),
+        (("batch", "x.json", "--max-parallel", "0"), "--max-parallel"),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(
+    command: Callable[..., Any], words: tuple[str, ...], part: str
+) -> None:
+    """Exit code 2, the message with its cure on stderr, and how to get help."""
+    ended = command(*words)
+    assert (ended.code, ended.out) == (2, "")
+    assert part in ended.err
+    assert "--help' for help" in ended.err
+    as_json = command(*words, "--json")
+    assert (as_json.code, as_json.err) == (2, "")
+    assert as_json.json["error"]["type"] == "usage_error"
+
+
+def test_the_tools_folder_may_be_named_before_or_after_the_command(
+    command: Callable[..., Any], tmp_path: Path
+) -> None:
+    """`--tools` works where a person puts it, and wins over the environment."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert len(command("list", "--json").json["tools"]) == 3
+    assert command("--tools", str(empty), "list", "--json").json["tools"] == []
+    assert command("list", "--tools", str(empty), "--json").json["tools"] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [
+        (ConfigurationError("timeout must be positive"), 2, "configuration_error"),
+        (MissingExtraError("pip install x"), 1, "missing_extra"),
+        (typer.TyperException("no"), 1, "usage_error"),
+    ],
+)
+def test_an_error_of_the_engine_is_told_without_a_traceback(
+    command: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: int,
+    kind: str,
+) -> None:
+    """What the engine refuses is a message; its type is in the JSON."""
+
+    def fail(*_: object, **__: object) -> int:
+        raise error
+
+    monkeypatch.setattr("tool_engine.cli.listing.list_tools", fail)
+    assert command("list") == (code, "", f"error: {error}\n")
+    assert command("list", "--json").json == {"error": {"type": kind, "message": str(error)}}
+
+
+@pytest.mark.parametrize(("raised", "code"), [(SystemExit(1), 1), (SystemExit("x"), 1)])
+def test_a_library_that_ends_the_process_ends_the_command(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, raised: SystemExit, code: int
+) -> None:
+    """Rich and typer end the process when a pipe closes; the exit code is 1."""
+
+    def stop(*_: object, **__: object) -> int:
+        raise raised
+
+    monkeypatch.setattr("tool_engine.cli.listing.list_tools", stop)
+    assert command("list").code == code
+
+
+def test_a_pipe_that_closes_is_no_traceback(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Writing to a reader that has gone ends with exit code 1."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert run(["--tools", str(tools), "list", "--json"]) == 1
+
+
+@pytest.mark.parametrize(
+    "words", ["list --json", "list", "--help", "schema", "watch --json", "demo"]
+)
+def test_a_real_pipe_that_closes_leaves_stderr_empty(tools: Path, words: str) -> None:
+    """`tool-engine list | head -0` prints nothing on stderr, not even as the interpreter ends."""
+    line = f"{sys.executable} -m tool_engine.cli --tools {tools} {words} | true"
+    ended = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.stderr == ""
+
+
+def test_main_ends_the_process() -> None:
+    """The console script's exit code is the command's."""
+    with pytest.raises(SystemExit) as ended:
+        main(["list", "--nope"])
+    assert ended.value.code == 2
+    assert spawn("--version").stdout.startswith("tool-engine ")
+
+
+def test_the_package_runs_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m tool_engine.cli` is the same program."""
+    monkeypatch.setattr(sys, "argv", ["tool-engine", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tool_engine.cli", run_name="__main__")
+    assert ended.value.code == 0
+
+
+def test_help_is_light() -> None:
+    """`--help` and completion load no command and no aiohttp."""
+    code = (
+        "import sys\nfrom tool_engine.cli.app import run\nrun(['--help'])\n"
+        "commands = {'calling', 'checking', 'demo', 'listing', 'watching'}\n"
+        "heavy = {'aiohttp', *('tool_engine.cli.' + name for name in commands)}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.stderr == "[]\n"
+
+
+def test_an_ascii_terminal_gets_escapes(tools: Path) -> None:
+    """A terminal that cannot show a character gets its escape, not an exception."""
+    (tools / "echo.yaml").write_text("name: echo\ndescription: 回声\n", encoding="utf-8")
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    text = spawn("--tools", str(tools), "list", env=env)
+    assert text.returncode == 0
+    assert "\\u56de" in text.stdout
+    document = json.loads(spawn("--tools", str(tools), "list", "--json", env=env).stdout)
+    assert document["tools"][1]["description"] == "回声"
+
+
+def test_streams_that_cannot_be_reconfigured_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that replaced stdout by a buffer can still run a command line."""
+    buffer = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", buffer)
+    assert run(["--version"]) == 0
+    assert buffer.getvalue().startswith("tool-engine ")

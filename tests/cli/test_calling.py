@@ -1,0 +1,218 @@
+"""`call` and `batch` run real tools and tell how they ended."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine.cli.calling import print_result
+from tool_engine.model.call import ToolExecutionResult
+
+SLOW = """
+name: slow
+description: Waits for an answer that never comes.
+category: http
+parameters:
+  - {{name: path, type: string, required: true, description: x}}
+entry:
+  type: http
+  request: {{url: "http://127.0.0.1:{port}/{{path}}"}}
+  allow: ["127.0.0.1:*"]
+"""
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[int, Any]]:
+    """A port that accepts connections and never answers; with a wait for the first one."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        yield server.getsockname()[1], server.accept
+
+
+def write_slow(tools: Path, port: int) -> None:
+    (tools / "slow.yaml").write_text(SLOW.format(port=port).lstrip(), encoding="utf-8")
+
+
+def test_call_prints_the_output(command: Callable[..., Any]) -> None:
+    """Exit code 0, the output as JSON for people, defaults filled in."""
+    ended = command("call", "echo", "message=hello [bold]")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json == {"message": "hello [bold]", "times": 1}
+
+
+def test_text_is_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tool that returned a text prints it without quotes, and without steering the terminal."""
+    print_result(ToolExecutionResult(True, "x", {"result": "one [b]\ntwo \x1b[31m"}))
+    assert capsys.readouterr().out == "one [b]\ntwo \\x1b[31m\n"
+
+
+def test_call_json_is_the_result(command: Callable[..., Any]) -> None:
+    """`--json` prints `result.to_dict()` and nothing else."""
+    ended = command("call", "calculator", "expression=(1 + 2) * 14", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json["is_success"] is True
+    assert ended.json["output"] == {"result": 42}
+    assert ended.json["metadata"]["tool_version"] == "1.0.0"
+
+
+def test_a_failed_call_is_exit_code_1_with_its_findings(command: Callable[..., Any]) -> None:
+    """A refused argument is shown with its findings, in both forms."""
+    ended = command("call", "echo", "times=9", "mesage=x")
+    assert ended.code == 1
+    text = " ".join(ended.out.split())
+    assert "missing_required" in text
+    assert "constraint_violation" in text
+    assert "validation_error" in text
+    as_json = command("call", "echo", "times=9", "--json")
+    assert as_json.code == 1
+    assert {each["path"] for each in as_json.json["validation_errors"]} == {"message", "times"}
+
+
+def test_a_warning_is_shown_beside_the_output(command: Callable[..., Any]) -> None:
+    """An unknown parameter that was kept out is told even when the call succeeds."""
+    ended = command("call", "echo", "message=x", "tims=2")
+    assert ended.code == 0
+    assert "warning" in ended.out
+    assert "extra_parameter" in ended.out
+
+
+def test_params_come_from_a_file_and_words_win(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--params` takes a file or stdin; a word on the command line replaces its value."""
+    path = tmp_path / "params.json"
+    path.write_text('{"message": "from file", "times": 2}', encoding="utf-8")
+    assert command("call", "echo", "--params", str(path)).json["message"] == "from file"
+    ended = command("call", "echo", "message=word", "--params", str(path))
+    assert ended.json == {"message": "word", "times": 2}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"message: yaml\n")))
+    assert command("call", "echo", "--params", "-").json["message"] == "yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("ecko",), "did you mean 'echo'?"),
+        (("echo", "hello"), "key=value"),
+        (("echo", "times=two"), "'times' is an integer"),
+        (("echo", "--params", "nowhere.json"), "cannot read nowhere.json"),
+        (("echo", "message=x", "--timeout", "-1"), "positive"),
+    ],
+)
+def test_a_mistake_is_a_message(
+    command: Callable[..., Any], words: tuple[str, ...], part: str
+) -> None:
+    """Exit code 2, one message with the cure, as text or as JSON, no traceback."""
+    ended = command("call", *words)
+    assert (ended.code, ended.out) == (2, "")
+    assert part in ended.err
+    assert "Traceback" not in ended.err
+    as_json = command("call", *words, "--json")
+    assert (as_json.code, as_json.err) == (2, "")
+    assert part in as_json.json["error"]["message"]
+
+
+def test_the_timeout_is_the_calls(command: Callable[..., Any], tools: Path) -> None:
+    """`--timeout` ends a call that does not answer, as a result."""
+    with silent_server() as (port, _):
+        write_slow(tools, port)
+        ended = command("call", "slow", "path=x", "--timeout", "0.2", "--json")
+    assert ended.code == 1
+    assert ended.json["error_type"] == "timeout"
+
+
+@pytest.mark.parametrize("words", [("--json",), ()])
+def test_ctrl_c_cancels_the_call(tools: Path, words: tuple[str, ...]) -> None:
+    """Exit code 130, the call is cancelled, nobody sees a traceback."""
+    with silent_server() as (port, wait_for_call):
+        write_slow(tools, port)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tool_engine.cli", "call", "slow", "path=x", *words],
+            env={**os.environ, "TOOL_ENGINE_TOOLS": str(tools)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        connection, _ = wait_for_call()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        connection.close()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    if words:
+        assert json.loads(out)["error"]["type"] == "interrupted"
+    else:
+        assert "interrupted" in err
+
+
+def test_ctrl_c_in_this_process(
+    command: Callable[..., Any], tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same as seen from inside: the interrupt becomes the exit code."""
+
+    def interrupt(coroutine: Any) -> int:
+        coroutine.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asyncio.run", interrupt)
+    ended = command("call", "echo", "message=x")
+    assert ended.code == 130
+    assert "cancelled" in ended.err
+
+
+def write_batch(tmp_path: Path, *calls: object) -> str:
+    path = tmp_path / "calls.jsonl"
+    path.write_text("\n".join(json.dumps(call) for call in calls), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("words", [(), ("--parallel",), ("--max-parallel", "2")])
+def test_batch_runs_every_call_in_order(
+    command: Callable[..., Any], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Results in the order of the calls, one failure loses no other, exit code 1 for it."""
+    file = write_batch(
+        tmp_path,
+        {"tool": "echo", "params": {"message": "first"}},
+        ["nowhere", {}],
+        ["calculator", {"expression": "6 * 7"}],
+    )
+    ended = command("batch", file, "--json", *words)
+    assert (ended.code, ended.err) == (1, "")
+    results = ended.json["results"]
+    assert [each["error_type"] for each in results] == [None, "tool_not_found", None]
+    assert results[2]["output"] == {"result": 42}
+    assert ended.json["summary"]["total_calls"] == 3
+    assert ended.json["summary"]["success_rate"] == 66.67
+    assert "call_details" not in ended.json["summary"]
+
+
+def test_batch_prints_tables(command: Callable[..., Any], tmp_path: Path) -> None:
+    """For people: one row per call and the summary; all good is exit code 0."""
+    file = write_batch(tmp_path, ["echo", {"message": "x" * 400}])
+    ended = command("batch", file)
+    text = " ".join(ended.out.split())
+    assert ended.code == 0
+    assert "1 call " in text
+    assert "succeeded" in text
+    assert "characters)" in text
+    assert "success_rate 100" in text
+
+
+def test_a_batch_file_with_a_mistake_runs_nothing(
+    command: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The message names the line, exit code 2."""
+    ended = command("batch", write_batch(tmp_path, ["echo", {"message": "x"}], {"tol": 1}))
+    assert ended.code == 2
+    assert "calls.jsonl:2: unknown key 'tol'; did you mean 'tool'?" in ended.err

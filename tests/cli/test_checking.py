@@ -1,0 +1,115 @@
+"""`validate` finds every error of every file (U23)."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_good_folder_is_good(command: Callable[..., Any]) -> None:
+    """U23: exit code 0 and a summary; the good files are listed with -v."""
+    ended = command("validate")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "3 files checked, 3 valid, 0 invalid, 0 problems\n"
+    verbose = command("validate", "-v").out
+    assert "echo.yaml: ok: echo 1.0.0" in verbose
+
+
+def test_every_error_of_every_file_has_its_place(command: Callable[..., Any], tools: Path) -> None:
+    """U23: all problems of a file at once, each with file, line, column, path and cure; exit 1."""
+    bad = write(
+        tools,
+        "bad.yaml",
+        "name: bad\ndescription: x\ncategry: http\nparameters:\n"
+        "  - {name: a, type: strng, description: x}\n",
+    )
+    worse = write(tools, "worse.yaml", "name: [")
+    ended = command("validate")
+    assert ended.code == 1
+    assert f"{bad}:3:1: categry:" in ended.out
+    assert f"{bad}:5:" in ended.out
+    assert "did you mean" in ended.out
+    assert re.search(rf"{worse}:\d+:\d+: not valid YAML", ended.out)
+    assert "5 files checked, 3 valid, 2 invalid" in ended.out
+
+
+def test_the_json_form_has_the_same_findings(command: Callable[..., Any], tools: Path) -> None:
+    """One document with every file, its problems as fields."""
+    bad = write(tools, "bad.yaml", "name: bad\ndescription: x\ncategry: http\n")
+    ended = command("validate", "--json")
+    assert (ended.code, ended.err) == (1, "")
+    document = ended.json
+    assert (document["checked"], document["valid"], document["invalid"]) == (4, 3, 1)
+    found = next(each for each in document["files"] if each["file"] == bad)
+    assert found["is_valid"] is False
+    assert (found["problems"][0]["line"], found["problems"][0]["column"]) == (3, 1)
+    assert found["problems"][0]["path"] == "categry"
+
+
+def test_an_entry_that_its_executor_refuses_is_found(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """A mistake in the HTTP request is found before the first call, with line and column."""
+    path = write(
+        tools,
+        "web.yaml",
+        "name: web\ndescription: x\nentry:\n  type: http\n  request:\n"
+        "    url: https://example.com/{missing}\n",
+    )
+    ended = command("validate", path)
+    assert ended.code == 1
+    assert f"{path}:6:" in ended.out
+    assert "missing" in ended.out
+
+
+def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], tools: Path) -> None:
+    """The program that embeds the engine may register it, so it is told and is no error."""
+    text = "name: {name}\ndescription: x\nentry: {{type: custom, handler: {handler}}}\n"
+    write(tools, "near.yaml", text.format(name="near", handler="calculater"))
+    write(tools, "far.yaml", text.format(name="far", handler="zzz"))
+    ended = command("validate")
+    assert ended.code == 0
+    assert "nothing installed runs 'calculater'; did you mean 'calculator'?" in ended.out
+    assert "nothing installed runs 'zzz'; register it" in ended.out
+
+
+def test_a_name_that_two_files_define_is_an_error_in_both(
+    command: Callable[..., Any], tools: Path, tmp_path: Path
+) -> None:
+    """Both files are named; a file is checked once however it is named, and folders are apart."""
+    twin = write(tools, "twin.yaml", (tools / "echo.yaml").read_text(encoding="utf-8"))
+    echo = str(tools / "echo.yaml")
+    for words in ((str(tools), echo), (twin, echo)):
+        ended = command("validate", *words)
+        assert ended.code == 1
+        assert f"{echo}:1:" in ended.out
+        assert f"{twin}:1:" in ended.out
+        assert ended.out.count("is also defined in") == 2
+    other = tmp_path / "other"
+    other.mkdir()
+    copy = write(other, "echo.yaml", (tools / "echo.yaml").read_text(encoding="utf-8"))
+    assert command("validate", echo, copy).code == 0
+
+
+@pytest.mark.parametrize("words", [("nowhere.yaml",), ("--json", "nowhere")])
+def test_a_path_that_is_not_there_is_a_usage_error(
+    command: Callable[..., Any], words: tuple[str, ...]
+) -> None:
+    """A typo in CI does not pass for a success."""
+    assert command("validate", *words).code == 2
+
+
+def test_an_empty_folder_has_no_errors(command: Callable[..., Any], tmp_path: Path) -> None:
+    """Nothing to check is said in the summary."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    ended = command("validate", str(empty))
+    assert (ended.code, ended.out) == (0, "0 files checked, 0 valid, 0 invalid, 0 problems\n")

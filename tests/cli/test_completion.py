@@ -1,0 +1,71 @@
+"""The shell offers tool names without loading a tool."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine.cli.completion import tool_names
+
+
+def test_names_are_read_from_the_text(tmp_path: Path) -> None:
+    """Every document's name counts, a broken file too; what is no file is passed over."""
+    (tmp_path / "a.yaml").write_text('name: "alpha"\nparameters:\n  - name: x\n', encoding="utf-8")
+    (tmp_path / "b.yml").write_text("name: beta # b\n---\nname: 'gamma'\n", encoding="utf-8")
+    (tmp_path / "broken.yaml").write_text("name: delta\n[[[", encoding="utf-8")
+    (tmp_path / "other.txt").write_text("name: no\n", encoding="utf-8")
+    (tmp_path / "folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    assert tool_names(tmp_path) == ["alpha", "beta", "delta", "gamma"]
+    assert tool_names(tmp_path / "none") == []
+
+
+@pytest.fixture
+def complete(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[str]]:
+    """What the completion script of bash would be offered behind these words."""
+
+    def ask(words: str) -> list[str]:
+        monkeypatch.setenv("_TOOL_ENGINE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        offered: list[str] = command().out.split()
+        return offered
+
+    return ask
+
+
+def test_the_shell_completes_commands_and_tools(
+    complete: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`show` and `call` complete tool names, of the folder that is named, wherever it is named."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.yaml").write_text("name: alpha\n", encoding="utf-8")
+    (other / "b.yaml").write_text("name: beta\n", encoding="utf-8")
+    assert complete("tool-engine val") == ["validate"]
+    assert complete("tool-engine show ") == ["calculator", "echo", "fetch"]
+    assert complete(f"tool-engine --tools {other} show ") == ["alpha", "beta"]
+    assert complete(f"tool-engine call --tools {other} be") == ["beta"]
+    monkeypatch.setenv("TOOL_ENGINE_TOOLS", str(other))
+    assert complete("tool-engine call al") == ["alpha"]
+    monkeypatch.delenv("TOOL_ENGINE_TOOLS")
+    monkeypatch.chdir(tmp_path)
+    assert complete("tool-engine call e") == ["echo"]
+
+
+def test_a_file_that_cannot_be_opened_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Completion stays silent about what it cannot read."""
+    (tmp_path / "a.yaml").write_text("name: alpha\n", encoding="utf-8")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert tool_names(tmp_path) == []

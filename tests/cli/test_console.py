@@ -1,0 +1,71 @@
+"""What a tool returns reaches a terminal as text and a program as strict JSON."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from tool_engine.cli.console import json_text, make_console, plain, print_json_line, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\rb", "a\\x0db"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\ud800", "\\ud800"),
+        ("天气", "天气"),
+    ],
+)
+def test_control_characters_are_written_out(text: str, seen: str) -> None:
+    """A value from the web cannot steer the terminal."""
+    assert visible(text) == seen
+
+
+def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """`[bold]` in a tool's output is printed, not obeyed."""
+    make_console().print(plain("[bold]x[/bold] :smile: [link=http://x]y[/link]"))
+    assert capsys.readouterr().out == "[bold]x[/bold] :smile: [link=http://x]y[/link]\n"
+
+
+def test_json_is_strict_whatever_a_tool_returns() -> None:
+    """NaN, tuples, odd keys, odd objects and lone surrogates still make one JSON document."""
+    value = {
+        "nan": float("nan"),
+        1: (1, 2.5),
+        "big": 2**100,
+        "object": object,
+        "lone": "\ud800",
+        "control": "\x1b\x9b\u202e",
+        "set": {1},
+    }
+    text = json_text(value)
+    assert not set("\x1b\x9b\u202e") & set(text)
+    read = json.loads(text)
+    assert read["nan"] is None
+    assert read["1"] == [1, 2.5]
+    assert read["big"] == 2**100
+    assert read["object"] == "<class 'object'>"
+    assert read["lone"] == "\\ud800"
+    assert read["control"] == "\x1b\x9b\u202e"
+    assert read["set"] == [1]
+
+
+def test_a_value_without_end_is_cut() -> None:
+    """A value that contains itself ends somewhere."""
+    value: list[object] = []
+    value.append(value)
+    assert "[too deep]" in json_text(value, indent=None)
+
+
+def test_json_fits_the_encoding_of_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ASCII stdout gets escapes that any JSON reader understands."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_json_line({"a": "天😀"})
+    assert json.loads(raw.getvalue()) == {"a": "天😀"}

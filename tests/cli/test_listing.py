@@ -1,0 +1,142 @@
+"""`list`, `show` and `schema` tell what is there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROKEN = "name: broken\ndescription: x\nparameters: [half"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ((), ["calculator", "echo", "fetch"]),
+        (("--category", "http"), ["fetch"]),
+        (("--tag", "text"), ["echo", "fetch"]),
+        (("--tag", "text", "--tag", "test"), ["echo"]),
+        (("--search", "RETURNS"), ["echo"]),
+        (("--search", "calc", "-c", "custom"), ["calculator"]),
+        (("--search", "nothing"), []),
+    ],
+)
+def test_list_filters(
+    command: Callable[..., Any], words: tuple[str, ...], names: list[str]
+) -> None:
+    """Filters add up: category, all tags, a word of the text in any case."""
+    ended = command("list", "--json", *words)
+    assert [tool["name"] for tool in ended.json["tools"]] == names
+    assert ended.json["load_errors"] == []
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_list_prints_a_table(command: Callable[..., Any]) -> None:
+    """For people: one row per tool, its first sentence, within 80 columns, brackets as they are."""
+    ended = command("list")
+    assert "3 tools" in ended.out
+    assert "Returns the message." in " ".join(ended.out.split())
+    assert "Use it to test" not in ended.out
+    assert "[bold]" in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert "\x1b" not in ended.out
+
+
+def test_list_tells_of_files_that_were_not_loaded(command: Callable[..., Any], tools: Path) -> None:
+    """A broken file is on stderr with its place and counted; `--strict` makes it exit code 1."""
+    (tools / "broken.yaml").write_text(BROKEN, encoding="utf-8")
+    ended = command("list")
+    assert ended.code == 0
+    assert "3 tools" in ended.out
+    assert "broken.yaml:4:1" in ended.err
+    assert "1 file could not be loaded" in ended.err
+    assert command("list", "--strict").code == 1
+    as_json = command("list", "--json", "--strict")
+    assert (as_json.code, as_json.err) == (1, "")
+    assert as_json.json["load_errors"][0]["file"].endswith("broken.yaml")
+
+
+def test_list_reads_sub_folders_when_told(command: Callable[..., Any], tools: Path) -> None:
+    """`--recursive` finds a tool in a sub-folder."""
+    (tools / "more").mkdir()
+    (tools / "more" / "ping.yaml").write_text("name: ping\ndescription: x\n", encoding="utf-8")
+    assert len(command("list", "--json").json["tools"]) == 3
+    assert len(command("--recursive", "list", "--json").json["tools"]) == 4
+
+
+def test_list_knows_the_categories(command: Callable[..., Any]) -> None:
+    """A category that does not exist is a usage error with the nearest one."""
+    ended = command("list", "--category", "htp")
+    assert ended.code == 2
+    assert "did you mean 'http'?" in ended.err
+
+
+@pytest.mark.parametrize("state", ["missing", "file"])
+def test_a_missing_folder_is_a_usage_error(
+    command: Callable[..., Any], tmp_path: Path, state: str
+) -> None:
+    """The message names the folder and how to name another."""
+    path = tmp_path / "nowhere"
+    if state == "file":
+        path.write_text("", encoding="utf-8")
+    ended = command("--tools", str(path), "list", "--json")
+    assert ended.code == 2
+    assert ended.json["error"]["type"] == "no_tools_folder"
+    assert "--tools DIR" in ended.json["error"]["message"]
+
+
+def test_show_prints_everything_about_a_tool(command: Callable[..., Any]) -> None:
+    """Parameters with rules and defaults, entry, limits, and a line to try."""
+    ended = command("show", "echo")
+    text = " ".join(ended.out.split())
+    for part in ("message", "min: 1", "max: 3", ["handler", "builtin"][0], "bucket", "custom"):
+        assert part in text
+    assert "try: tool-engine call echo message=..." in text
+    assert max(map(len, ended.out.splitlines())) <= 80
+
+
+def test_show_json_hides_secrets(command: Callable[..., Any]) -> None:
+    """The JSON form has the schema, the limits and the entry, whose secrets are hidden."""
+    shown = command("show", "fetch", "--json").json
+    assert shown["parameters"]["required"] == ["url"]
+    assert shown["limits"]["rate"] == "10/s"
+    assert shown["limits"]["bucket"] == "web"
+    assert shown["limits"]["retry"]["attempts"] == 2
+    assert shown["example"] == "tool-engine call fetch url=..."
+    assert "secret-value" not in str(shown)
+    assert "secret-value" not in command("show", "fetch").out
+
+
+def test_show_prints_the_findings_of_a_tool(command: Callable[..., Any], tools: Path) -> None:
+    """A warning about the definition is shown; a tool without parameters has no table of them."""
+    text = "name: odd\ndescription: x\nparameters:\n  - {name: a, type: string, description: x"
+    (tools / "odd.yaml").write_text(f"{text}, required: true, default: y}}\n", encoding="utf-8")
+    (tools / "bare.yaml").write_text("name: bare\ndescription: x\n", encoding="utf-8")
+    assert "odd.yaml:4:" in command("show", "odd").out
+    assert "warning:" in command("show", "odd").out
+    assert "warning:" in command("validate").out
+    assert "parameters" not in command("show", "bare").out
+
+
+def test_show_of_an_unknown_tool_names_the_nearest(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """Exit code 2, the nearest name, and the files that could not be loaded: it may be in one."""
+    (tools / "broken.yaml").write_text(BROKEN, encoding="utf-8")
+    ended = command("show", "ecko")
+    assert ended.code == 2
+    assert "did you mean 'echo'?" in ended.err
+    assert "broken.yaml" in ended.err
+    assert "there are: calculator, echo, fetch" in command("show", "zzz").err
+    empty = tools / "empty"
+    empty.mkdir()
+    assert command("--tools", str(empty), "show", "x").err.endswith(f"in {empty}\n")
+    as_json = command("show", "ecko", "--json")
+    assert as_json.json["error"]["type"] == "tool_not_found"
+    assert as_json.err == ""
+
+
+def test_schema_prints_the_schema_of_a_definition(command: Callable[..., Any]) -> None:
+    """One JSON document, with or without `--json`."""
+    assert command("schema").json["required"] == ["name", "description"]
+    assert command("schema", "--json").out == command("schema").out

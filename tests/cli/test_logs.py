@@ -1,0 +1,36 @@
+"""Log lines go to stderr while a command runs, and nowhere else is touched."""
+
+import logging
+
+import pytest
+import structlog
+
+from tool_engine.cli.logs import logs_on_stderr
+
+
+def test_warnings_go_to_stderr_for_the_time_of_the_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Stdout belongs to the answer; the level is kept; afterwards all is as before."""
+    log = structlog.get_logger()
+    with logs_on_stderr(logging.WARNING):
+        log.info("quiet")
+        log.warning("loud", key=1)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "loud" in err
+    assert "quiet" not in err
+    assert "\x1b" not in err
+    assert not structlog.is_configured()
+
+
+def test_a_program_with_its_own_logging_keeps_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line does not take over a logging that somebody has set up."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory())
+    try:
+        with logs_on_stderr():
+            structlog.get_logger().warning("mine")
+        assert structlog.is_configured()
+    finally:
+        structlog.reset_defaults()
+    assert "mine" in capsys.readouterr().out

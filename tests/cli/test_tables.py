@@ -1,0 +1,80 @@
+"""Tables show what they are given, whatever is in it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tool_engine.cli.console import make_console
+from tool_engine.cli.tables import (
+    bucket_table,
+    event_text,
+    events_table,
+    fact_table,
+    results_table,
+    rules_text,
+)
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import Tool, ToolCategory
+
+
+def test_rules_of_a_parameter_are_all_listed() -> None:
+    """The short rules, the raw schema, and that a value is secret."""
+    parameter = ToolParameter(
+        "key",
+        "string",
+        validation={"min_length": 3, "pattern": "^a"},
+        schema={"format": "uri"},
+        secret=True,
+    )
+    assert rules_text(parameter).splitlines() == [
+        "min_length: 3",
+        "pattern: ^a",
+        'schema: {"format": "uri"}',
+        "secret: true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (ToolEngineEvent(ToolEngineEventType.LOAD_ERROR, error="a\n  b"), "a b"),
+        (ToolEngineEvent(ToolEngineEventType.RELOAD_STARTED), ""),
+        (
+            ToolEngineEvent(ToolEngineEventType.RELOAD_COMPLETED, data={"added": ["x"]}),
+            '{"added": ["x"]}',
+        ),
+        (
+            ToolEngineEvent(
+                ToolEngineEventType.TOOL_ADDED,
+                tool=Tool("i", "n", "3.0.0", "d", ToolCategory.AI, [], [], {}),
+            ),
+            "version 3.0.0",
+        ),
+    ],
+)
+def test_an_event_says_what_it_adds(event: ToolEngineEvent, text: str) -> None:
+    """The error, the version or the data, on one line."""
+    assert event_text(event) == text
+
+
+def test_every_row_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Results, buckets, events and facts, with missing numbers left out."""
+    console = make_console()
+    failed = ToolExecutionResult(False, "b", error="\x1b[31mno", error_type="queue_full")
+    succeeded = ToolExecutionResult(True, "a", {"x": 1}, metadata={"queue_wait": 0.5})
+    console.print(results_table([succeeded, failed]))
+    console.print(
+        bucket_table({"http": {"current": 1, "limit": 2, "queue": 3, "utilization": 0.5}})
+    )
+    console.print(bucket_table({"free": {"current": 1, "limit": None, "queue": 0}}))
+    event = ToolEngineEvent(ToolEngineEventType.TOOL_REMOVED, "t", timestamp=datetime.now(UTC))
+    console.print(events_table([event], "events"))
+    console.print(fact_table("facts", {"a": 1.23456, "b": "text", "c": [1]}))
+    out = capsys.readouterr().out
+    for part in ("500.0 ms", "rejected", "queue_full: \\x1b[31mno", "50%", "none", "tool_removed"):
+        assert part in out
+    for part in ("1.235", "text", "[1]"):
+        assert part in out
+    assert "\x1b" not in out

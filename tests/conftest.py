@@ -1,0 +1,73 @@
+"""What holds for every test: no blocking of the event loop, nothing left behind, no luck.
+
+An async test fails when the package blocks the loop, or when a task or a thread outlives it.
+Hypothesis always tries the same examples, so that a failure on one machine fails on all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import hypothesis
+import pytest
+import pytest_asyncio
+from blockbuster import BlockBuster
+
+hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("project")
+
+GRACE = 2.0
+"""Seconds that a thread which has been told to end has for it."""
+
+# The loop's own executor: its idle threads end with the loop, which pytest-asyncio closes later.
+LOOP_THREADS = "asyncio_"
+
+
+@pytest.fixture(scope="session")
+def blockbuster() -> BlockBuster:
+    """Finds blocking calls with a frame of the package on the stack: tests may open files."""
+    return BlockBuster("tool_engine")
+
+
+@contextmanager
+def activated(blockbuster: BlockBuster) -> Iterator[None]:
+    blockbuster.activate()
+    try:
+        yield
+    finally:
+        blockbuster.deactivate()
+
+
+@pytest.fixture
+async def _leak_guard() -> AsyncIterator[None]:
+    """Fails the test that leaves a task or a thread behind."""
+    threads_before = set(threading.enumerate())
+    tasks_before = asyncio.all_tasks()
+    yield
+    this_task = asyncio.current_task()
+    # A task that was cancelled needs a few turns of the loop to end; it gets a bounded number.
+    for _ in range(20):
+        tasks = asyncio.all_tasks() - tasks_before - {this_task}
+        if not tasks:
+            break
+        await asyncio.sleep(0)
+    threads = set(threading.enumerate()) - threads_before
+    leaked = [thread for thread in threads if not thread.name.startswith(LOOP_THREADS)]
+    for thread in leaked:
+        await asyncio.to_thread(thread.join, GRACE)
+    leaked = [thread for thread in leaked if thread.is_alive()]
+    assert not tasks, f"tasks left behind: {tasks}"
+    assert not leaked, f"threads left behind: {leaked}"
+
+
+@pytest.fixture(autouse=True)
+def _guards(request: pytest.FixtureRequest) -> Iterator[None]:
+    if not pytest_asyncio.is_async_test(request.node):
+        yield
+        return
+    request.getfixturevalue("_leak_guard")
+    with activated(request.getfixturevalue("blockbuster")):
+        yield

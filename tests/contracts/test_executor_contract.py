@@ -1,0 +1,204 @@
+"""Every executor keeps to the contract of `ToolExecutor`; a new one adds a line to `KINDS`."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+
+from tool_engine.executors.builtin import EchoExecutor
+from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
+from tool_engine.executors.http import HTTPExecutor
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import Tool, ToolCategory
+
+LIMIT = 10.0
+
+
+class Case(NamedTuple):
+    executor: Any
+    tool: Tool
+    params: dict[str, Any]
+
+
+def tool(name: str, entry: dict[str, Any], *parameters: str) -> Tool:
+    return Tool(
+        id=name,
+        name=name,
+        version="1.0.0",
+        description="A sample",
+        category=ToolCategory.CUSTOM,
+        tags=[],
+        parameters=[ToolParameter(p, "string", required=True) for p in parameters],
+        implementation_config=entry,
+    )
+
+
+async def add(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+def add_plainly(a: int, b: int) -> int:
+    return a + b
+
+
+def echo(_port: int) -> Case:
+    return Case(EchoExecutor(), tool("echo", {}), {"message": "é", "deep": {"a": [1, None]}})
+
+
+def calculator(_port: int) -> Case:
+    return Case(CalculatorExecutor(), tool("calculator", {}), {"expression": "2**100 + 1"})
+
+
+def http_request(port: int) -> Case:
+    entry = {"handler": "http_request", "allow": [f"127.0.0.1:{port}"]}
+    params = {"url": f"http://127.0.0.1:{port}/x", "method": "POST", "body": {"a": [1, "é"]}}
+    return Case(HTTPExecutor(), tool("http_request", entry, "url"), params)
+
+
+def declared_request(port: int) -> Case:
+    entry = {
+        "request": {"url": f"http://127.0.0.1:{port}/{{x}}"},
+        "response": "path",
+        "allow": [f"127.0.0.1:{port}"],
+    }
+    return Case(HTTPExecutor(), tool("declared", entry, "x"), {"x": "a/b"})
+
+
+def async_handler(_port: int) -> Case:
+    return Case(AsyncHandlerExecutor(add), tool("add", {}), {"a": 1, "b": 2})
+
+
+def sync_handler(_port: int) -> Case:
+    return Case(SyncHandlerExecutor(add_plainly), tool("add", {}), {"a": 1, "b": 2})
+
+
+KINDS: tuple[Callable[[int], Case], ...] = (
+    echo,
+    calculator,
+    http_request,
+    declared_request,
+    async_handler,
+    sync_handler,
+)
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.raw_path})
+
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()
+
+
+@pytest.fixture(params=KINDS, ids=[kind.__name__ for kind in KINDS])
+async def case(request: pytest.FixtureRequest, port: int) -> AsyncIterator[Case]:
+    found: Case = request.param(port)
+    yield found
+    await close(found.executor)
+
+
+async def run(case: Case, params: dict[str, Any]) -> Any:
+    """Runs the executor as a backend does: a plain `execute` in a thread."""
+    context = ToolExecutionContext()
+    async with asyncio.timeout(LIMIT):
+        if is_async(case):
+            return await case.executor.execute(case.tool, params, context)
+        return await asyncio.to_thread(case.executor.execute, case.tool, params, context)
+
+
+def is_async(case: Case) -> bool:
+    """Whether `execute` gives something to await, as a backend tells."""
+    execute = case.executor.execute
+    return inspect.iscoroutinefunction(execute) or getattr(case.executor, "is_async", False)
+
+
+async def close(executor: Any) -> None:
+    if hasattr(executor, "close"):
+        await executor.close()
+
+
+def test_is_an_executor(port: int) -> None:
+    """The registry and the type checker take it for one."""
+    for kind in KINDS:
+        executor: ToolExecutor = kind(port).executor
+        assert isinstance(executor, ToolExecutor)
+
+
+async def test_output_is_json(case: Case) -> None:
+    """What is returned can cross to another process and into a record, unchanged."""
+    output = await run(case, case.params)
+    assert json.loads(json.dumps(output, allow_nan=False)) == output
+
+
+async def test_params_may_cross_as_json(case: Case) -> None:
+    """Parameters that went through JSON give the same output."""
+    crossed = json.loads(json.dumps(case.params))
+    first, second = await run(case, case.params), await run(case, crossed)
+    for output in (first, second):
+        if isinstance(output, dict):
+            output.pop("headers", None)  # the server's clock
+    assert first == second
+
+
+async def test_the_tool_is_left_as_it_was(case: Case) -> None:
+    """A tool is immutable to its executor: the next call finds the same."""
+    before = copy.deepcopy((case.tool.implementation_config, case.tool.parameters))
+    await run(case, copy.deepcopy(case.params))
+    assert (case.tool.implementation_config, case.tool.parameters) == before
+
+
+async def test_calls_run_at_once(case: Case) -> None:
+    """One executor object runs many calls at the same time."""
+    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run(case, copy.deepcopy(case.params))) for _ in range(20)]
+    assert len({json.dumps(_stable(task.result())) for task in tasks}) == 1
+
+
+def _stable(output: Any) -> Any:
+    return (
+        {k: v for k, v in output.items() if k != "headers"} if isinstance(output, dict) else output
+    )
+
+
+async def test_cancelled_at_every_await(case: Case) -> None:
+    """Wherever a call waits it can be cancelled, and the executor works afterwards."""
+    if not is_async(case):
+        pytest.skip("a plain function has no await")
+    for turns in range(200):
+        task = asyncio.create_task(run(case, copy.deepcopy(case.params)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            break
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    else:
+        # Waiting for a socket takes as many turns of the loop as it takes.
+        assert case.tool.name in ("http_request", "declared")
+    await run(case, case.params)
+
+
+async def test_close_twice(case: Case) -> None:
+    """Closing is idempotent, before the first call and after the last."""
+    await close(case.executor)
+    await run(case, case.params)
+    await close(case.executor)
+    await close(case.executor)

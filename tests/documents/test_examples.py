@@ -1,0 +1,144 @@
+"""Does the machinery that runs documents find what is wrong with one?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.examples import DocumentRun, ExampleError, starts_a_loop
+
+GOOD = """# A page
+
+```yaml
+# tools/hello.yaml
+name: hello
+```
+
+```python
+import asyncio
+from pathlib import Path
+
+loop = asyncio.get_running_loop()
+text = await asyncio.to_thread(Path("tools/hello.yaml").read_text)
+print(text.splitlines()[1], "and more")
+```
+
+```output
+name: hello ...
+```
+
+```python
+assert asyncio.get_running_loop() is loop  # one loop for the page
+
+hidden_later = None
+
+def decorated(value: int) -> int:
+    return value + 1
+```
+
+```python
+# app.py
+import asyncio
+
+async def main():
+    print(decorated(1))
+
+if __name__ == "__main__":
+    asyncio.run(main())
+```
+
+```output
+2
+```
+
+```console
+$ make run
+anything
+$ cat app.py \\
+    tools/hello.yaml
+$ test -e missing  # exit 1
+$ echo done
+```
+
+```output
+...
+done
+```
+
+<!-- skip: next -->
+
+```python
+raise RuntimeError("skipped")
+```
+
+<!-- skip: next if(hidden_later is None, reason="conditional") -->
+
+```python
+raise RuntimeError("skipped")
+```
+
+<!-- invisible-code-block: python
+hidden = 1
+-->
+
+<!-- copy: data -->
+
+```{code-block} python
+:caption: a directive
+assert hidden == 1
+assert Path("data/x.txt").read_text() == "copied"
+```
+
+```yaml
+fragment: of a file
+```
+
+```
+no language: a picture
+```
+"""
+
+
+def run(text: str, folder: Path) -> int:
+    page = folder / "page.md"
+    page.write_text(text, encoding="utf-8")
+    (folder / "data").mkdir()
+    (folder / "data" / "x.txt").write_text("copied")
+    work = folder / "work"
+    work.mkdir()
+    return DocumentRun(page, folder, work).run()
+
+
+def test_good_page(tmp_path: Path) -> None:
+    """Files are written, code and commands run in order, what is hidden runs, skips are skipped."""
+    assert run(GOOD, tmp_path) == 16
+    assert (tmp_path / "work" / "app.py").read_text().startswith("# app.py\n")
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ("```python\nx = 1\nraise KeyError(x)\n```", r"page\.md:3: line 5: KeyError: 1"),
+        ("```python\nawait missing()\n```", r"line 4: NameError"),
+        ("```python\nx = = 1\n```", "SyntaxError"),
+        ("```python\nprint(1)\n```\n```output\n2\n```", r"page\.md:6: expected\n2"),
+        ("```yaml\na: [\n```", "ParserError"),
+        ("```console\n$ echo out; false\n```", "ended with 1, not 0:\nout"),
+        ("```bash\n$ true # exit 2\n```", "ended with 0, not 2"),
+        (
+            "```python\nimport asyncio\nt = asyncio.create_task(asyncio.sleep(60))\n```",
+            "leave tasks behind",
+        ),
+    ],
+)
+def test_bad_page(block: str, message: str, tmp_path: Path) -> None:
+    """What fails is named with the page and the line of the page."""
+    with pytest.raises(ExampleError, match=message):
+        run(f"# Page\n\n{block}\n", tmp_path)
+
+
+def test_starts_a_loop() -> None:
+    """Only a block that calls `asyncio.run` runs outside the page's loop."""
+    assert starts_a_loop("async def main(): ...\nasyncio.run(main())")
+    assert not starts_a_loop("await asyncio.sleep(0)  # asyncio.run(x)")

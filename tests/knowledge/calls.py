@@ -1,0 +1,45 @@
+"""Makes the entries of finished calls as the pipeline does, from what a test cares about."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.record import CallEntry, next_serial
+from tool_engine.model.tool import Tool
+
+
+def entry_of(
+    result: ToolExecutionResult,
+    params: Any = MappingProxyType({}),
+    context: ToolExecutionContext | None = None,
+    tool: Tool | None = None,
+    **fields: Any,
+) -> CallEntry:
+    """The entry of a call that ended with `result`; `fields` are those of the entry itself."""
+    context = ToolExecutionContext() if context is None else context
+    values: dict[str, Any] = {
+        "tool_name": result.tool_name,
+        "params": snapshot(params),
+        "result": snapshot(result.output),
+        "execution_time": result.execution_time,
+        "is_success": result.is_success,
+        "error": result.error,
+        "caller_id": context.caller_id,
+        "caller_type": context.caller_type,
+        "conversation_id": context.conversation_id,
+        "workflow_id": context.workflow_id,
+        "created_at": result.executed_at,
+        "call_id": None,
+        "parent_call_id": context.parent_call_id,
+        "error_type": result.error_type,
+        "reached_executor": True,
+        "bucket": None,
+        "queue_wait": 0.0,
+        "attempts": 1,
+        "tool": tool,
+        "serial": next_serial(),
+    }
+    return CallEntry(**{**values, **fields})

@@ -1,0 +1,58 @@
+"""Does `import tool_engine` load only what every user needs?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+EXTRAS = {
+    "aiosqlite",
+    "anthropic",
+    "asyncpg",
+    "google.genai",
+    "json_repair",
+    "landlock",
+    "mcp",
+    "openai",
+    "opentelemetry",
+    "prometheus_client",
+    "ray",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+}
+
+LOADED_ON_FIRST_USE = {
+    "aiohttp",
+    "docstring_parser",
+    "jmespath",
+    "jsonschema",
+    "rich",
+    "typer",
+    "watchdog",
+}
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after the statement."""
+    run = subprocess.run(
+        [sys.executable, "-c", f"{statement}; import json, sys; print(json.dumps([*sys.modules]))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+    )
+    return set(json.loads(run.stdout))
+
+
+@pytest.mark.parametrize(
+    ("kind", "heavy"), [("extra", EXTRAS), ("on first use", LOADED_ON_FIRST_USE)]
+)
+def test_light_import(kind: str, heavy: set[str]) -> None:
+    """`import tool_engine` loads no extra, and no library that only some calls need."""
+    loaded = loaded_by("import tool_engine")
+    assert "tool_engine" in loaded
+    assert heavy & loaded == set(), f"loaded too early ({kind})"

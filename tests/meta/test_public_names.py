@@ -1,0 +1,104 @@
+"""Are the public names complete, sorted and where the documents say?"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import tool_engine
+from tests.meta.sources import PACKAGE, Function, module_name, modules, tree
+
+FIXED = (
+    "ConcurrencyConfig",
+    "ConcurrencyMetrics",
+    "Tool",
+    "ToolCallRecord",
+    "ToolCallSummary",
+    "ToolCategory",
+    "ToolConcurrencyController",
+    "ToolConfigLoader",
+    "ToolEngine",
+    "ToolEngineConfig",
+    "ToolEngineError",
+    "ToolEngineEvent",
+    "ToolEngineEventType",
+    "ToolExecutionContext",
+    "ToolExecutionResult",
+    "ToolExecutor",
+    "ToolKnowledgeStore",
+    "ToolParameter",
+    "ToolParameterValidator",
+    "ToolSubAgent",
+    "ValidationError",
+    "ValidationResult",
+)
+
+
+def declared(path: Path) -> list[str] | None:
+    """The module's `__all__`; None without one."""
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    return None
+
+
+def defined(path: Path) -> set[str]:
+    """The public classes and functions that the module itself defines."""
+    return {
+        node.name
+        for node in tree(path).body
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+def order(name: str) -> tuple[int, str]:
+    """Ruff's order (RUF022): constants, then classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+PUBLIC = [
+    path
+    for path in modules()
+    if not path.stem.startswith("_") and (defined(path) or declared(path))
+]
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=module_name)
+def test_all(path: Path) -> None:
+    """`__all__` is sorted, names what exists, and misses no public class or function."""
+    names = declared(path)
+    assert names is not None, f"{module_name(path)} has no __all__"
+    assert names == sorted(set(names), key=order)
+    assert defined(path) - set(names) == set()
+    module = importlib.import_module(module_name(path))
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_fixed_name(name: str) -> None:
+    """K2: the documented names are importable from `tool_engine`."""
+    assert name in tool_engine.__all__
+    assert getattr(tool_engine, name).__name__ == name
+
+
+def test_package_is_names_only() -> None:
+    """`tool_engine/__init__.py` is a docstring, imports and a sorted `__all__`, nothing else."""
+    path = PACKAGE / "__init__.py"
+    docstring, *rest = tree(path).body
+    assert isinstance(docstring, ast.Expr)
+    others = [node for node in rest if not isinstance(node, ast.Import | ast.ImportFrom)]
+    assert [ast.unparse(node).partition(" =")[0] for node in others] == ["__all__"]
+    names = declared(path)
+    assert names is not None
+    assert names == sorted(set(names), key=order)
+    imported = {
+        alias.asname or alias.name
+        for node in rest
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    }
+    assert imported == set(names)

@@ -1,0 +1,56 @@
+"""Do the project's texts keep what no linter checks?"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.meta.sources import ROOT, modules, project_files, tree
+
+# One letter of each stands in brackets, so that this file does not find itself.
+PLACES = re.compile(
+    r"/[w]ork/|/[r]oot/[.]|/[o]pt/(pypi|wheels)|[p]ypi\.org|[p]ythonhosted"
+    r"|(index-url|find-links)[ =]+(http|file|/)"
+)
+LATER = re.compile(r"#\s*(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")
+BARE_NOQA = re.compile(r"#\s*noqa(: *[A-Z]+[0-9]+(, ?[A-Z]+[0-9]+)*)?\s*$")
+
+
+def found(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    """`file:line: text` of every line that matches."""
+    places = []
+    for path in paths:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        places += [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+            for number, line in enumerate(lines, 1)
+            if pattern.search(line)
+        ]
+    return places
+
+
+def test_no_machine_places() -> None:
+    """No path of one machine and no address of a package registry is in any file."""
+    assert found(PLACES, project_files()) == []
+
+
+def test_nothing_left_for_later() -> None:
+    """What is not done is no comment: it is done or it is an issue."""
+    assert found(LATER, project_files()) == []
+
+
+def test_lint_ignores_have_reasons() -> None:
+    """Each lint ignore names its rule, and carries its reason on the line."""
+    assert found(BARE_NOQA, [path for path in project_files() if path.suffix == ".py"]) == []
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_module_docstring(path: Path) -> None:
+    """A module opens with a docstring that says which question the file answers."""
+    assert ast.get_docstring(tree(path)), f"{path} has no docstring"

@@ -1,0 +1,130 @@
+"""Contexts, results and findings: their fields, defaults and forms."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tool_engine import (
+    ConfigurationError,
+    ErrorType,
+    Outcome,
+    ToolCall,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    ValidationError,
+    ValidationResult,
+)
+from tool_engine.model.call import DEFAULT_TIMEOUT, outcome_of
+
+
+def test_context_fields() -> None:
+    """K30: the document's fields, in its order, with its defaults."""
+    context = ToolExecutionContext("me", "direct", "conv", "wf", 5.0, 1, 2, {"a": 1})
+    assert (context.caller_id, context.caller_type) == ("me", "direct")
+    assert (context.conversation_id, context.workflow_id) == ("conv", "wf")
+    assert (context.timeout, context.retry_count, context.max_retries) == (5.0, 1, 2)
+    assert context.variables == {"a": 1}
+    empty = ToolExecutionContext()
+    assert empty.timeout is DEFAULT_TIMEOUT
+    assert empty.timeout == 30.0
+    assert ToolExecutionContext(timeout=30.0).timeout is not DEFAULT_TIMEOUT
+    assert empty.variables is not ToolExecutionContext().variables
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "5", True])
+def test_impossible_timeout(timeout: Any) -> None:
+    """X12: a timeout is a positive, finite number of seconds, or None."""
+    with pytest.raises(ConfigurationError, match="timeout must be a positive, finite number"):
+        ToolExecutionContext(timeout=timeout)
+    assert ToolExecutionContext(timeout=None).timeout is None
+
+
+def test_impossible_retries() -> None:
+    """K30: retries are not negative."""
+    with pytest.raises(ConfigurationError, match="max_retries must be 0 or more, got -1"):
+        ToolExecutionContext(max_retries=-1)
+
+
+def test_factories() -> None:
+    """K31, K32: the contexts of a conversation agent and of a workflow node."""
+    one = ToolExecutionContext.for_conversation("agent", "conv", timeout=3, priority=1)
+    assert (one.caller_id, one.caller_type) == ("agent", "conversation_agent")
+    assert (one.conversation_id, one.timeout, one.priority) == ("conv", 3, 1)
+    two = ToolExecutionContext.for_workflow("wf", "node", variables={"x": 1})
+    assert (two.caller_id, two.caller_type, two.workflow_id) == ("node", "workflow_node", "wf")
+    assert two.variables == {"x": 1}
+
+
+@pytest.mark.parametrize("error_type", [None, *ErrorType], ids=str)
+def test_outcomes(error_type: ErrorType | None) -> None:
+    """K50: each error type means one of the five outcomes, and only success has none."""
+    value = None if error_type is None else error_type.value
+    outcome = outcome_of(value)
+    assert (outcome is Outcome.SUCCEEDED) == (value is None)
+    rejected = {"queue_full", "queue_timeout", "rejected", "rate_limited", "engine_closed"}
+    assert (outcome is Outcome.REJECTED) == (value in rejected)
+    assert (outcome is Outcome.TIMEOUT) == (value == "timeout")
+    assert (outcome is Outcome.CANCELLED) == (value == "cancelled")
+    assert outcome_of("of somebody else") is Outcome.FAILED
+
+
+def test_result_fields() -> None:
+    """K50: the document's fields, in its order, with their defaults."""
+    result = ToolExecutionResult(True, "echo")
+    assert (result.output, result.error, result.error_type) == ({}, None, None)
+    assert (result.validation_errors, result.execution_time, result.metadata) == ([], 0.0, {})
+    assert result.executed_at.tzinfo is UTC
+    assert result.call_id is None
+    assert result.outcome is Outcome.SUCCEEDED
+    assert result.output is not ToolExecutionResult(True, "echo").output
+
+
+def test_result_as_json() -> None:
+    """K50: a result is JSON values, times in ISO 8601."""
+    when = datetime(2026, 1, 2, tzinfo=UTC)
+    result = ToolExecutionResult(
+        False, "x", {}, "no", "timeout", executed_at=when, metadata={"call_id": "c1"}
+    )
+    shown = result.to_dict()
+    assert json.loads(json.dumps(shown)) == shown
+    assert shown["executed_at"] == "2026-01-02T00:00:00+00:00"
+    assert (result.call_id, result.outcome) == ("c1", Outcome.TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter"), [("a", "a"), ("a.b", "a"), ("a[2].b", "a"), ("", "")]
+)
+def test_finding(path: str, parameter: str) -> None:
+    """K24: a finding knows its parameter, and its form in results has both names of its type."""
+    finding = ValidationError(path, "type_mismatch", "wrong", "integer", "x")
+    assert (finding.parameter, finding.type) == (parameter, "type_mismatch")
+    assert finding.to_dict() == {
+        "parameter": parameter,
+        "path": path,
+        "type": "type_mismatch",
+        "error_type": "type_mismatch",
+        "message": "wrong",
+        "expected": "integer",
+        "actual": "x",
+        "level": "error",
+    }
+
+
+def test_validation_result() -> None:
+    """K51: a result of validation, with fresh lists."""
+    first = ValidationResult(True)
+    assert (first.is_valid, first.errors, first.validated_params) == (True, [], {})
+    assert first.warnings == []
+    assert first.errors is not ValidationResult(True).errors
+
+
+def test_call_is_a_value() -> None:
+    """K50: a model's request is immutable and compares by value."""
+    call = ToolCall(call_id="c", tool_name="echo", arguments={})
+    assert call == ToolCall(call_id="c", tool_name="echo", arguments={})
+    with pytest.raises(AttributeError):
+        call.tool_name = "other"  # type: ignore[misc]

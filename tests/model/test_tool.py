@@ -1,0 +1,125 @@
+"""The loaded tool and its parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tool_engine import Tool, ToolCategory, ToolEngineEvent, ToolEngineEventType, ToolParameter
+from tool_engine.model.tool import RetryPolicy, ToolConcurrency, ToolRate
+
+
+def tool(**keys: Any) -> Tool:
+    fields: dict[str, Any] = {
+        "id": "x",
+        "name": "x",
+        "version": "1.0.0",
+        "description": "d",
+        "category": ToolCategory.HTTP,
+        "tags": [],
+        "parameters": [],
+        "implementation_config": {},
+    }
+    return Tool(**{**fields, **keys})
+
+
+def test_categories() -> None:
+    """K15: the six categories, which are texts."""
+    assert [each.value for each in ToolCategory] == [
+        *("http", "database", "file", "ai", "notification", "custom")
+    ]
+    assert ToolCategory("http") == "http"
+
+
+def test_bucket() -> None:
+    """C13, U7: the declared bucket, else the category."""
+    assert tool().bucket == "http"
+    assert tool(concurrency=ToolConcurrency(bucket="own")).bucket == "own"
+
+
+@pytest.mark.parametrize(
+    ("entry", "handler"), [({"handler": "h"}, "h"), ({}, "x"), ({"handler": ""}, "x")]
+)
+def test_handler(entry: dict[str, Any], handler: str) -> None:
+    """U17: the entry's handler, else the tool's own name."""
+    assert tool(implementation_config=entry).handler == handler
+
+
+@pytest.mark.parametrize(
+    ("status", "is_enabled"),
+    [("published", True), ("testing", True), ("draft", False), ("deprecated", False)],
+)
+def test_enabled(status: str, is_enabled: bool) -> None:
+    """U20: models are told of tools in testing and published."""
+    assert tool(status=status).is_enabled is is_enabled
+
+
+@pytest.mark.parametrize(
+    ("keys", "may_retry"),
+    [
+        ({}, False),
+        ({"effect": "read"}, True),
+        ({"effect": "write"}, False),
+        ({"effect": "write", "idempotent": True}, True),
+    ],
+)
+def test_may_retry(keys: dict[str, Any], may_retry: bool) -> None:
+    """U16: only what is known to be harmless is run twice."""
+    assert tool(**keys).may_retry is may_retry
+
+
+def test_schema_is_made_once() -> None:
+    """K51: one schema per tool; an edited tool has its own."""
+    parameter = ToolParameter("a", "integer", required=True)
+    first = tool(parameters=[parameter])
+    assert first.parameters_schema is first.parameters_schema
+    edited = msgspec.structs.replace(first, parameters=[])
+    assert edited.parameters_schema["properties"] == {}
+    assert first.parameters_schema["properties"]["a"]["type"] == "integer"
+
+
+def test_tool_is_immutable() -> None:
+    """K51: a tool is a value."""
+    with pytest.raises(AttributeError):
+        tool().name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (ToolRate(10, 1.0), "10/s"),
+        (ToolRate(5, 60.0), "5/min"),
+        (ToolRate(5, 3600.0), "5/h"),
+        (ToolRate(5, 86400.0), "5/d"),
+        (ToolRate(3, 2.5), "3/2.5s"),
+    ],
+)
+def test_rate_reads_as_written(rate: ToolRate, text: str) -> None:
+    """C17: a rate shows as a definition writes it."""
+    assert str(rate) == text
+
+
+def test_retry_defaults() -> None:
+    """U16: what a retry policy leaves out."""
+    assert RetryPolicy(3) == RetryPolicy(3, 0.1, ("execution_error", "timeout"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "has_default"),
+    [({}, False), ({"default": 0}, True), ({"has_default": True}, True), ({"default": ""}, True)],
+)
+def test_parameter_defaults(keys: dict[str, Any], has_default: bool) -> None:
+    """K5, U18: a falsy default is a default; a null one has to be said."""
+    assert ToolParameter("a", "string", **keys).has_default is has_default
+
+
+def test_event_fields() -> None:
+    """K47, U14: an event's fields in their order; times are UTC."""
+    event = ToolEngineEvent(ToolEngineEventType.LOAD_ERROR, "x", None, "bad")
+    assert (event.event_type, event.tool_name, event.error) == ("load_error", "x", "bad")
+    assert event.tool is event.validation_errors is event.execution_result is event.call_id is None
+    assert event.timestamp.utcoffset() is not None
+    assert event.data == {}
+    assert len(ToolEngineEventType) == 13

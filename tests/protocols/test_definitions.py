@@ -1,0 +1,173 @@
+"""How is a tool described to each model?"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.protocols import FORMATS, definitions
+
+TOOL = Tool(
+    id="get_weather",
+    name="get_weather",
+    version="1.0.0",
+    description="Tells the weather.",
+    category=ToolCategory.HTTP,
+    tags=[],
+    parameters=[
+        ToolParameter(
+            "city", "string", required=True, description="Where", validation={"min_length": 1}
+        ),
+        ToolParameter("days", "integer", default=1, validation={"enum": [1, 3, 7]}),
+        ToolParameter("tags", "array", validation={"items": {"type": "string"}}),
+    ],
+    implementation_config={},
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Where", "minLength": 1},
+        "days": {"type": "integer", "enum": [1, 3, 7], "default": 1},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+}
+HEAD = {"name": "get_weather", "description": "Tells the weather."}
+
+
+@pytest.mark.parametrize(
+    ("format_name", "expected"),
+    [
+        ("openai", [{"type": "function", "function": {**HEAD, "parameters": SCHEMA}}]),
+        ("anthropic", [{**HEAD, "input_schema": SCHEMA}]),
+        ("gemini", [{"functionDeclarations": [{**HEAD, "parametersJsonSchema": SCHEMA}]}]),
+        ("mcp", [{**HEAD, "inputSchema": SCHEMA}]),
+    ],
+)
+def test_format(format_name: str, expected: list[dict[str, Any]]) -> None:
+    """D3, D5, D7, D8, R4, X9: each provider's own shape, with the tool's JSON Schema unchanged."""
+    assert definitions(format_name, [TOOL]) == expected
+    assert json.loads(json.dumps(definitions(format_name, [TOOL]))) == expected
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_several_tools_keep_their_order() -> None:
+    """D7: Gemini gets one entry with all functions, the others one entry per tool."""
+    other = msgspec.structs.replace(TOOL, name="other")
+    listed = [tool["name"] for tool in definitions("anthropic", iter([TOOL, other]))]
+    assert listed == ["get_weather", "other"]
+    (entry,) = definitions("gemini", iter([TOOL, other]))
+    assert [tool["name"] for tool in entry["functionDeclarations"]] == listed
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_no_tools(format_name: str) -> None:
+    """No tools are no entries in any format."""
+    assert definitions(format_name, []) == []
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_fresh_copies(format_name: str) -> None:
+    """What is returned may be changed; the tool, its schema and the next answer stay."""
+    output = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tool = msgspec.structs.replace(TOOL, output=output)
+    first = definitions(format_name, [tool])
+    before = json.dumps(first)
+
+    def spoil(value: Any) -> None:
+        for item in list(value.values()) if isinstance(value, dict) else list(value):
+            if isinstance(item, dict | list):
+                spoil(item)
+        value.clear()
+
+    spoil(first)
+    assert json.dumps(definitions(format_name, [tool])) == before
+    assert tool.parameters_schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("fields", "annotations"),
+    [
+        ({}, None),
+        ({"effect": "read"}, {"readOnlyHint": True, "idempotentHint": True}),
+        ({"effect": "write"}, {"readOnlyHint": False}),
+        (
+            {"effect": "write", "idempotent": True},
+            {"readOnlyHint": False, "idempotentHint": True},
+        ),
+        ({"idempotent": True}, {"idempotentHint": True}),
+    ],
+)
+def test_mcp_annotations(fields: dict[str, Any], annotations: dict[str, Any] | None) -> None:
+    """D3: MCP is told what a tool declares about its effect, and nothing that it does not."""
+    (described,) = definitions("mcp", [msgspec.structs.replace(TOOL, **fields)])
+    assert described.get("annotations") == annotations
+
+
+@pytest.mark.parametrize(
+    ("output", "described"),
+    [
+        ({"type": "object"}, {"type": "object"}),
+        (
+            {"type": "string"},
+            {
+                "type": "object",
+                "properties": {"result": {"type": "string"}},
+                "required": ["result"],
+            },
+        ),
+        ({"description": "anything"}, None),
+        (None, None),
+    ],
+)
+def test_mcp_output_schema(output: dict[str, Any] | None, described: dict[str, Any] | None) -> None:
+    """U17: MCP is told the output as it arrives, a value that is no object under `result`."""
+    (found,) = definitions("mcp", [msgspec.structs.replace(TOOL, output=output)])
+    assert found.get("outputSchema") == described
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [("opnai", "did you mean 'openai'?"), ("vcp2", "known are openai, anthropic")],
+)
+def test_unknown_format(wrong: str, hint: str) -> None:
+    """An unknown format is refused with the list of known ones and the nearest."""
+    with pytest.raises(ConfigurationError, match="unknown definition format") as caught:
+        definitions(wrong, [TOOL])
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused_by"),
+    [
+        ("a.b", {"openai", "anthropic"}),
+        ("a:b", {"openai", "anthropic", "mcp"}),
+        ("1a", {"gemini"}),
+        ("天气", set(FORMATS)),
+        ("a b", set(FORMATS)),
+        ("a\n", set(FORMATS)),
+        ("", set(FORMATS)),
+        ("x" * 64, set()),
+        ("x" * 65, {"openai", "anthropic", "gemini"}),
+        ("x" * 129, set(FORMATS)),
+    ],
+)
+def test_names_that_a_provider_refuses(name: str, refused_by: set[str]) -> None:
+    """D5, D7, D8: a name that the provider would refuse is an error that names tool and cure."""
+    tool = msgspec.structs.replace(TOOL, name=name)
+    for format_name, form in FORMATS.items():
+        if format_name not in refused_by:
+            assert len(definitions(format_name, [tool])) == 1
+            continue
+        words = re.escape(f"{form.provider} refuses the tool name {name!r}")
+        with pytest.raises(ConfigurationError, match=f"{words}.* rename the tool"):
+            definitions(format_name, [TOOL, tool])

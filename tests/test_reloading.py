@@ -1,0 +1,371 @@
+"""Real files that come, change, break and go while the engine runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
+
+BOUND = 20.0
+
+DEFINITION = """
+name: {name}
+version: "{version}"
+description: {description}
+category: custom
+parameters:
+  - name: message
+    type: string
+    default: {default}
+    description: The text
+entry:
+  type: builtin
+  handler: {handler}
+"""
+
+
+def write(folder: Path, name: str, file: str | None = None, **keys: str) -> Path:
+    values = {
+        "name": name,
+        "version": "1.0.0",
+        "description": "Says it again",
+        "default": "hi",
+        "handler": "echo",
+        **keys,
+    }
+    path = folder / (file or f"{name}.yaml")
+    path.write_text(DEFINITION.format(**values), encoding="utf-8")
+    return path
+
+
+class Heard:
+    """The kinds of the events about tools, and those of a kind."""
+
+    def __init__(self, engine: ToolEngine) -> None:
+        self.events: list[ToolEngineEvent] = []
+        engine.subscribe(self.events.append)
+
+    def take(self) -> list[tuple[str, str | None]]:
+        taken, self.events[:] = list(self.events), []
+        return [(event.event_type.value, event.tool_name) for event in taken]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ToolEngineConfig:
+    return ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+
+
+@pytest.fixture
+async def engine(config: ToolEngineConfig) -> AsyncIterator[ToolEngine]:
+    async with ToolEngine(config) as made:
+        yield made
+
+
+async def test_load_tells_of_every_tool(tmp_path: Path, config: ToolEngineConfig) -> None:
+    """K46: loading publishes TOOL_LOADED for each tool and LOAD_ERROR for each bad file."""
+    write(tmp_path, "one")
+    bad = tmp_path / "two.yaml"
+    bad.write_text("name: two\n")
+    engine = ToolEngine(config)
+    heard = Heard(engine)
+    await engine.load()
+    assert heard.take() == [("tool_loaded", "one"), ("load_error", None)]
+    ((file, message),) = engine.load_errors
+    assert file == str(bad)
+    assert message.startswith(f"{bad}:1:1: ")
+    await engine.close()
+
+
+async def test_added_modified_removed(tmp_path: Path, engine: ToolEngine) -> None:
+    """K46, K49, U11: `reload` returns and publishes what was added, modified and removed."""
+    write(tmp_path, "stays")
+    write(tmp_path, "changes")
+    goes = write(tmp_path, "goes")
+    await engine.reload()
+    heard = Heard(engine)
+    write(tmp_path, "comes")
+    write(tmp_path, "changes", version="2.0.0")
+    goes.unlink()
+    generation = engine.generation
+    assert await engine.reload() == {
+        "added": ["comes"],
+        "modified": ["changes"],
+        "removed": ["goes"],
+    }
+    assert engine.generation == generation + 1
+    events = {event.event_type.value: event for event in heard.events}
+    assert heard.take() == [
+        ("reload_started", None),
+        ("tool_added", "comes"),
+        ("tool_updated", "changes"),
+        ("tool_removed", "goes"),
+        ("reload_completed", None),
+    ]
+    assert events["reload_completed"].data == {
+        "added": ["comes"],
+        "modified": ["changes"],
+        "removed": ["goes"],
+    }
+    assert events["tool_updated"].data == {"old_version": "1.0.0", "new_version": "2.0.0"}
+    assert events["tool_updated"].tool is engine.get("changes")
+    assert (await engine.execute("goes")).error_type == "tool_not_found"
+
+
+async def test_nothing_changed(tmp_path: Path, engine: ToolEngine) -> None:
+    """K49: a look that finds nothing new changes nothing, and closes its pair of events."""
+    write(tmp_path, "one")
+    await engine.reload()
+    tool, generation = engine.get("one"), engine.generation
+    heard = Heard(engine)
+    assert await engine.reload() == {"added": [], "modified": [], "removed": []}
+    assert heard.take() == [("reload_started", None), ("reload_completed", None)]
+    assert engine.get("one") is tool
+    assert engine.generation == generation
+
+
+@pytest.mark.parametrize("keys", [{"default": "ho"}, {"description": "Other"}, {"version": "1.1"}])
+async def test_any_edit_counts(tmp_path: Path, engine: ToolEngine, keys: dict[str, str]) -> None:
+    """U10: any change of content is a modification, a parameter's default as well."""
+    write(tmp_path, "one")
+    await engine.reload()
+    before = engine.get_or_raise("one").definition_hash
+    write(tmp_path, "one", **keys)
+    assert (await engine.reload())["modified"] == ["one"]
+    assert engine.get_or_raise("one").definition_hash != before
+    assert (await engine.execute("one")).output == {"message": keys.get("default", "hi")}
+
+
+async def test_edit_that_says_the_same(tmp_path: Path, engine: ToolEngine) -> None:
+    """U10: a comment is no change of content."""
+    path = write(tmp_path, "one")
+    await engine.reload()
+    path.write_text("# a comment\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert (await engine.reload())["modified"] == []
+
+
+async def test_broken_file_keeps_its_last_good_tool(tmp_path: Path, engine: ToolEngine) -> None:
+    """U12, U13: a file that breaks keeps its tool and publishes LOAD_ERROR until it is mended."""
+    path = write(tmp_path, "one")
+    await engine.reload()
+    heard = Heard(engine)
+    path.write_text("name: one\nversion: [", encoding="utf-8")
+    with capture_logs() as logs:
+        assert await engine.reload() == {"added": [], "modified": [], "removed": []}
+    event = heard.events[1]
+    assert heard.take() == [
+        ("reload_started", None),
+        ("load_error", None),
+        ("reload_completed", None),
+    ]
+    assert event.data == {"file": str(path)}
+    assert str(path) in str(event.error)
+    assert [log["event"] for log in logs] == ["load_error"]
+    assert (await engine.execute("one")).output == {"message": "hi"}
+    write(tmp_path, "one", default="mended")
+    await engine.reload()
+    assert engine.load_errors == []
+    assert (await engine.execute("one")).output == {"message": "mended"}
+
+
+async def test_two_files_claim_one_name(tmp_path: Path, engine: ToolEngine) -> None:
+    """U13: a name in two files is an error that names both; the tool that was there stays."""
+    write(tmp_path, "one")
+    await engine.reload()
+    write(tmp_path, "one", file="other.yaml", default="other")
+    await engine.reload()
+    assert sorted(Path(file).name for file, _ in engine.load_errors) == ["one.yaml", "other.yaml"]
+    assert all("one.yaml" in text and "other.yaml" in text for _, text in engine.load_errors)
+    assert (await engine.execute("one")).output == {"message": "hi"}
+
+
+async def test_missing_directory(tmp_path: Path, config: ToolEngineConfig) -> None:
+    """U11: a folder that goes away removes its tools, and the pair of events is closed."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    write(folder, "one")
+    async with ToolEngine(ToolEngineConfig(str(folder), auto_reload=False)) as engine:
+        engine.register_tool({**MADE}, lambda: 1)
+        heard = Heard(engine)
+        (folder / "one.yaml").unlink()
+        folder.rmdir()
+        changes = await engine.reload()
+        assert changes["removed"] == ["one"]
+        kinds = [kind for kind, _ in heard.take()]
+        assert (kinds[0], kinds[-1]) == ("reload_started", "reload_completed")
+        assert "load_error" in kinds
+        assert engine.list_names() == ["made"]
+        folder.mkdir()
+        write(folder, "one")
+        assert (await engine.reload())["added"] == ["one"]
+        assert engine.load_errors == []
+
+
+MADE = {
+    "name": "made",
+    "version": "1.0.0",
+    "description": "Made in code",
+    "category": "custom",
+    "entry": {"type": "custom", "handler": "made"},
+}
+
+
+async def test_registered_tools_survive(tmp_path: Path, engine: ToolEngine) -> None:
+    """U11: a tool from code stays across reloads, and a file cannot take its name."""
+    engine.register_tool(MADE, lambda: 1)
+    write(tmp_path, "one")
+    write(tmp_path, "made")
+    assert (await engine.reload())["added"] == ["one"]
+    assert [Path(file).name for file, _ in engine.load_errors] == ["made.yaml"]
+    assert (await engine.execute("made")).output == {"result": 1}
+
+
+async def test_tool_registered_during_a_reload(tmp_path: Path, engine: ToolEngine) -> None:
+    """U11: what is registered while a reload looks at the folder is not lost."""
+    write(tmp_path, "one")
+    reloading = asyncio.create_task(engine.reload())
+    await asyncio.sleep(0)
+    engine.register_tool(MADE, lambda: 1)
+    await reloading
+    assert engine.list_names() == ["made", "one"]
+
+
+async def test_calls_in_flight_keep_their_definition(tmp_path: Path, engine: ToolEngine) -> None:
+    """K49: a call finishes on the definition that it started with; the next one has the new one."""
+    running, go = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def execute(self, tool: Any, params: dict[str, Any], context: Any) -> Any:
+            running.set()
+            await go.wait()
+            return {"version": tool.version, **params}
+
+    engine.register_executor("slow", Slow())
+    write(tmp_path, "one", handler="slow")
+    await engine.reload()
+    call = asyncio.create_task(engine.execute("one"))
+    await asyncio.wait_for(running.wait(), BOUND)
+    write(tmp_path, "one", handler="slow", version="2.0.0", default="new")
+    await engine.reload()
+    (tmp_path / "one.yaml").unlink()
+    go.set()
+    first = await asyncio.wait_for(call, BOUND)
+    assert first.output == {"version": "1.0.0", "message": "hi"}
+    assert first.metadata["tool_version"] == "1.0.0"
+    second = await asyncio.wait_for(engine.execute("one"), BOUND)
+    assert second.output == {"version": "2.0.0", "message": "new"}
+    records = await engine.query_call_records(tool_name="one")
+    assert [record.tool_version for record in records] == ["2.0.0", "1.0.0"]
+
+
+async def test_queued_call_keeps_its_definition(tmp_path: Path, engine: ToolEngine) -> None:
+    """K49: a call that waits for a slot runs on the definition that checked its arguments."""
+    write(tmp_path, "one")
+    await engine.reload()
+    engine.controller.pause()
+    call = asyncio.create_task(engine.execute("one"))
+    await asyncio.sleep(0)
+    write(tmp_path, "one", default="new", version="2.0.0")
+    await engine.reload()
+    engine.controller.resume()
+    result = await asyncio.wait_for(call, BOUND)
+    assert (result.output, result.metadata["tool_version"]) == ({"message": "hi"}, "1.0.0")
+
+
+async def test_reloads_at_once_come_one_after_the_other(tmp_path: Path, engine: ToolEngine) -> None:
+    """K49: reloads that are asked for together do not mix: each pair of events is whole."""
+    write(tmp_path, "one")
+    heard = Heard(engine)
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        reloads = [group.create_task(engine.reload()) for _ in range(3)]
+    assert sorted(len(each.result()["added"]) for each in reloads) == [0, 0, 1]
+    kinds = [kind for kind, _ in heard.take() if kind.startswith("reload")]
+    assert kinds == ["reload_started", "reload_completed"] * 3
+
+
+async def test_failing_reload_closes_its_pair(
+    tmp_path: Path, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U11: a reload that is cancelled in the middle closes its pair of events too."""
+    write(tmp_path, "one")
+    heard = Heard(engine)
+    reloading = asyncio.create_task(engine.reload())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    reloading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reloading
+    assert heard.take() == [("reload_started", None), ("reload_completed", None)]
+    assert (await engine.reload())["added"] == ["one"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"auto_reload": True, "reload_interval": 0.05},
+        {"auto_reload": False, "watch_for_changes": True},
+        {"auto_reload": True, "reload_interval": 0.05, "watch_for_changes": True},
+    ],
+    ids=["polling", "watching", "both"],
+)
+async def test_reloads_by_itself(tmp_path: Path, keys: dict[str, Any]) -> None:
+    """K49, U9: `auto_reload` polls and `watch_for_changes` watches, and both really reload."""
+    path = write(tmp_path, "one")
+    config = ToolEngineConfig(tools_directory=str(tmp_path), **keys)
+    async with asyncio.timeout(BOUND), ToolEngine(config) as engine:
+        stream = engine.events(["tool_updated", "tool_added", "tool_removed", "load_error"])
+        assert (await engine.execute("one")).output == {"message": "hi"}
+        write(tmp_path, "one", default="new")
+        event = await anext(stream)
+        assert (event.event_type.value, event.tool_name) == ("tool_updated", "one")
+        assert (await engine.execute("one")).output == {"message": "new"}
+        write(tmp_path, "two")
+        event = await anext(stream)
+        assert (event.event_type.value, event.tool_name) == ("tool_added", "two")
+        path.unlink()
+        event = await anext(stream)
+        assert (event.event_type.value, event.tool_name) == ("tool_removed", "one")
+
+
+async def test_reloads_nothing_by_itself(tmp_path: Path, engine: ToolEngine) -> None:
+    """K48: with neither, a changed file waits for `reload`; no task and no thread looks."""
+    write(tmp_path, "one")
+    assert engine.list_names() == []
+    assert {task.get_name() for task in asyncio.all_tasks()} & {"tool-watcher"} == set()
+
+
+async def test_recursive(tmp_path: Path) -> None:
+    """U20: sub-folders are looked at when `recursive` says so."""
+    (tmp_path / "deep").mkdir()
+    write(tmp_path / "deep", "one")
+    for recursive in (False, True):
+        config = ToolEngineConfig(
+            tools_directory=str(tmp_path), auto_reload=False, recursive=recursive
+        )
+        async with ToolEngine(config) as engine:
+            assert engine.list_names() == (["one"] if recursive else [])
+
+
+async def test_load_again_starts_no_second_watcher(tmp_path: Path) -> None:
+    """U9: loading twice watches once."""
+    config = ToolEngineConfig(tools_directory=str(tmp_path), reload_interval=60)
+    async with ToolEngine(config) as engine:
+        before = asyncio.all_tasks()
+        await engine.load()
+        assert asyncio.all_tasks() == before
+
+
+async def test_entry_that_its_executor_refuses(tmp_path: Path, engine: ToolEngine) -> None:
+    """U13: what the executor says is wrong with an entry is a load error too."""
+    text = DEFINITION.format(
+        name="one", version="1", description="x", default="x", handler="http_request"
+    ).replace('version: "1"', 'version: "1.0.0"')
+    (tmp_path / "one.yaml").write_text(text + "  request: {url: 3}\n", encoding="utf-8")
+    await engine.reload()
+    assert engine.list_names() == []
+    assert len(engine.load_errors) == 1

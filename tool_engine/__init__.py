@@ -1,0 +1,102 @@
+"""A declarative tool engine for LLM agents: the public names."""
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.metrics import ConcurrencyMetrics
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import (
+    AdmissionError,
+    ConfigurationError,
+    ControllerClosedError,
+    DefinitionError,
+    DefinitionProblem,
+    DuplicateToolError,
+    EngineClosedError,
+    ExecutorNotFoundError,
+    MissingExtraError,
+    QueueFullError,
+    QueueTimeoutError,
+    RateLimitedError,
+    SlotRejectedError,
+    ToolEngineError,
+    ToolExecutionError,
+    ToolNotFoundError,
+    UnboundContextError,
+)
+from tool_engine.executors.builtin import EchoExecutor
+from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.call import (
+    ErrorType,
+    Outcome,
+    ToolCall,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    ValidationError,
+    ValidationResult,
+)
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.record import ToolCallRecord, ToolCallSummary
+from tool_engine.model.tool import (
+    RetryPolicy,
+    Tool,
+    ToolCategory,
+    ToolConcurrency,
+    ToolRate,
+)
+from tool_engine.subagent import ToolSubAgent
+from tool_engine.validation.validator import ToolParameterValidator
+
+__all__ = [
+    "AdmissionError",
+    "CalculatorExecutor",
+    "ConcurrencyConfig",
+    "ConcurrencyMetrics",
+    "ConfigurationError",
+    "ControllerClosedError",
+    "DefinitionError",
+    "DefinitionProblem",
+    "DuplicateToolError",
+    "EchoExecutor",
+    "EngineClosedError",
+    "ErrorType",
+    "ExecutorNotFoundError",
+    "MemoryStorage",
+    "MissingExtraError",
+    "Outcome",
+    "QueueFullError",
+    "QueueTimeoutError",
+    "RateLimitedError",
+    "RetryPolicy",
+    "SlotRejectedError",
+    "Tool",
+    "ToolCall",
+    "ToolCallRecord",
+    "ToolCallSummary",
+    "ToolCategory",
+    "ToolConcurrency",
+    "ToolConcurrencyController",
+    "ToolConfigLoader",
+    "ToolEngine",
+    "ToolEngineConfig",
+    "ToolEngineError",
+    "ToolEngineEvent",
+    "ToolEngineEventType",
+    "ToolExecutionContext",
+    "ToolExecutionError",
+    "ToolExecutionResult",
+    "ToolExecutor",
+    "ToolKnowledgeStore",
+    "ToolNotFoundError",
+    "ToolParameter",
+    "ToolParameterValidator",
+    "ToolRate",
+    "ToolSubAgent",
+    "UnboundContextError",
+    "ValidationError",
+    "ValidationResult",
+]

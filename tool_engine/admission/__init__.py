@@ -1,0 +1,7 @@
+"""Stage 3: may a call run, and when? Slots, buckets, queues, rates."""
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.metrics import ConcurrencyMetrics
+from tool_engine.admission.slot import ConcurrencySlot
+
+__all__ = ["ConcurrencyMetrics", "ConcurrencySlot", "ToolConcurrencyController"]

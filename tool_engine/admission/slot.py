@@ -1,0 +1,62 @@
+"""What does a call hold while it runs?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["ACTIVE", "PARKED", "RELEASED", "ZOMBIE", "ConcurrencySlot", "Order"]
+
+Order = tuple[float, int, int]
+"""A place in line: the strategy's key, then the number of the arrival, then that of a call made by
+a call, which inherits the first two."""
+
+ACTIVE: Final = "active"
+PARKED: Final = "parked"
+RELEASED: Final = "released"
+ZOMBIE: Final = "zombie"
+
+
+class ConcurrencySlot(msgspec.Struct, eq=False):
+    """Permission to run now, given by a controller and to be given back to it once.
+
+    The slot remembers what was counted for it, so that giving it back undoes exactly that.
+    """
+
+    lane: Any
+    """The `Lane` that it was given in, which knows its bucket."""
+    weight: int
+    """How many units of the limits the slot takes."""
+    arrival: int
+    """The number of the call in the order of asking."""
+    acquired_at: float
+    """When the slot was given, on the controller's clock."""
+    key: float = 0.0
+    """What the strategy puts before the arrival."""
+    state: str = ACTIVE
+    """`active`, `parked`, `zombie` or `released`."""
+    counted: float = 0.0
+    """Seconds since `acquired_at` that are accounted for: held before it was parked, or parked."""
+    queue_wait: float = 0.0
+    """Seconds between asking for the slot and having it."""
+    is_bypass: bool = False
+    is_overdue: bool = False
+    """True once the call has ended for its caller while its work goes on."""
+    nested: int = 0
+    """Calls made by the slot's own call that have not ended."""
+    resuming: Any = None
+    """The waiter with which a parked slot is taken again."""
+
+    @property
+    def order(self) -> Order:
+        """The place in line that the call had; what it calls itself inherits it."""
+        return (self.key, self.arrival, 0)
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket that the slot counts against."""
+        return str(self.lane.bucket.name)
+
+    def __repr__(self) -> str:
+        return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"

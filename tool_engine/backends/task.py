@@ -1,0 +1,351 @@
+"""How does a tool run under a deadline without the price of a task?
+
+A `ToolTask` drives the tool's coroutine inside the caller's own task: the first step at once, so
+that a tool which never waits costs no loop iteration, and the others whenever the caller's task is
+resumed. While a step runs, the `ToolTask` is asyncio's current task, so whatever the tool does to
+"its" task (`asyncio.timeout`, `TaskGroup`, `cancel`) concerns the tool alone. At the deadline the
+tool is cancelled; if it does not stop at once, the rest of it moves to a task of its own and the
+caller goes on.
+
+The hooks used are asyncio's documented ones for third-party task implementations
+(docs.python.org, "Extending asyncio").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from asyncio.tasks import _enter_task, _leave_task
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["ToolTask"]
+
+ABORTED: Final = "aborted"
+"""The engine closed."""
+TIMED_OUT: Final = "timed out"
+_TURNS: Final = 8
+"""Turns of the loop that tasks have to end which a tool waits for; no time passes in them."""
+
+
+class ToolTask(msgspec.Struct, eq=False, weakref=True):
+    """One run of a tool's coroutine; see `interfaces.Run`.
+
+    To the tool it stands for its `asyncio.Task`: it has the methods that are used on a current
+    task.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+    deadline: float
+    """On the loop's clock."""
+    _on_detach: Callable[[ToolTask], None]
+    """Takes over the run when its caller goes on without it."""
+    _context: Context
+    call: Any = None
+    """The call that the run belongs to."""
+    _steps: Any = None
+    value: Any = None
+    """What the tool returned."""
+    error: BaseException | None = None
+    """What the tool raised."""
+    is_done: bool = False
+    end_reason: str | None = None
+    """Why the run was ended from outside: its time ran out, or it was aborted."""
+    is_cancelled: bool = False
+    """True when the caller was cancelled."""
+    is_detached: bool = False
+    """True when the caller went on without waiting for the end of the work."""
+    leaves_on_cancel: bool = False
+    """True for work that no cancellation can reach, such as a thread."""
+    on_end: Callable[[], None] | None = None
+    """Called once when a detached run has ended."""
+    _waits_for: Any = None
+    _bell: asyncio.Future[None] | None = None
+    """What the caller waits for while the tool waits for something that is slow to cancel."""
+    _must_cancel: bool = False
+    _cancels: int = 0
+    _seen_cancels: int = 0
+    _callbacks: list[Callable[[Any], object]] | None = None
+    _name: str | None = None
+
+    def start(
+        self,
+        function: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: asyncio.Task[Any] | None,
+    ) -> None:
+        """Calls an async function and runs it to its first wait or its end.
+
+        Args:
+            function: Called within the run, so that what it raises is the run's error.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            caller: The running task, if there is one.
+        """
+        if caller is not None and (cancels := caller.cancelling()):
+            self._seen_cancels = cancels
+        self._steps = _steps(self, function, args, kwargs)
+        self._step(caller, None)
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether the deadline passed before the work had ended."""
+        return self.end_reason is TIMED_OUT
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nobody waits for a value any more."""
+        return self.is_cancelled or self.end_reason is not None
+
+    def _step(self, caller: Any, error: BaseException | None) -> None:
+        """Runs the coroutine to its next wait or its end, as the current task."""
+        loop = self._loop
+        if caller is not None:
+            _leave_task(loop, caller)
+        _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+        try:
+            if error is None:
+                # With a default, `next` spares the StopIteration of a coroutine that has ended.
+                waits_for = self._context.run(next, self._steps, None)
+            else:
+                waits_for = self._context.run(self._steps.throw, error)
+            if waits_for is not None:
+                self._waits_for = waits_for
+        except StopIteration:
+            pass  # the steps note the end themselves
+        except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
+            self.error = raised
+            self.is_done = True
+        finally:
+            _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+            if caller is not None:
+                _enter_task(loop, caller)
+        if self._callbacks is not None and self.is_done:
+            self._tell_callbacks()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Drives the coroutine to its end, the deadline or the caller's cancellation."""
+        if self.is_done:
+            return
+        timer = self._loop.call_at(self.deadline, self.end, TIMED_OUT)
+        try:
+            while not self.is_done:
+                yield from self._wait_and_step()
+                if not self.is_done and (
+                    self.end_reason is not None or (self.is_cancelled and self.leaves_on_cancel)
+                ):
+                    self.is_detached = True
+                    self._seen_cancels = 0
+                    self._on_detach(self)
+                    return
+        finally:
+            timer.cancel()
+
+    def _wait_and_step(self) -> Generator[Any, Any, None]:
+        waits_for = self._waits_for
+        if self._must_cancel and waits_for is not None and waits_for.cancel():
+            self._must_cancel = False
+        error: BaseException | None = None
+        try:
+            if waits_for is None or type(waits_for) is asyncio.Future:
+                yield waits_for
+            else:
+                yield self._relay(waits_for)
+        except GeneratorExit:
+            self._steps.close()
+            self.error = asyncio.CancelledError()
+            self.is_done = True
+            raise
+        except BaseException as raised:  # noqa: BLE001 - the tool is to see it
+            error = raised
+        self._bell = None
+        caller = asyncio.current_task(self._loop)
+        if isinstance(error, asyncio.CancelledError) and self._is_from_caller(caller, waits_for):
+            self.is_cancelled = True
+            self._cancels += 1
+            if waits_for is not None and waits_for.cancel() and not waits_for.done():
+                return  # it ends in its own time, and the tool with it, as in any task
+        elif waits_for is not None and not waits_for.done():
+            return  # woken by the end of the run; what it waits for goes on
+        self._waits_for = None
+        if error is None and self._must_cancel:
+            error = asyncio.CancelledError()
+        if error is not None:
+            self._must_cancel = False
+        self._step(caller, error)
+
+    def _relay(self, waits_for: Any) -> asyncio.Future[None]:
+        """A future that is done when `waits_for` is, or as soon as the run is ended.
+
+        A task, or the future of a `gather`, takes its time to be cancelled; the caller must not.
+        """
+        waits_for._asyncio_future_blocking = False  # noqa: SLF001 - asyncio's protocol
+        self._bell = bell = self._loop.create_future()
+        waits_for.add_done_callback(partial(_ring, bell))
+        bell._asyncio_future_blocking = True  # noqa: SLF001 - of awaiting futures
+        return bell
+
+    def _is_from_caller(self, caller: asyncio.Task[Any] | None, waits_for: Any) -> bool:
+        """Whether a cancellation came from above, not from what the tool waits for."""
+        cancels = 0 if caller is None else caller.cancelling()
+        is_more = cancels > self._seen_cancels
+        self._seen_cancels = cancels
+        return is_more or waits_for is None or not waits_for.done()
+
+    async def outlive(self) -> None:
+        """Drives what is left of a detached run, in a task of its own."""
+        try:
+            while not self.is_done:
+                await _Step(self)
+        finally:
+            if self.on_end is not None:
+                self.on_end()
+
+    def end(self, reason: str) -> None:
+        """Ends the run from outside: cancels the tool and lets the caller go on."""
+        if not self.is_done and self.end_reason is None:
+            self.end_reason = reason
+            self.cancel()
+            if self._bell is not None:
+                self._loop.call_soon(_ring_after, self._loop, self._bell, _TURNS)
+
+    def _tell_callbacks(self) -> None:
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            self._loop.call_soon(callback, self, context=self._context)
+
+    # What a tool may do to its current task.
+
+    @property
+    def _fut_waiter(self) -> Any:
+        return self._waits_for
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Throws `CancelledError` into the tool, as `asyncio.Task.cancel`."""
+        if self.is_done:
+            return False
+        self._cancels += 1
+        waits_for = self._waits_for
+        if waits_for is None or not waits_for.cancel(msg=msg):
+            self._must_cancel = True
+        return True
+
+    def cancelling(self) -> int:
+        """How often `cancel` was called, less the calls of `uncancel`."""
+        return self._cancels
+
+    def uncancel(self) -> int:
+        """Takes one `cancel` back."""
+        if self._cancels > 0:
+            self._cancels -= 1
+        return self._cancels
+
+    def cancelled(self) -> bool:
+        """Whether the tool ended by cancellation."""
+        return self.is_done and isinstance(self.error, asyncio.CancelledError)
+
+    def done(self) -> bool:
+        """Whether the tool has ended."""
+        return self.is_done
+
+    def result(self) -> Any:
+        """What the tool returned; raises what it raised."""
+        if not self.is_done:
+            raise asyncio.InvalidStateError("the tool has not ended")
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def exception(self) -> BaseException | None:
+        """What the tool raised, or None."""
+        if not self.is_done:
+            raise asyncio.InvalidStateError("the tool has not ended")
+        return self.error
+
+    def add_done_callback(
+        self, callback: Callable[[Any], object], *, context: Context | None = None
+    ) -> None:
+        """Calls `callback(task)` soon after the tool has ended."""
+        if self.is_done:
+            self._loop.call_soon(callback, self, context=context)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
+        """Forgets `callback`; returns how often it had been added."""
+        kept = [each for each in self._callbacks or () if each != callback]
+        removed = len(self._callbacks or ()) - len(kept)
+        self._callbacks = kept
+        return removed
+
+    def get_name(self) -> str:
+        """The name of the task, by default that of the coroutine."""
+        return self._name or f"tool:{self._steps.__qualname__}"
+
+    def set_name(self, value: object) -> None:
+        """Names the task."""
+        self._name = str(value)
+
+    def get_coro(self) -> Generator[Any, Any, None]:
+        """What the task drives: a generator around the tool's coroutine."""
+        steps: Generator[Any, Any, None] = self._steps
+        return steps
+
+    def get_context(self) -> Context:
+        """The context variables that the tool sees."""
+        return self._context
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the tool runs on."""
+        return self._loop
+
+    def get_stack(self, *, limit: int | None = None) -> list[Any]:
+        """The frame at which the tool waits."""
+        frame = self._steps.gi_frame
+        return [frame][:limit] if frame is not None else []
+
+    def __repr__(self) -> str:
+        state = "done" if self.is_done else "detached" if self.is_detached else "running"
+        return f"<ToolTask {self.get_name()!r} {state}>"
+
+
+@types.coroutine
+def _steps(
+    task: ToolTask,
+    function: Callable[..., Coroutine[Any, Any, Any]],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Generator[Any, Any, None]:
+    task.value = yield from function(*args, **kwargs)
+    task.is_done = True
+
+
+def _ring(bell: asyncio.Future[None], _: object = None) -> None:
+    if not bell.done():
+        bell.set_result(None)
+
+
+def _ring_after(loop: asyncio.AbstractEventLoop, bell: asyncio.Future[None], turns: int) -> None:
+    if turns and not bell.done():
+        loop.call_soon(_ring_after, loop, bell, turns - 1)
+    else:
+        _ring(bell)
+
+
+class _Step:
+    """Awaits one step of a detached run."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: ToolTask) -> None:
+        self._task = task
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from self._task._wait_and_step()  # noqa: SLF001 - the same machine

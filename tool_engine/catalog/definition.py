@@ -1,0 +1,226 @@
+"""Which tool does a definition, read into plain data, describe?"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.document import Path
+from tool_engine.catalog.rules import FLAT_RULES, check_value
+from tool_engine.catalog.strict_yaml import MAX_DEPTH
+from tool_engine.catalog.structure import Fault, structure_faults
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.schema import output_schema
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, ToolConcurrency, ToolRate
+
+__all__ = ["build_tool", "definition_faults", "definition_warnings", "parse_rate", "plain_data"]
+
+_RATE: Final = re.compile(r"([0-9]+)/([0-9.]*)(s|min|h|d)")
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_COPIED: Final = ("version", "author", "icon", "shareable_scope", "status", "timeout", "effect")
+_CATEGORIES: Final = {category.value: category for category in ToolCategory}
+
+
+def definition_faults(definition: Any) -> list[Fault]:
+    """Everything that is wrong with a definition; empty when `build_tool` may have it."""
+    faults = structure_faults(definition)
+    if not isinstance(definition, dict):
+        return faults
+    is_sound = not faults
+    parameters = definition.get("parameters")
+    if isinstance(parameters, list):
+        for number, parameter in enumerate(parameters):
+            check_value(parameter, ("parameters", number), faults, is_sound=is_sound)
+        _check_names(parameters, faults)
+    for key in ("output", "returns"):
+        check_value(definition.get(key), (key,), faults, is_sound=is_sound)
+    _check_retry(definition, faults)
+    _check_rate(definition.get("rate"), faults)
+    return faults
+
+
+def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+    """What is allowed in a definition and yet not what its author can have meant."""
+    return [
+        Fault(
+            ("parameters", number, "default"),
+            "a required parameter never uses its default; remove one of the two",
+            at_key=True,
+        )
+        for number, parameter in enumerate(definition.get("parameters", ()))
+        if "default" in parameter and parameter.get("required")
+    ]
+
+
+def build_tool(definition: Mapping[str, Any], source: str | None, findings: list[str]) -> Tool:
+    """The tool that a faultless definition describes."""
+    name = definition["name"]
+    fields: dict[str, Any] = {key: definition[key] for key in _COPIED if key in definition}
+    fields.setdefault("version", "1.0.0")
+    if "timeout" in fields:
+        fields["timeout"] = float(fields["timeout"])
+    if "retry" in definition:
+        fields["retry"] = _retry(definition["retry"])
+    if "concurrency" in definition:
+        fields["concurrency"] = ToolConcurrency(**definition["concurrency"])
+    if "rate" in definition:
+        fields["rate"] = parse_rate(definition["rate"])
+    tool = Tool(
+        id=name,
+        name=name,
+        description=definition["description"],
+        category=_CATEGORIES[definition.get("category", "custom")],
+        tags=definition.get("tags", []),
+        parameters=[_parameter(parameter) for parameter in definition.get("parameters", ())],
+        implementation_config=definition.get("entry", {"type": "custom"}),
+        output=_output(definition),
+        idempotent=definition.get("idempotent", False),
+        **fields,
+    )
+    # The hash covers what the tool is, not how its text is laid out or where it lies.
+    content = msgspec.json.encode(tool, order="deterministic")
+    change = msgspec.structs.force_setattr
+    change(tool, "definition_hash", hashlib.sha256(content).hexdigest())
+    change(tool, "source", source)
+    change(tool, "findings", findings)
+    return tool
+
+
+def parse_rate(text: str) -> ToolRate:
+    """Reads `10/s`, `100/min`, `1000/h` or `5/2s`."""
+    found = _RATE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a rate: {text!r}")
+    calls, amount, unit = found.groups()
+    return ToolRate(int(calls), float(amount or 1) * _SECONDS[unit])
+
+
+def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
+    """A copy of `value` that holds nothing but what YAML could have said.
+
+    Tuples become lists, enum members their values. Anything else is a fault.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, bool | str | int | float):
+        return _plain_scalar(value, path, faults)
+    if len(path) > MAX_DEPTH:
+        faults.append(Fault(path, f"nested more than {MAX_DEPTH} levels deep; make it flatter"))
+        return None
+    if isinstance(value, Mapping):
+        return _plain_mapping(value, path, faults)
+    if isinstance(value, list | tuple):
+        return [plain_data(item, (*path, number), faults) for number, item in enumerate(value)]
+    faults.append(
+        Fault(path, f"a {type(value).__name__} cannot be part of a definition; use JSON values")
+    )
+    return None
+
+
+def _plain_scalar(value: Any, path: Path, faults: list[Fault]) -> Any:
+    if isinstance(value, str):
+        return _plain_text(value, path, faults)
+    if value is None or isinstance(value, bool):
+        return value
+    return _plain_number(value, path, faults)
+
+
+def _plain_mapping(value: Mapping[Any, Any], path: Path, faults: list[Fault]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(key, str):
+            plain[str(key)] = plain_data(item, (*path, str(key)), faults)
+        else:
+            faults.append(Fault(path, f"the key {key!r} must be text"))
+    return plain
+
+
+def _plain_text(value: str, path: Path, faults: list[Fault]) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        faults.append(Fault(path, "half a surrogate pair cannot be part of a text; remove it"))
+        return ""
+    return str(value)
+
+
+def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return int(value)
+        faults.append(Fault(path, "the integer does not fit into 64 bits; use a text"))
+    elif value - value == 0:
+        return float(value)
+    else:
+        faults.append(Fault(path, f"{value} is not a number that JSON can carry; remove it"))
+    return 0
+
+
+def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
+    validation = {key: spec[key] for key in FLAT_RULES if key in spec}
+    validation.update(spec.get("validation", ()))
+    return ToolParameter(
+        name=spec["name"],
+        type=spec["type"],
+        required=spec.get("required", False),
+        default=spec.get("default"),
+        description=spec["description"],
+        validation=validation,
+        schema=spec.get("schema"),
+        has_default="default" in spec,
+        secret=spec.get("secret", False),
+    )
+
+
+def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=int(spec["attempts"]),
+        backoff=float(spec.get("backoff", 0.1)),
+        on=tuple(spec.get("on", ("execution_error", "timeout"))),
+    )
+
+
+def _output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    spec = definition.get("output", definition.get("returns"))
+    return None if spec is None else output_schema(spec)
+
+
+def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
+    seen: dict[str, int] = {}
+    for number, parameter in enumerate(parameters):
+        name = parameter.get("name") if isinstance(parameter, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            faults.append(
+                Fault(
+                    ("parameters", number, "name"),
+                    f"the parameter {name!r} is already declared as parameters[{seen[name]}]; "
+                    "rename or remove one",
+                )
+            )
+        seen.setdefault(name, number)
+
+
+def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
+    may_repeat = definition.get("effect") == "read" or definition.get("idempotent") is True
+    if "retry" in definition and not may_repeat:
+        faults.append(
+            Fault(
+                ("retry",),
+                "retry applies only to tools that may safely run twice; add effect: read or "
+                "idempotent: true, or remove retry",
+                at_key=True,
+            )
+        )
+
+
+def _check_rate(rate: Any, faults: list[Fault]) -> None:
+    check: Callable[[str], Any] = _RATE.fullmatch
+    if isinstance(rate, str) and check(rate) and parse_rate(rate).period == 0:
+        faults.append(Fault(("rate",), f"the period of {rate!r} must be more than 0 seconds"))

@@ -1,0 +1,23 @@
+"""What does a docstring say about a function, and about each of its parameters?"""
+
+from __future__ import annotations
+
+import docstring_parser
+
+__all__ = ["read_docstring"]
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and that of each parameter by name.
+
+    Args:
+        text: A docstring in Google, NumPy or Sphinx style, or in none.
+    """
+    parsed = docstring_parser.parse(text)
+    parts = [part for part in (parsed.short_description, parsed.long_description) if part]
+    about = {
+        entry.arg_name: " ".join(entry.description.split())
+        for entry in parsed.params
+        if entry.description
+    }
+    return "\n\n".join(parts), about

@@ -1,0 +1,151 @@
+"""How is a tool written as a definition that loads as the same tool again?"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import yaml
+
+from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.catalog.short_form import short_form
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.schema import output_schema
+from tool_engine.model.tool import RetryPolicy, Tool, ToolConcurrency, ToolRate
+
+__all__ = ["definition_of", "export_to_yaml"]
+
+_PLAIN: Final = re.compile(r"[\w./][\w ./_-]*", re.ASCII)
+_BLOCK: Final = re.compile(
+    r"[^\s\x7f-\x9f\u2028\u2029\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f"
+    r"\u2028\u2029\ufeff\ufffe\uffff]*\n[^\x00-\x09\x0b-\x1f\x7f-\x9f"
+    r"\u2028\u2029\ufeff\ufffe\uffff]*"
+)
+_UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
+
+
+def export_to_yaml(tool: Tool) -> str:
+    """The definition of `tool` as YAML text.
+
+    Raises:
+        ConfigurationError: The tool holds a value that a definition cannot say.
+    """
+    try:
+        text: str = yaml.dump(
+            definition_of(tool),
+            Dumper=_Dumper,
+            allow_unicode=True,
+            sort_keys=False,
+            default_flow_style=False,
+            width=100,
+        )
+    except yaml.YAMLError as error:
+        raise ConfigurationError(
+            f"the tool {tool.name!r} cannot be written as YAML: {error}; use JSON values only"
+        ) from error
+    return text
+
+
+def definition_of(tool: Tool) -> dict[str, Any]:
+    """The definition of `tool` as a mapping; keys that hold their default are left out."""
+    optional = {
+        "tags": list(tool.tags),
+        "parameters": [_parameter(parameter) for parameter in tool.parameters],
+        "entry": tool.implementation_config,
+        "output": _output(tool.output),
+        "author": tool.author,
+        "icon": tool.icon,
+        "shareable_scope": _unless(tool.shareable_scope, "private"),
+        "status": _unless(tool.status, "published"),
+        "timeout": tool.timeout,
+        "retry": _retry(tool.retry),
+        "effect": _unless(tool.effect, "unknown"),
+        "idempotent": tool.idempotent or None,
+        "concurrency": _concurrency(tool.concurrency),
+        "rate": _rate(tool.rate),
+    }
+    return {
+        "name": tool.name,
+        "version": tool.version,
+        "description": tool.description,
+        "category": tool.category.value,
+        **{key: value for key, value in optional.items() if value not in (None, [], {})},
+    }
+
+
+def _parameter(parameter: ToolParameter) -> dict[str, Any]:
+    spec: dict[str, Any] = {"name": parameter.name, "type": parameter.type}
+    if parameter.required:
+        spec["required"] = True
+    if parameter.has_default:
+        spec["default"] = parameter.default
+    spec["description"] = parameter.description
+    if parameter.validation:
+        spec["validation"] = parameter.validation
+    if parameter.schema is not None:
+        spec["schema"] = parameter.schema
+    if parameter.secret:
+        spec["secret"] = True
+    return spec
+
+
+def _output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    spec = short_form(schema, is_output=True)
+    return spec if output_schema(spec) == schema else {"schema": schema}
+
+
+def _retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
+    if retry is None:
+        return None
+    return {"attempts": retry.attempts, "backoff": retry.backoff, "on": list(retry.on)}
+
+
+def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
+    default = ToolConcurrency()
+    values = {name: getattr(concurrency, name) for name in ToolConcurrency.__struct_fields__}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
+
+
+def _rate(rate: ToolRate | None) -> str | None:
+    if rate is None:
+        return None
+    if rate.period in _UNITS:
+        return f"{rate.calls}/{_UNITS[rate.period]}"
+    # Unlike str(rate), this does not round.
+    return f"{rate.calls}/{Decimal(repr(rate.period)):f}s"
+
+
+def _unless(value: str, default: str) -> str | None:
+    return None if value == default else value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text so that `strict_yaml` reads the same text again."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    if _PLAIN.fullmatch(text) and not text.endswith(" ") and _is_text(text):
+        style = None
+    else:
+        style = "|" if _BLOCK.fullmatch(text) and " \n" not in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return isinstance(resolve_plain(text), str)
+    except UnreadableScalarError:
+        return False
+
+
+_Dumper.add_representer(str, _represent_text)

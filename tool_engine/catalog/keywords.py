@@ -1,0 +1,37 @@
+"""Which keywords and formats of JSON Schema may a definition use?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FORMATS", "KEYWORDS"]
+
+KEYWORDS: Final = frozenset(
+    {
+        *("type", "enum", "const", "title", "description", "default", "examples", "deprecated"),
+        *("readOnly", "writeOnly", "$comment", "pattern", "format", "minLength", "maxLength"),
+        *(
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "uniqueItems",
+        ),
+        *("minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"),
+        *("required", "dependentRequired", "items", "prefixItems", "contains", "properties"),
+        *("patternProperties", "additionalProperties", "propertyNames", "dependentSchemas"),
+        *("unevaluatedItems", "unevaluatedProperties", "not", "if", "then", "else"),
+        *("allOf", "anyOf", "oneOf"),
+    }
+)
+"""The keywords that may be used: those that are enforced, and plain annotations."""
+
+FORMATS: Final = frozenset(
+    {
+        *("date-time", "date", "time", "duration", "email", "idn-email", "hostname"),
+        *("idn-hostname", "ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid"),
+        *("uri-template", "json-pointer", "relative-json-pointer", "regex"),
+    }
+)
+"""The formats that are checked."""

@@ -1,0 +1,82 @@
+"""Which value does a plain YAML scalar stand for, so that it reads as its author sees it?
+
+The core schema of YAML 1.2, minus what surprises people: `012` and `1_000` stay text, as do `no`,
+`on`, `1:30` and dates. A number that would change on the way in is refused, never rounded away.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+__all__ = ["UnreadableScalarError", "resolve_plain"]
+
+_CONSTANTS: Final = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_MAY_BE_NUMBER: Final = frozenset("-+.0123456789")
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_BASED: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_INTEGER_LIMIT: Final = 2**63
+
+
+class UnreadableScalarError(ValueError):
+    """A plain scalar is a number that JSON cannot carry."""
+
+
+def resolve_plain(text: str) -> str | int | float | bool | None:
+    """The value of the unquoted scalar `text`.
+
+    Raises:
+        UnreadableScalarError: It is infinite, not a number, or outside the range of numbers.
+    """
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text[0] not in _MAY_BE_NUMBER:
+        return text
+    if _INTEGER.fullmatch(text):
+        return _integer(text, 10)
+    if _BASED.fullmatch(text):
+        return _integer(text, 0)
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    if _NOT_FINITE.fullmatch(text):
+        raise UnreadableScalarError(
+            f"{text} is not a number that JSON can carry; leave the key out for no limit, "
+            "or quote it to have the text"
+        )
+    return text
+
+
+def _integer(text: str, base: int) -> int:
+    # Twenty digits are out of range already, and int() refuses thousands with its own error.
+    value = int(text, base) if len(text) < 80 else _INTEGER_LIMIT
+    if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+        raise UnreadableScalarError(
+            f"the integer {text[:40]} does not fit into 64 bits; quote it to have the text"
+        )
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    mantissa = text.lower().partition("e")[0]
+    vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)
+    if math.isinf(value) or vanished:
+        raise UnreadableScalarError(
+            f"the number {text[:40]} is outside the range of numbers; quote it to have the text"
+        )
+    return value

@@ -1,0 +1,56 @@
+"""Which questions about tools can be asked of whoever holds a snapshot?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.model.tool import Tool, ToolCategory
+
+__all__ = ["CatalogView"]
+
+
+class CatalogView:
+    """The questions about tools, answered from the snapshot in `index`."""
+
+    index: ToolIndex
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, or None."""
+        return self.index.get(name)
+
+    def get_or_raise(self, name: str) -> Tool:
+        """The tool of this name.
+
+        Raises:
+            ToolNotFoundError: There is none; the message names the nearest.
+        """
+        return self.index.get_or_raise(name)
+
+    def list_all(self) -> list[Tool]:
+        """All tools, by name."""
+        return self.index.list_all()
+
+    def list_names(self) -> list[str]:
+        """The names of all tools, sorted."""
+        return self.index.list_names()
+
+    def find_by_tag(self, tag: str) -> list[Tool]:
+        """The tools that carry `tag`."""
+        return self.index.find_by_tag(tag)
+
+    def find_by_tags(self, tags: Iterable[str]) -> list[Tool]:
+        """The tools that carry all of `tags`."""
+        return self.index.find_by_tags(tags)
+
+    def find_by_any_tag(self, tags: Iterable[str]) -> list[Tool]:
+        """The tools that carry at least one of `tags`."""
+        return self.index.find_by_any_tag(tags)
+
+    def find_by_category(self, category: ToolCategory | str) -> list[Tool]:
+        """The tools of a category."""
+        return self.index.find_by_category(category)
+
+    def search(self, keyword: str) -> list[Tool]:
+        """The tools with `keyword` in name or description, in whatever case."""
+        return self.index.search(keyword)

@@ -1,0 +1,5 @@
+"""How does `python -m tool_engine.cli` start?"""
+
+from tool_engine.cli.app import main
+
+main()

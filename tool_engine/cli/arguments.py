@@ -1,0 +1,153 @@
+"""How do words like `count=3` become the arguments of a tool?
+
+`key=value` is read by the type that the tool declares for `key`; `key:=json` is raw JSON;
+`key=@file` is the text of a file. What the words cannot mean is refused here; whether the values
+are allowed is the engine's validation to say.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from tool_engine.cli.documents import parse_json, read_document, read_text
+from tool_engine.cli.failures import CommandError
+from tool_engine.model.tool import Tool
+
+__all__ = ["example_arguments", "parse_arguments", "read_params"]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def read_params(path: str | None) -> dict[str, Any]:
+    """The arguments that a JSON or YAML file holds; `-` is stdin, None is no arguments.
+
+    Raises:
+        CommandError: The file cannot be read or holds no object.
+    """
+    if path is None:
+        return {}
+    value = read_document(path)
+    if not isinstance(value, dict):
+        raise CommandError(
+            f'{path}: --params needs one object of arguments, such as {{"message": "hi"}}, '
+            f"got {type(value).__name__}"
+        )
+    return value
+
+
+def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
+    """The arguments that `words` spell out for `tool`.
+
+    Example:
+        `parse_arguments(tool, ["count=3", "tags:=[1, 2]"])` is `{"count": 3, "tags": [1, 2]}` when
+        the tool declares `count` as an integer.
+    """
+    types = {parameter.name: parameter.type for parameter in tool.parameters}
+    arguments: dict[str, Any] = {}
+    for word in words:
+        key, value = _parse_word(word, types)
+        if key in arguments:
+            raise CommandError(f"the argument {key!r} is given twice; give it once")
+        arguments[key] = value
+    return arguments
+
+
+def example_arguments(tool: Tool) -> list[str]:
+    """Words for the required parameters of `tool`, as a person could type them."""
+    return [
+        f"{parameter.name}={_example_value(parameter.type, parameter.validation)}"
+        for parameter in tool.parameters
+        if parameter.required
+    ]
+
+
+def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
+    key, equals, text = word.partition("=")
+    is_raw = key.endswith(":")
+    key = key.removesuffix(":")
+    if not equals or not key:
+        raise CommandError(
+            f"{word!r} is no argument; write key=value, key:=json or key=@file, "
+            "such as message=hello"
+        )
+    if is_raw:
+        return key, parse_json(text, f"{key}:=")
+    if text.startswith("@"):
+        text = read_text(text[1:])
+    return key, _CONVERTERS.get(types.get(key, "string"), _string)(key, text)
+
+
+def _string(key: str, text: str) -> str:
+    return text
+
+
+def _integer(key: str, text: str) -> int:
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise CommandError(f"{key!r} is an integer, {_shown(text)} is none; write {key}=5")
+    return int(text)
+
+
+def _number(key: str, text: str) -> int | float:
+    if _INTEGER.fullmatch(text.strip()):
+        return int(text)
+    try:
+        value = float(text.replace("_", "x"))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CommandError(f"{key!r} is a number, {_shown(text)} is none; write {key}=2.5")
+    return value
+
+
+def _boolean(key: str, text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise CommandError(
+            f"{key!r} is a boolean, {_shown(text)} is none; write {key}=true or {key}=false"
+        )
+    return _BOOLEANS[text]
+
+
+def _array(key: str, text: str) -> Any:
+    return _json_of(key, text, list, f"{key}='[1, 2]'")
+
+
+def _object(key: str, text: str) -> Any:
+    return _json_of(key, text, dict, f"{key}='{{\"a\": 1}}'")
+
+
+def _json_of(key: str, text: str, kind: type, example: str) -> Any:
+    noun = "an array" if kind is list else "an object"
+    try:
+        value = parse_json(text, key)
+    except CommandError as error:
+        raise CommandError(f"{key!r} is {noun}, in JSON; write {example} ({error})") from error
+    if not isinstance(value, kind):
+        raise CommandError(f"{key!r} is {noun}, {_shown(text)} is none; write {example}")
+    return value
+
+
+_CONVERTERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "array": _array,
+    "object": _object,
+}
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _example_value(kind: str, validation: Mapping[str, Any]) -> str:
+    choices = validation.get("enum")
+    if choices:
+        return str(choices[0])
+    if kind in ("integer", "number"):
+        return str(validation.get("min", 1))
+    return {"boolean": "true", "array": "'[]'", "object": "'{}'"}.get(kind, "...")

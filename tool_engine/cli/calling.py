@@ -1,0 +1,114 @@
+"""How does the command line run a call, or a file of them, and tell how they ended?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tool_engine.cli.arguments import parse_arguments, read_params
+from tool_engine.cli.batches import read_calls
+from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
+from tool_engine.engine import ToolEngine
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.subagent import ToolSubAgent
+
+__all__ = ["BatchOptions", "Request", "call_tool", "print_result", "run_batch", "summary_facts"]
+
+_CALLER = "tool-engine-cli"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """The call that the command line asks for."""
+
+    name: str
+    words: tuple[str, ...] = ()
+    params_file: str | None = None
+    timeout: float | None = None
+
+
+class BatchOptions(msgspec.Struct, frozen=True):
+    """How the calls of a file are run."""
+
+    is_parallel: bool = False
+    max_parallel: int | None = None
+
+
+def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
+    """Runs one call and prints its result."""
+    # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
+    params = read_params(request.params_file)
+    return run_async(_call_tool(settings, request, params, as_json=as_json))
+
+
+def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: bool) -> int:
+    """Runs the calls of a file through a sub-agent and prints the results and a summary."""
+    calls = read_calls(file)
+    return run_async(_run_batch(settings, calls, options, as_json=as_json))
+
+
+def print_result(result: ToolExecutionResult) -> None:
+    """Prints how a call ended: its output, or its error, and what was found in its arguments."""
+    console = make_console()
+    if result.validation_errors:
+        console.print(findings_table(result.validation_errors))
+    if not result.is_success:
+        console.print(plain(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
+        return
+    output: Any = result.output
+    # Only what the engine has wrapped is unwrapped: a tool that returned text prints as text.
+    if list(output) == ["result"] and isinstance(output["result"], str):
+        console.print(plain(output["result"]), soft_wrap=True)
+        return
+    console.print(plain(json_text(output)), soft_wrap=True)
+
+
+def summary_facts(summary: dict[str, Any]) -> dict[str, Any]:
+    """A sub-agent's summary without the list of its calls."""
+    return {key: value for key, value in summary.items() if key not in ("call_details", "errors")}
+
+
+async def _call_tool(
+    settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
+) -> int:
+    context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
+    async with ToolEngine(settings.engine_config()) as engine:
+        tool = engine.get(request.name)
+        if tool is None:
+            raise CommandError(
+                f"there is no tool {request.name!r} in {settings.tools}"
+                f"{nearest(request.name, engine.list_names())}",
+                error_type="tool_not_found",
+            )
+        arguments = {**params, **parse_arguments(tool, request.words)}
+        result = await engine.execute(tool.name, arguments, context)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        print_result(result)
+    return EXIT_OK if result.is_success else EXIT_FAILED
+
+
+async def _run_batch(
+    settings: Settings,
+    calls: list[tuple[str, dict[str, Any]]],
+    options: BatchOptions,
+    *,
+    as_json: bool,
+) -> int:
+    async with ToolEngine(settings.engine_config()) as engine:
+        agent = ToolSubAgent(_CALLER, engine)
+        results = await agent.execute_batch(
+            calls, parallel=options.is_parallel, max_parallel=options.max_parallel
+        )
+        summary = summary_facts(agent.get_execution_summary())
+    if as_json:
+        print_json({"results": [result.to_dict() for result in results], "summary": summary})
+    else:
+        console = make_console()
+        console.print(results_table(results, count_text(len(results), "call")))
+        console.print(fact_table("summary", summary))
+    return EXIT_OK if all(result.is_success for result in results) else EXIT_FAILED

@@ -1,0 +1,53 @@
+"""Which names does the shell offer behind `show` and `call`?
+
+Completion answers while a person waits for the key to come back, so it reads the `name:` lines
+of the files and loads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from tool_engine.cli.settings import DEFAULT_TOOLS
+
+__all__ = ["complete_tool", "tool_names"]
+
+_NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
+_MAX_FILES: Final = 2_000
+_MAX_BYTES: Final = 65_536
+
+
+def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The tool names that begin with `incomplete`."""
+    chosen = ctx.params.get("tools") or ctx.find_root().params.get("tools")
+    folder = Path(chosen or os.environ.get("TOOL_ENGINE_TOOLS") or DEFAULT_TOOLS)
+    return [name for name in tool_names(folder) if name.startswith(incomplete)]
+
+
+def tool_names(directory: Path) -> list[str]:
+    """The names in the tool files of `directory`, sorted; none when it cannot be read."""
+    names: set[str] = set()
+    try:
+        files = sorted(path for path in directory.iterdir() if path.suffix in (".yaml", ".yml"))
+    except OSError:
+        return []
+    for path in files[:_MAX_FILES]:
+        names.update(_names_in(path))
+    return sorted(names)
+
+
+def _names_in(path: Path) -> list[str]:
+    try:
+        # A pipe or a device that is named like a tool file would never answer.
+        if not path.is_file():
+            return []
+        with path.open("rb") as stream:
+            found = _NAME.findall(stream.read(_MAX_BYTES))
+    except OSError:
+        return []
+    return [name.decode("utf-8", "replace") for name in found]

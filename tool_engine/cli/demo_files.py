@@ -1,0 +1,60 @@
+"""Which tool files does the demo run on, and how does it edit them without touching the user's?"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from tool_engine.cli.failures import CommandError
+from tool_engine.cli.settings import Settings
+
+__all__ = ["NEEDED", "add_to_entry", "copy_definitions", "set_version"]
+
+NEEDED: Final = ("calculator", "echo", "get_weather", "http_request")
+
+
+def copy_definitions(settings: Settings, target: Path) -> str:
+    """Copies the definitions into `target` and returns where they came from.
+
+    The tools folder is used when it holds the files that the demo needs. The package carries a
+    copy of them for a person who has installed it and has no such folder yet.
+
+    Raises:
+        CommandError: A folder was named, and it lacks a file that the demo needs.
+    """
+    source = Path(settings.tools)
+    missing = [name for name in NEEDED if not (source / f"{name}.yaml").is_file()]
+    if not missing:
+        for path in sorted(source.iterdir()):
+            if path.suffix in (".yaml", ".yml") and path.is_file():
+                shutil.copyfile(path, target / path.name)
+        return f"the folder {str(source)!r}"
+    if settings.chosen is not None:
+        raise CommandError(
+            f"the demo needs {', '.join(f'{name}.yaml' for name in missing)} in {settings.tools!r};"
+            " run it without --tools to use the definitions that come with the package",
+            error_type="no_demo_tools",
+        )
+    for name in NEEDED:
+        text = files("tool_engine.cli").joinpath("demo_tools", f"{name}.yaml").read_bytes()
+        (target / f"{name}.yaml").write_bytes(text)
+    return "the definitions that come with the package"
+
+
+def add_to_entry(text: str, line: str) -> str:
+    """The definition `text` with `line` as the first key of its `entry`."""
+    edited, count = re.subn(r"(?m)^entry:[^\n]*\n", lambda found: f"{found[0]}  {line}\n", text)
+    if count != 1:
+        raise CommandError("the demo cannot edit this definition: it has no `entry:` block")
+    return edited
+
+
+def set_version(text: str, version: str) -> str:
+    """The definition `text` with another version."""
+    edited, count = re.subn(r"(?m)^version:[^\n]*$", f'version: "{version}"', text)
+    if count != 1:
+        raise CommandError("the demo cannot edit this definition: it has no `version:` line")
+    return edited

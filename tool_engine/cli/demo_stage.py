@@ -1,0 +1,105 @@
+"""What do the steps of the demo share, and how do they wait for an event?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+
+from tool_engine.cli.console import make_console, plain
+from tool_engine.engine import ToolEngine
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.subagent import ToolSubAgent
+
+__all__ = ["Stage"]
+
+_FINAL: Final = (
+    ToolEngineEventType.VALIDATION_ERROR,
+    ToolEngineEventType.EXECUTION_COMPLETED,
+    ToolEngineEventType.EXECUTION_FAILED,
+    ToolEngineEventType.EXECUTION_CANCELLED,
+)
+_PATIENCE: Final = 5.0
+"""Seconds to wait for an event that should come within a fraction of one."""
+
+
+class Stage:
+    """The running engine, its sub-agent, its events so far, and what went wrong.
+
+    Args:
+        folder: The demo's own copy of the tool files.
+        address: `host:port` of the demo's service.
+        engine: Not opened yet, so that the events of loading are seen.
+        agent: Makes the calls.
+    """
+
+    def __init__(self, folder: Path, address: str, engine: ToolEngine, agent: ToolSubAgent) -> None:
+        self.folder = folder
+        self.address = address
+        self.url = f"http://{address}"
+        self.engine = engine
+        self.agent = agent
+        self.console: Console = make_console()
+        self.events: list[ToolEngineEvent] = []
+        self.problems: list[str] = []
+        self._arrived = asyncio.Event()
+        engine.subscribe(self._on_event)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Prints a line."""
+        self.console.print(Padding(plain(text, style), (0, 0, 0, 2), expand=False))
+
+    def show(self, what: RenderableType) -> None:
+        """Prints a table."""
+        self.console.print(what)
+
+    def expect(self, is_so: bool, what: str) -> None:
+        """Prints what was promised, and remembers it when it is not so."""
+        self.say(f"{'ok' if is_so else 'NOT OK'}: {what}", "green" if is_so else "bold red")
+        if not is_so:
+            self.problems.append(what)
+
+    def count_finished(self) -> int:
+        """How many calls have ended, by their events."""
+        return sum(event.event_type in _FINAL for event in self.events)
+
+    def definition(self, name: str) -> Path:
+        """The file of a tool."""
+        return self.folder / f"{name}.yaml"
+
+    def read(self, name: str) -> str:
+        """The text of a tool's file."""
+        return self.definition(name).read_text(encoding="utf-8")
+
+    async def edit(
+        self, name: str, text: str, awaited: ToolEngineEventType
+    ) -> ToolEngineEvent | None:
+        """Writes a tool's file, and waits for the event that the engine publishes of it."""
+        seen = len(self.events)
+        self._write(name, text)
+        return await self._wait(seen, lambda event: event.event_type is awaited)
+
+    def _write(self, name: str, text: str) -> None:
+        self.definition(name).write_text(text, encoding="utf-8")
+
+    def _on_event(self, event: ToolEngineEvent) -> None:
+        self.events.append(event)
+        self._arrived.set()
+
+    async def _wait(
+        self, seen: int, is_awaited: Callable[[ToolEngineEvent], bool]
+    ) -> ToolEngineEvent | None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while True:
+                    for event in self.events[seen:]:
+                        if is_awaited(event):
+                            return event
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            return None

@@ -1,0 +1,76 @@
+"""How does a command say that it could not do what was asked?
+
+A `CommandError` is somebody's mistake on the command line or in a file that it names: the person
+sees one message with its cure, a program one JSON document, nobody a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+from tool_engine.errors import ToolEngineError
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "CommandError",
+    "nearest",
+    "report",
+]
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+"""A call failed, a definition is wrong, or the reader of the output went away."""
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+class CommandError(ToolEngineError):
+    """A command cannot do what was asked.
+
+    Args:
+        message: What is wrong and what to do about it.
+        error_type: What a program tells the mistakes apart by.
+        exit_code: What the process ends with.
+    """
+
+    error_type = "usage_error"
+
+    def __init__(
+        self, message: str, *, error_type: str = "usage_error", exit_code: int = EXIT_USAGE
+    ) -> None:
+        super().__init__(message)
+        self.kind: str = error_type
+        self.exit_code: int = exit_code
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'echo'?`, or the known names when none is near.
+
+    Example:
+        >>> nearest("ecko", ["calculator", "echo"])
+        "; did you mean 'echo'?"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3)
+    if near:
+        return f"; did you mean {' or '.join(repr(item) for item in near)}?"
+    if not names:
+        return ""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"; there are: {', '.join(names[:10])}{more}"
+
+
+def report(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
+    """Tells of a failure: a JSON document on stdout, or a line and a hint on stderr."""
+    from tool_engine.cli.console import print_json, visible
+
+    if as_json:
+        print_json({"error": {"type": error_type, "message": message}})
+        return
+    sys.stderr.write(f"{hint}error: {visible(message)}\n")

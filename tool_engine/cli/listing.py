@@ -1,0 +1,162 @@
+"""Which tools are there, what is one of them like, and what does a tool file look like?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from tool_engine.cli.arguments import example_arguments
+from tool_engine.cli.checking import check_files
+from tool_engine.cli.console import make_console, plain, print_json, visible
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text, fact_table, parameters_table, tools_table
+from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.redaction import redact
+
+__all__ = ["Filters", "list_tools", "print_schema", "show_tool"]
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """Which tools to list; what is empty matches all."""
+
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    keyword: str | None = None
+
+    def matches(self, tool: Tool) -> bool:
+        """Whether `tool` passes every filter."""
+        if self.category is not None and tool.category.value != self.category:
+            return False
+        if not set(self.tags) <= set(tool.tags):
+            return False
+        keyword = (self.keyword or "").casefold()
+        return keyword in f"{tool.name}\n{tool.description}".casefold()
+
+
+def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: bool) -> int:
+    """Prints the tools that pass `filters`, and tells of the files that could not be loaded."""
+    _check_category(filters.category)
+    known, errors = _load(settings)
+    tools = [tool for tool in known.values() if filters.matches(tool)]
+    if as_json:
+        print_json(
+            {
+                "tools": [_tool_facts(tool) for tool in tools],
+                "load_errors": [{"file": file, "message": text} for file, text in errors],
+            }
+        )
+    else:
+        make_console().print(
+            tools_table(tools, f"{count_text(len(tools), 'tool')} in {settings.tools}")
+        )
+        _tell_load_errors(errors)
+    return EXIT_FAILED if strict and errors else EXIT_OK
+
+
+def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
+    """Prints everything about one tool."""
+    tools, errors = _load(settings)
+    tool = tools.get(name)
+    if tool is None:
+        _tell_load_errors(errors if not as_json else [])
+        raise CommandError(
+            f"there is no tool {name!r} in {settings.tools}{nearest(name, tools)}",
+            error_type="tool_not_found",
+        )
+    if as_json:
+        print_json({**_tool_facts(tool), **_tool_details(tool)})
+    else:
+        _print_tool(tool)
+    return EXIT_OK
+
+
+def print_schema() -> int:
+    """Prints the JSON Schema of a tool file."""
+    text = files("tool_engine.catalog").joinpath("definition.schema.json").read_text("utf-8")
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    return EXIT_OK
+
+
+def _load(settings: Settings) -> tuple[dict[str, Tool], list[tuple[str, str]]]:
+    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
+    good = [each.tool for each in checked if each.tool is not None and not each.problems]
+    errors = [
+        (each.file, "\n".join(str(problem) for problem in each.problems))
+        for each in checked
+        if each.problems
+    ]
+    return {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)}, errors
+
+
+def _check_category(category: str | None) -> None:
+    known = [item.value for item in ToolCategory]
+    if category is not None and category not in known:
+        raise CommandError(f"there is no category {category!r}{nearest(category, known)}")
+
+
+def _tell_load_errors(errors: Sequence[tuple[str, str]]) -> None:
+    for _, message in errors:
+        sys.stderr.write(f"{visible(message)}\n")
+    if errors:
+        sys.stderr.write(f"{count_text(len(errors), 'file')} could not be loaded\n")
+
+
+def _tool_facts(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "version": tool.version,
+        "description": tool.description,
+        "category": tool.category.value,
+        "tags": tool.tags,
+        "effect": tool.effect,
+        "status": tool.status,
+        "source": tool.source,
+        "definition_hash": tool.definition_hash,
+    }
+
+
+def _tool_details(tool: Tool) -> dict[str, Any]:
+    return {
+        "parameters": tool.parameters_schema,
+        "output": tool.output,
+        "entry": redact(tool.implementation_config),
+        "limits": _limits(tool),
+        "findings": tool.findings,
+        "example": _example(tool),
+    }
+
+
+def _limits(tool: Tool) -> dict[str, Any]:
+    retry = None if tool.retry is None else msgspec.to_builtins(tool.retry)
+    return {
+        "bucket": tool.bucket,
+        "priority": tool.concurrency.priority,
+        "weight": tool.concurrency.weight,
+        "timeout": tool.timeout,
+        "rate": None if tool.rate is None else str(tool.rate),
+        "retry": retry,
+        "idempotent": tool.idempotent,
+    }
+
+
+def _example(tool: Tool) -> str:
+    return " ".join(["tool-engine call", tool.name, *example_arguments(tool)])
+
+
+def _print_tool(tool: Tool) -> None:
+    console = make_console()
+    facts = {key: value for key, value in _tool_facts(tool).items() if key != "name"}
+    console.print(fact_table(tool.name, {**facts, "tags": ", ".join(tool.tags)}))
+    if tool.parameters:
+        console.print(parameters_table(tool.parameters))
+    console.print(fact_table("entry", redact(tool.implementation_config)))
+    limits = {key: value for key, value in _limits(tool).items() if value is not None}
+    console.print(fact_table("limits", limits))
+    for finding in tool.findings:
+        console.print(plain(f"warning: {finding}", "yellow"))
+    console.print(plain(f"try: {_example(tool)}"), soft_wrap=True)

@@ -1,0 +1,77 @@
+"""What do the global options say, and which folder of tools follows from them?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+
+if TYPE_CHECKING:
+    from tool_engine.config import ToolEngineConfig
+
+__all__ = ["DEFAULT_TOOLS", "Settings", "run_async"]
+
+DEFAULT_TOOLS = "tools"
+
+
+class Settings(NamedTuple):
+    """The global options."""
+
+    chosen: str | None = None
+    """The folder that somebody named, on the command line or in the environment."""
+    is_recursive: bool = False
+
+    @property
+    def tools(self) -> str:
+        """The folder to read, whether it exists or not."""
+        return self.chosen or DEFAULT_TOOLS
+
+    def folder(self) -> str:
+        """The folder to read.
+
+        Raises:
+            CommandError: It is not there or not a folder; the message names the cure.
+        """
+        path = Path(self.tools)
+        if path.is_dir():
+            return self.tools
+        state = "is not a folder" if path.exists() else "does not exist"
+        raise CommandError(
+            f"the tools folder {self.tools!r} {state}; name another with "
+            "`tool-engine --tools DIR ...` or the variable TOOL_ENGINE_TOOLS",
+            error_type="no_tools_folder",
+        )
+
+    def engine_config(self, **changes: Any) -> ToolEngineConfig:
+        """The configuration of an engine on the folder, which does not reload unless told to."""
+        from tool_engine.config import ToolEngineConfig
+
+        fields: dict[str, Any] = {"auto_reload": False, "recursive": self.is_recursive, **changes}
+        return ToolEngineConfig(tools_directory=self.folder(), **fields)
+
+
+def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING) -> int:
+    """Runs a command's coroutine; Ctrl-C cancels it, and with it the running calls.
+
+    Args:
+        command: Returns the exit code.
+        log_level: The least level of log lines that are printed, on stderr.
+
+    Raises:
+        CommandError: Ctrl-C was pressed.
+    """
+    from tool_engine.cli.logs import logs_on_stderr
+
+    try:
+        with logs_on_stderr(log_level):
+            return asyncio.run(command)
+    except KeyboardInterrupt:
+        raise CommandError(
+            "interrupted; the running calls were cancelled",
+            error_type="interrupted",
+            exit_code=EXIT_INTERRUPTED,
+        ) from None

@@ -1,0 +1,208 @@
+"""How do tools, results, findings, events and metrics look as tables for people?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from rich import box
+from rich.table import Table
+
+from tool_engine.cli.console import json_text, plain
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import Tool
+
+__all__ = [
+    "bucket_table",
+    "count_text",
+    "event_text",
+    "events_table",
+    "fact_table",
+    "findings_table",
+    "make_table",
+    "parameters_table",
+    "result_text",
+    "results_table",
+    "rules_text",
+    "tools_table",
+]
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+_WHOLE_NAME: Final = 24
+"""Characters of a name that a narrow terminal does not break, for somebody may want to copy it."""
+_OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
+
+
+def make_table(title: str, *columns: str, title_style: str = "bold") -> Table:
+    """An empty table in the house style."""
+    table = Table(
+        title=title or None, title_justify="left", title_style=title_style, box=box.SIMPLE
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
+    """One row per tool."""
+    table = make_table(title, "name", "version", "category", "effect", "description")
+    for tool in tools:
+        table.add_row(
+            plain(tool.name, "bold cyan"),
+            plain(tool.version),
+            plain(tool.category.value),
+            plain(tool.effect),
+            plain(_first_sentence(tool.description)),
+        )
+        _keep_whole(table, 0, tool.name)
+    return table
+
+
+def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
+    """One row per parameter, with its rules."""
+    table = make_table("parameters", "name", "type", "required", "default", "rules", "description")
+    for parameter in parameters:
+        default = json_text(parameter.default, indent=None) if parameter.has_default else ""
+        table.add_row(
+            plain(parameter.name, "bold cyan"),
+            plain(parameter.type),
+            "yes" if parameter.required else "no",
+            plain(default),
+            plain(rules_text(parameter)),
+            plain(parameter.description),
+        )
+    return table
+
+
+def rules_text(parameter: ToolParameter) -> str:
+    """The rules of a parameter on one line each."""
+    rules = dict(parameter.validation)
+    if parameter.schema:
+        rules["schema"] = parameter.schema
+    if parameter.secret:
+        rules["secret"] = True
+    return "\n".join(f"{key}: {_value_text(value)}" for key, value in rules.items())
+
+
+def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings") -> Table:
+    """One row per finding about the arguments of a call."""
+    table = make_table(title, "level", "path", "type", "message")
+    for finding in findings:
+        level = str(finding.get("level", "error"))
+        table.add_row(
+            plain(level, "yellow" if level == "warning" else "red"),
+            plain(str(finding.get("path") or finding.get("parameter") or "")),
+            plain(str(finding.get("error_type", ""))),
+            plain(str(finding.get("message", ""))),
+        )
+    return table
+
+
+def result_text(result: ToolExecutionResult) -> str:
+    """The output of a call, or its error, on one line that is not too long."""
+    if result.is_success:
+        return _shortened(json_text(result.output, indent=None))
+    return _shortened(f"{result.error_type}: {result.error or ''}")
+
+
+def results_table(
+    results: Iterable[ToolExecutionResult],
+    title: str = "",
+    *,
+    text_of: Callable[[ToolExecutionResult], str] = result_text,
+) -> Table:
+    """One row per call, in the order of the calls."""
+    table = make_table(title, "#", "tool", "outcome", "waited", "ran", "output or error")
+    for number, result in enumerate(results, 1):
+        outcome = result.outcome.value
+        table.add_row(
+            str(number),
+            plain(result.tool_name, "bold cyan"),
+            plain(outcome, _OUTCOME_STYLES.get(outcome, "red")),
+            _milliseconds(result.metadata.get("queue_wait")),
+            _milliseconds(result.execution_time),
+            plain(text_of(result)),
+        )
+        _keep_whole(table, 1, result.tool_name)
+    return table
+
+
+def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
+    """One row per event."""
+    table = make_table(title, "time", "event", "tool", "what")
+    for event in events:
+        table.add_row(
+            event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3],
+            plain(event.event_type.value),
+            plain(event.tool_name or ""),
+            plain(_shortened(event_text(event))),
+        )
+    return table
+
+
+def event_text(event: ToolEngineEvent) -> str:
+    """What an event adds to its type and its tool, on one line."""
+    if event.error:
+        return " ".join(event.error.split())
+    if event.tool is not None:
+        return f"version {event.tool.version}"
+    return json_text(event.data, indent=None) if event.data else ""
+
+
+def bucket_table(buckets: Mapping[str, Mapping[str, Any]]) -> Table:
+    """One row per bucket, as `get_bucket_metrics()` returns them."""
+    table = make_table("buckets", "bucket", "running", "limit", "waiting", "utilization")
+    for name, values in buckets.items():
+        limit = values.get("limit")
+        utilization = values.get("utilization")
+        table.add_row(
+            plain(name, "bold cyan"),
+            str(values.get("current", 0)),
+            "none" if limit is None else str(limit),
+            str(values.get("queue", 0)),
+            "" if utilization is None else f"{utilization:.0%}",
+        )
+    return table
+
+
+def count_text(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def fact_table(title: str, facts: Mapping[str, Any]) -> Table:
+    """One row per fact: its name and its value."""
+    table = make_table(title, "", "")
+    table.show_header = False
+    for name, value in facts.items():
+        table.add_row(plain(name, "bold cyan"), plain(_value_text(value)))
+    return table
+
+
+def _first_sentence(text: str) -> str:
+    # A description tells a model when to use the tool and when not; a list has no room for that.
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return json_text(value, indent=None)
+
+
+def _keep_whole(table: Table, column: int, name: str) -> None:
+    width = table.columns[column].min_width or 0
+    table.columns[column].min_width = max(width, min(len(name), _WHOLE_NAME))
+
+
+def _shortened(text: str, limit: int = 300) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def _milliseconds(seconds: Any) -> str:
+    return "" if seconds is None else f"{float(seconds) * 1000:.1f} ms"

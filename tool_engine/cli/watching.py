@@ -1,0 +1,69 @@
+"""What changes in the tools folder, as it happens?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from tool_engine.cli.console import make_console, plain, print_json_line
+from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import event_text
+from tool_engine.engine import ToolEngine
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+
+__all__ = ["watch_tools"]
+
+_STYLES = {
+    ToolEngineEventType.LOAD_ERROR: "red",
+    ToolEngineEventType.TOOL_ADDED: "green",
+    ToolEngineEventType.TOOL_UPDATED: "green",
+    ToolEngineEventType.TOOL_REMOVED: "yellow",
+}
+
+
+def watch_tools(settings: Settings, *, as_json: bool) -> int:
+    """Prints each event of the folder until Ctrl-C, which is how it is meant to end."""
+    try:
+        # What the engine would log of a folder, the events say already.
+        return run_async(_watch(settings, as_json=as_json), log_level=logging.ERROR)
+    except CommandError as error:
+        if error.exit_code != EXIT_INTERRUPTED:
+            raise
+        return EXIT_INTERRUPTED
+
+
+async def _watch(settings: Settings, *, as_json: bool) -> int:
+    # Printed here and not in the subscriber, whose errors, a closed pipe too, would be kept quiet.
+    events: asyncio.Queue[ToolEngineEvent] = asyncio.Queue()
+    engine = ToolEngine(settings.engine_config(watch_for_changes=True))
+    engine.subscribe(events.put_nowait)
+    show = _print_json if as_json else _print_text
+    async with engine:
+        while True:
+            show(await events.get())
+
+
+def _print_json(event: ToolEngineEvent) -> None:
+    print_json_line(_event_facts(event))
+
+
+def _event_facts(event: ToolEngineEvent) -> dict[str, Any]:
+    return {
+        "event_type": event.event_type.value,
+        "tool_name": event.tool_name,
+        "version": None if event.tool is None else event.tool.version,
+        "source": None if event.tool is None else event.tool.source,
+        "error": event.error,
+        "data": event.data,
+        "timestamp": event.timestamp.isoformat(),
+    }
+
+
+def _print_text(event: ToolEngineEvent) -> None:
+    console = make_console()
+    time = event.timestamp.astimezone().strftime("%H:%M:%S")
+    line = f"{time}  {event.event_type.value:<16}  {event.tool_name or '-'}  {event_text(event)}"
+    console.print(plain(line, _STYLES.get(event.event_type, "")), soft_wrap=True)
+    console.file.flush()

@@ -1,0 +1,254 @@
+"""How does a call end: with which result, record and event?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.backends.task import ABORTED, ToolTask
+from tool_engine.events import EventBus
+from tool_engine.failure import Failure, failure_of
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, pack, snapshot
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.record import CallEntry, next_serial
+from tool_engine.output.format import as_output
+from tool_engine.plan import Plan
+
+__all__ = ["ANONYMOUS", "CANCELLED", "Call", "CallEnding", "end_of", "kept_form"]
+
+_NOTHING: Final = pack({})
+_FINAL_EVENTS: Final = {
+    "validation_error": ToolEngineEventType.VALIDATION_ERROR,
+    "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
+}
+
+
+ANONYMOUS: Final = ToolExecutionContext()
+"""The context of a call that comes without one."""
+CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
+_ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
+
+
+class Call(msgspec.Struct, eq=False):
+    """One call on its way through the steps."""
+
+    owner: Any
+    """The pipeline that takes it through."""
+    call_id: str
+    tool_name: str
+    params: bytes
+    """A copy of the arguments as they came, as MessagePack, for the record."""
+    context: ToolExecutionContext
+    """The caller's."""
+    plan: Plan | None = None
+    slot: Any = None
+    """Its `ConcurrencySlot`, once it has one."""
+    run: Any = None
+    """The `ToolTask` of the attempt that is waiting, if one is."""
+    arguments: dict[str, Any] | None = None
+    """What another attempt starts with; set where there may be one."""
+    retries: int = 0
+    attempt_log: list[dict[str, Any]] | None = None
+    findings: list[dict[str, Any]] | None = None
+
+    @property
+    def attempts(self) -> int:
+        """How often the tool was run."""
+        return 0 if self.slot is None else 1 + self.retries
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that the tool may run: the caller's word, else the tool's, else the default."""
+        timeout = self.context.timeout
+        if timeout is DEFAULT_TIMEOUT or timeout is None:
+            return 0.0 if self.plan is None else self.plan.timeout
+        return timeout
+
+    def bind(self, deadline: float) -> ToolExecutionContext:
+        """The context that the tool sees: the caller's, bound to this call."""
+        context = self.context
+        return context.bound_to(
+            self,
+            self.owner.nest,
+            timeout=self.timeout,
+            call_id=self.call_id,
+            deadline=deadline,
+            retry_count=context.retry_count + self.retries,
+            variables={} if context is ANONYMOUS else context.variables,
+        )
+
+
+def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
+    """Why a run that did not succeed ended as it did, after `seconds`."""
+    if run.is_cancelled:
+        return CANCELLED
+    if run.end_reason is ABORTED:
+        return _ABORTED
+    if run.error is not None and not run.is_timed_out:
+        return failure_of(run.error)
+    within = f"within {call.timeout:g} s"
+    if call.context.deadline is not None and seconds < call.timeout:
+        within = f"by the deadline of the call {call.context.parent_call_id} that it is part of"
+    return Failure(
+        "timeout",
+        f"tool {call.tool_name!r} did not finish {within}; raise its timeout or ask for less",
+    )
+
+
+def kept_form(value: Any) -> bytes:
+    """`value` as a record keeps it; never raises."""
+    try:
+        packed = pack(value)
+    except Exception:  # noqa: BLE001 - a foreign value may raise anything
+        return snapshot(value)
+    return packed if len(packed) <= MAX_SNAPSHOT else snapshot(value)
+
+
+class CallEnding:
+    """Makes the one result, the one record and the one final event of each call."""
+
+    __slots__ = (
+        "_append",
+        "_bus",
+    )
+
+    def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
+        self._append = store.append
+        self._bus = bus
+
+    def succeed(
+        self, call: Call, plan: Plan, slot: ConcurrencySlot, value: Any, seconds: float
+    ) -> ToolExecutionResult:
+        """The end of a call whose tool returned `value` after `seconds`."""
+        now = datetime.now(UTC)
+        output = value if type(value) is dict else as_output(value)
+        context, queue_wait, attempts = call.context, slot.queue_wait, 1 + call.retries
+        metadata: dict[str, Any] = {
+            "call_id": call.call_id,
+            "tool_version": plan.version,
+            "definition_hash": plan.definition_hash,
+            "bucket": plan.bucket,
+            "queue_wait": queue_wait,
+            "attempts": attempts,
+        }
+        if call.attempt_log is not None:
+            metadata["attempt_log"] = call.attempt_log
+        self._append(
+            CallEntry(
+                call.tool_name,
+                call.params,
+                kept_form(output),
+                seconds,
+                True,
+                None,
+                context.caller_id,
+                context.caller_type,
+                context.conversation_id,
+                context.workflow_id,
+                now,
+                call.call_id,
+                context.parent_call_id,
+                None,
+                True,
+                plan.bucket,
+                queue_wait,
+                attempts,
+                plan.tool,
+                next_serial(),
+            )
+        )
+        result = ToolExecutionResult(
+            True, call.tool_name, output, None, None, call.findings or [], seconds, now, metadata
+        )
+        if self._bus.has_subscribers:
+            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
+        return result
+
+    def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
+        """The end of a call that did not succeed."""
+        plan, slot = call.plan, call.slot
+        tool = None if plan is None else plan.tool
+        metadata: dict[str, Any] = {
+            "call_id": call.call_id,
+            "tool_version": None if tool is None else tool.version,
+            "definition_hash": None if tool is None else tool.definition_hash,
+            "bucket": None if plan is None else plan.bucket,
+            "queue_wait": 0.0 if slot is None else slot.queue_wait,
+            "attempts": call.attempts,
+        }
+        if failure.details is not None:
+            metadata["error_details"] = failure.details
+        if call.attempt_log is not None:
+            metadata["attempt_log"] = call.attempt_log
+        context, now = call.context, datetime.now(UTC)
+        self._append(
+            CallEntry(
+                call.tool_name,
+                call.params,
+                _NOTHING,
+                seconds,
+                False,
+                failure.error,
+                context.caller_id,
+                context.caller_type,
+                context.conversation_id,
+                context.workflow_id,
+                now,
+                call.call_id,
+                context.parent_call_id,
+                failure.error_type,
+                slot is not None,
+                metadata["bucket"],
+                metadata["queue_wait"],
+                call.attempts,
+                tool,
+                next_serial(),
+            )
+        )
+        result = ToolExecutionResult(
+            False,
+            call.tool_name,
+            {},
+            failure.error,
+            failure.error_type,
+            call.findings or [],
+            seconds,
+            now,
+            metadata,
+        )
+        if self._bus.has_subscribers:
+            kind = _FINAL_EVENTS.get(failure.error_type, ToolEngineEventType.EXECUTION_FAILED)
+            self.publish(call, kind, result)
+        return result
+
+    def publish(
+        self, call: Call, kind: ToolEngineEventType, result: ToolExecutionResult | None = None
+    ) -> None:
+        """Tells whoever listens how far the call has come."""
+        if not self._bus.listens_to(kind):
+            return
+        plan, slot, context = call.plan, call.slot, call.context
+        self._bus.publish(
+            ToolEngineEvent(
+                kind,
+                call.tool_name,
+                None if plan is None else plan.tool,
+                None if result is None else result.error,
+                None if result is None else result.validation_errors,
+                result,
+                call_id=call.call_id,
+                data={
+                    "bucket": None if plan is None else plan.bucket,
+                    "queue_wait": 0.0 if slot is None else slot.queue_wait,
+                    "caller_id": context.caller_id,
+                    "caller_type": context.caller_type,
+                    "conversation_id": context.conversation_id,
+                    "parent_call_id": context.parent_call_id,
+                },
+            )
+        )

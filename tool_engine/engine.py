@@ -1,0 +1,400 @@
+"""How does everything come together? Opening, closing, reloading, registering, asking, calling."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, Self, TypeVar
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.backends.local import LocalBackend
+from tool_engine.catalog.function import adapted_handler, tool_from_function
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.view import CatalogView
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.ending import CallEnding
+from tool_engine.errors import ConfigurationError, EngineClosedError
+from tool_engine.events import EventBus, EventStream
+from tool_engine.executors.handler import executor_for
+from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.interfaces import EventCallback, ToolExecutor
+from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.knowledge.view import RecordsView
+from tool_engine.logger import get_logger
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.pipeline import Pipeline
+from tool_engine.plan import Planner
+from tool_engine.protocols.definitions import definitions
+from tool_engine.reloading import ReloadChanges, Reloader, limit_warnings
+from tool_engine.validation import ToolParameterValidator
+
+__all__ = ["ToolEngine"]
+
+_log = get_logger(__name__)
+_engines: Final = itertools.count(1)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ToolEngine(CatalogView, RecordsView):
+    """Loads tools, keeps them up to date, and runs calls of them.
+
+    Args:
+        config: What to load and how; None: the folder `tools`.
+        concurrency: How many calls run at once; None: what `config` says.
+        store: Where finished calls are kept; None: the newest `config.max_records` in memory.
+
+    Example:
+        >>> async def main():
+        ...     async with ToolEngine(ToolEngineConfig(tools_directory="tools")) as engine:
+        ...         result = await engine.execute("calculator", {"expression": "1+2"})
+        ...         print(result.output)
+    """
+
+    def __init__(
+        self,
+        config: ToolEngineConfig | None = None,
+        *,
+        concurrency: ConcurrencyConfig | None = None,
+        store: ToolKnowledgeStore | None = None,
+    ) -> None:
+        self.config = ToolEngineConfig() if config is None else config
+        if not isinstance(self.config, ToolEngineConfig):
+            raise ConfigurationError(
+                f"config must be a ToolEngineConfig, got {config!r}; for a folder write "
+                "ToolEngineConfig(tools_directory=...)"
+            )
+        self.controller = ToolConcurrencyController(
+            concurrency or self.config.concurrency, clock=_loop_time
+        )
+        self.store = store or ToolKnowledgeStore(MemoryStorage(self.config.max_records))
+        self.index = ToolIndex()
+        self.generation = 0
+        """Counts the snapshots of the index; each reload or registration that changes it adds 1."""
+        self._bus = EventBus()
+        self._registry = ExecutorRegistry()
+        self._backend = LocalBackend()
+        self._pipeline = self._make_pipeline()
+        self._reloader = Reloader(
+            self.config, self._registry, self._bus, lambda: self.index, self._swap
+        )
+        self._closing: asyncio.Task[None] | None = None
+
+    def _make_pipeline(self) -> Pipeline:
+        planner = Planner(
+            ToolParameterValidator(strict=self.config.strict_validation),
+            self._registry,
+            self._backend,
+            self.controller.config.default_timeout,
+        )
+        return Pipeline(
+            self.get,
+            self._explain_missing,
+            planner,
+            self.controller,
+            self._backend,
+            CallEnding(self.store, self._bus),
+            self._bus,
+            f"call-{os.getpid():x}-{time.time_ns() // 1_000_000:x}-{next(_engines)}-",
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.load()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closing else "open" if self._reloader.is_loaded else "not loaded"
+        return (
+            f"<ToolEngine {state}, {len(self.index)} tools from "
+            f"{self.config.tools_directory!r}, generation {self.generation}, {self.controller!r}>"
+        )
+
+    # Opening, reloading, closing.
+
+    async def load(self) -> None:
+        """Loads the folder of definitions and starts to watch it, as configured.
+
+        One bad file never stops the others: see `load_errors`. A second call is a reload.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        if self._reloader.is_loaded:
+            await self._reloader.reload()
+        else:
+            await self._reloader.load()
+
+    async def reload(self) -> ReloadChanges:
+        """Looks at the folder again; calls that are running keep the definition they started with.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._reloader.reload()
+
+    @property
+    def load_errors(self) -> list[tuple[str, str]]:
+        """`(file, message)` of every definition that could not be loaded at the last look."""
+        return list(self._reloader.errors)
+
+    async def close(self) -> None:
+        """Ends everything; idempotent.
+
+        Waiting calls end as `engine_closed` at once; running ones have `config.close_timeout`
+        seconds to end by themselves, then they end as `engine_closed` too.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="tool-engine-close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            # The last to be entered is the first to be left; one failure never stops the rest.
+            stack.push_async_callback(self.store.close)
+            stack.push_async_callback(self._bus.close)
+            stack.push_async_callback(self._registry.close)
+            stack.push_async_callback(self._end_calls)
+            stack.push_async_callback(self._reloader.stop)
+
+    async def _end_calls(self) -> None:
+        self._pipeline.close()
+        self.controller.close()
+        if not await self.controller.drain(self.config.close_timeout):
+            self._pipeline.abort()
+            # An aborted call has its record and its final event before store and bus are closed.
+            await self.controller.drain(_LAST_GRACE)
+        stuck = await self._backend.close(_LAST_GRACE)
+        if stuck:
+            _log.warning("close_left_threads", threads=stuck)
+
+    def _swap(self, index: ToolIndex) -> None:
+        self.index = index
+        self.generation += 1
+        self._pipeline.forget_plans()
+        for message in self._warnings():
+            _log.warning("limit_for_unknown_bucket", message=message)
+
+    def _require_open(self) -> None:
+        if self._closing is not None:
+            raise EngineClosedError("the engine is closed; make a new one")
+
+    # Registering from code.
+
+    def register_executor(self, name: str, executor: ToolExecutor) -> None:
+        """Runs the tools whose `entry.handler` is `name` with `executor`.
+
+        Raises:
+            ConfigurationError: `executor` cannot execute.
+        """
+        self._registry.register(name, executor)
+        self._pipeline.forget_plans()
+
+    def register_tool(
+        self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
+    ) -> Tool:
+        """Adds a tool that no file defines; it stays across reloads.
+
+        Args:
+            tool: The tool, or its definition as a mapping.
+            handler: Called with the validated parameters as keywords, and with the
+                `ToolExecutionContext` if it has a parameter named `context`; sync handlers run in
+                a thread. None: an executor of the handler's name runs it.
+
+        Raises:
+            DefinitionError: The definition is not right, or the name is taken.
+            ConfigurationError: The handler does not fit the parameters.
+        """
+        self._require_open()
+        loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
+        index = self.index.with_tool(loaded)
+        if handler is not None:
+            self._registry.register(loaded.handler, executor_for(handler, loaded))
+        self._swap(index)
+        self._reloader.tell(ToolEngineEventType.TOOL_ADDED, loaded.name, loaded)
+        return loaded
+
+    def unregister_tool(self, name: str) -> None:
+        """Takes out a tool that was registered in code.
+
+        Raises:
+            ToolNotFoundError: There is none of this name.
+            ConfigurationError: It comes from a file; remove the file instead.
+        """
+        tool = self.index.get_or_raise(name)
+        if tool.source is not None:
+            raise ConfigurationError(
+                f"{name!r} is defined in {tool.source}; remove the file instead"
+            )
+        self._swap(self.index.without(name))
+        self._reloader.tell(ToolEngineEventType.TOOL_REMOVED, name, tool)
+
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        category: ToolCategory | str = ToolCategory.CUSTOM,
+        tags: Iterable[str] = (),
+        **definition_keys: Any,
+    ) -> Callable[[_Function], _Function]:
+        """Registers the decorated function as a tool.
+
+        Its parameters come from the signature, the type hints and the docstring.
+
+        Args:
+            name: The tool's name; None: the function's.
+            description: What the tool does; None: the docstring's text.
+            category: The tool's category.
+            tags: The tool's tags.
+            **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
+
+        Raises:
+            DefinitionError: The function does not say enough; the message names the parameter.
+
+        Example:
+            >>> engine = ToolEngine()
+            >>> @engine.tool(effect="read")
+            ... async def add(a: int, b: int = 0) -> int:
+            ...     "Adds two whole numbers."
+            ...     return a + b
+        """
+
+        def register(function: _Function) -> _Function:
+            made = tool_from_function(
+                function,
+                name=name,
+                description=description,
+                category=category,
+                tags=tags,
+                **definition_keys,
+            )
+            self.register_tool(made, adapted_handler(function))
+            return function
+
+        return register
+
+    # Asking about tools: see also `CatalogView`.
+
+    def get_statistics(self) -> dict[str, Any]:
+        """`total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
+        return {
+            "total_tools": len(self.index),
+            "by_category": self.index.count_by_category(),
+            "load_errors": list(self.load_errors),
+            "last_reload_at": self._reloader.last_reload_at,
+            "is_loaded": self._reloader.is_loaded,
+            "generation": self.generation,
+            "warnings": self._warnings(),
+        }
+
+    def tool_definitions(
+        self, format_name: str, names: Iterable[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The tools as a model's provider wants to be told of them.
+
+        Args:
+            format_name: `openai`, `anthropic`, `gemini` or `mcp`.
+            names: The tools; None: all that are enabled (status testing or published).
+
+        Raises:
+            ConfigurationError: The format is unknown, or it cannot say what a tool needs.
+            ToolNotFoundError: A name is unknown.
+        """
+        if names is None:
+            tools = [tool for tool in self.list_all() if tool.is_enabled]
+        else:
+            tools = [self.get_or_raise(name) for name in names]
+        return definitions(format_name, tools)
+
+    # Calling.
+
+    def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+    ) -> Coroutine[Any, Any, ToolExecutionResult]:
+        """Runs one tool: `await engine.execute(...)`.
+
+        Never raises for a tool's fault: `result.error_type` says what went wrong.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls, and within which limits.
+
+        Returns:
+            The result: succeeded, failed, timeout or rejected.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
+        """
+        return self._pipeline.execute(tool_name, params, context)
+
+    # Events; records: see also `RecordsView`.
+
+    def subscribe(
+        self,
+        callback: EventCallback,
+        event_types: ToolEngineEventType | str | Iterable[ToolEngineEventType | str] | None = None,
+        tool_name: str | Iterable[str] | None = None,
+    ) -> Callable[[], None]:
+        """Calls `callback` with every event from now on; returns what ends that.
+
+        Args:
+            callback: A plain function, called at once, or an async one, called soon, in order.
+            event_types: Only these; None: all.
+            tool_name: Only events of this tool, or these; None: all.
+
+        Raises:
+            ConfigurationError: An event type is unknown.
+        """
+        return self._bus.subscribe(callback, event_types, tool_name)
+
+    def events(
+        self,
+        event_types: ToolEngineEventType | str | Iterable[ToolEngineEventType | str] | None = None,
+        tool_name: str | Iterable[str] | None = None,
+        *,
+        buffer: int = 1000,
+    ) -> EventStream:
+        """An async iterator over the events from now on.
+
+        It ends when the engine closes. It keeps at most `buffer` events for a slow reader and
+        counts in `dropped` what it let go, the oldest first.
+        """
+        return self._bus.events(event_types, tool_name, buffer)
+
+    def _warnings(self) -> list[str]:
+        return limit_warnings(self.controller.config.bucket_limits, self.index)
+
+    def _explain_missing(self, name: str) -> str:
+        near = self.index.nearest(name)
+        hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+        return f"there is no tool {name!r}{hint}"
+
+
+_LAST_GRACE: Final = 1.0
+"""Seconds that cancelled work has to end when the engine closes."""
+
+
+def _loop_time() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return time.monotonic()

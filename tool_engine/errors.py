@@ -1,0 +1,169 @@
+"""Which exceptions does the engine raise, and who has to act on each?
+
+Failures of a *call* are values (`ToolExecutionResult`), never exceptions. What is raised here is
+misuse of the engine, a definition that cannot be loaded, or a refusal of the concurrency
+controller when it is used on its own. Each class carries the `error_type` under which the same
+fault appears in results, records and events.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+__all__ = [
+    "AdmissionError",
+    "ConfigurationError",
+    "ControllerClosedError",
+    "DefinitionError",
+    "DefinitionProblem",
+    "DuplicateToolError",
+    "EngineClosedError",
+    "ExecutorNotFoundError",
+    "MissingExtraError",
+    "QueueFullError",
+    "QueueTimeoutError",
+    "RateLimitedError",
+    "SlotRejectedError",
+    "ToolEngineError",
+    "ToolExecutionError",
+    "ToolNotFoundError",
+    "UnboundContextError",
+]
+
+
+class ToolEngineError(Exception):
+    """The root of every exception that the engine raises."""
+
+    error_type: ClassVar[str] = "tool_engine_error"
+
+
+class ConfigurationError(ToolEngineError, ValueError):
+    """The programmer passed a value that the engine cannot work with."""
+
+    error_type = "configuration_error"
+
+
+class EngineClosedError(ToolEngineError):
+    """The engine was used after `close()`."""
+
+    error_type = "engine_closed"
+
+
+class ToolNotFoundError(ToolEngineError, LookupError):
+    """No tool has this name; the message names the nearest ones."""
+
+    error_type = "tool_not_found"
+
+
+class ExecutorNotFoundError(ToolEngineError, LookupError):
+    """No executor has this name; the message names the known ones."""
+
+    error_type = "executor_not_found"
+
+
+class MissingExtraError(ToolEngineError, ImportError):
+    """An optional dependency is not installed; the message holds the install command."""
+
+    error_type = "missing_extra"
+
+
+class UnboundContextError(ToolEngineError):
+    """`context.call` was used on a context that no running call is bound to."""
+
+    error_type = "unbound_context"
+
+
+class DefinitionProblem(NamedTuple):
+    """One thing that is wrong with a definition, at one place."""
+
+    message: str
+    """What is wrong, what was expected, what was found, and the cure."""
+    file: str
+    line: int | None = None
+    """1-based; None where the definition did not come from text."""
+    column: int | None = None
+    """1-based."""
+    path: str = ""
+    """The place inside the definition, such as `parameters[2].validation.min`."""
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
+        return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+
+
+class DefinitionError(ToolEngineError, ValueError):
+    """A tool's definition cannot be loaded; `problems` lists everything that is wrong with it."""
+
+    error_type = "definition_error"
+
+    def __init__(self, *problems: DefinitionProblem) -> None:
+        if not problems:
+            raise TypeError("DefinitionError needs at least one problem")
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems: tuple[DefinitionProblem, ...] = problems
+        first = problems[0]
+        self.file: str = first.file
+        self.line: int | None = first.line
+        self.column: int | None = first.column
+        self.path: str = first.path
+
+
+class DuplicateToolError(DefinitionError):
+    """Two definitions carry the same tool name; the message names both places."""
+
+    error_type = "duplicate_tool"
+
+
+class AdmissionError(ToolEngineError):
+    """The concurrency controller did not give a slot."""
+
+    error_type = "rejected"
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after: float | None = retry_after
+        """An estimate, in seconds, of when trying again may succeed; None when unknown."""
+
+
+class QueueFullError(AdmissionError):
+    """The queue holds as many waiters as it may."""
+
+    error_type = "queue_full"
+
+
+class QueueTimeoutError(AdmissionError, TimeoutError):
+    """The call waited for a slot as long as it may."""
+
+    error_type = "queue_timeout"
+
+
+class SlotRejectedError(AdmissionError):
+    """No slot is free, and the strategy is not to wait for one; or none can ever be free."""
+
+    error_type = "rejected"
+
+
+class RateLimitedError(AdmissionError):
+    """The tool's rate allows no call now, and the strategy is not to wait."""
+
+    error_type = "rate_limited"
+
+
+class ControllerClosedError(AdmissionError, EngineClosedError):
+    """The controller was closed before it could give a slot."""
+
+    error_type = "engine_closed"
+
+
+class ToolExecutionError(ToolEngineError):
+    """Raise it in a handler or an executor to fail a call with a message of your own.
+
+    The message reaches the model as it is, without the exception's class name. `details`, a
+    mapping of JSON values, is kept in `result.metadata["error_details"]`.
+    """
+
+    error_type = "execution_error"
+
+    def __init__(self, message: str, *, details: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.details: dict[str, object] = details or {}

@@ -1,0 +1,1 @@
+"""How does a tool run? One small file per kind of executor; `registry.py` has the table."""

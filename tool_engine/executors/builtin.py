@@ -1,0 +1,20 @@
+"""Which executors are so small that they need no file of their own?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["EchoExecutor"]
+
+
+class EchoExecutor:
+    """Returns its parameters as they are: `{"message": "hello"}` for the tool `echo`."""
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """The parameters."""
+        return params

@@ -1,0 +1,247 @@
+"""What is the value of an arithmetic expression that nobody trusts?
+
+The grammar is numbers, operators, parentheses, named constants and functions, and nothing else:
+there is no attribute, no text and no name to escape through. Precedence is Python's: `**` binds
+before a sign and from the right. Every bound is checked before anything is computed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.arithmetic import (
+    CONSTANTS,
+    FUNCTIONS,
+    CalculationError,
+    call,
+    checked,
+    operate,
+)
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["CalculatorExecutor", "calculate"]
+
+MAX_LENGTH: Final = 1000
+MAX_DEPTH: Final = 50
+
+_TOKEN: Final = re.compile(
+    r"""[ \t\r\n]*(?:
+        (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+      | (?P<name>[A-Za-z][A-Za-z0-9]*)
+      | (?P<symbol>\*\*|//|[-+*/%(),])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+_BINDING: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2}
+_HINTS: Final = {
+    "^": "write ** for a power",
+    "!": "write factorial(n)",
+    "=": "comparisons and assignments are not arithmetic",
+    "<": "comparisons are not arithmetic",
+    ">": "comparisons are not arithmetic",
+    "_": "write numbers without '_', and only the listed names",
+    "'": "texts are not arithmetic",
+    '"': "texts are not arithmetic",
+    "[": "lists are not arithmetic; write the numbers as arguments, as in max(1, 2)",
+    "{": "write parentheses ( )",
+    "×": "write * for multiplication",
+    "÷": "write / for division",
+    "−": "write - for a minus sign",
+    ".": "a number needs a digit beside its point, and nothing else has a point",
+}
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    column: int
+    """1-based."""
+
+
+class CalculatorExecutor:
+    """Runs `calculator`: `{"expression": "1+2"}` gives `{"result": 3}`."""
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """The value of `params["expression"]`; raises `ToolExecutionError` when it has none."""
+        expression = params.get("expression")
+        if not isinstance(expression, str):
+            raise ToolExecutionError(
+                f"expression must be a text such as '1+2', got {type(expression).__name__}"
+            )
+        try:
+            return {"result": calculate(expression)}
+        except CalculationError as error:
+            raise ToolExecutionError(f"cannot calculate: {error}") from None
+
+
+def calculate(expression: str) -> int | float:
+    """The value of `expression`.
+
+    Example:
+        >>> calculate("2 * (3 + 4)")
+        14
+
+    Raises:
+        CalculationError: It is no arithmetic expression, too long, too deep or too costly, or
+            its value is not a finite real number.
+    """
+    if len(expression) > MAX_LENGTH:
+        raise CalculationError(
+            f"the expression is {len(expression)} characters long; the most is {MAX_LENGTH}"
+        )
+    parser = _Parser(_tokens(expression))
+    value = parser.sum(0)
+    parser.expect_end()
+    return value
+
+
+def _tokens(expression: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    position = 0
+    while not tokens or tokens[-1].kind != "end":
+        match = _TOKEN.match(expression, position)
+        if match is None:
+            raise _unknown(expression, position)
+        kind = str(match.lastgroup)
+        tokens.append(_Token(kind, match[kind], match.start(kind) + 1))
+        position = match.end()
+    return tokens
+
+
+def _unknown(expression: str, position: int) -> CalculationError:
+    rest = expression[position:].lstrip(" \t\r\n")
+    column = len(expression) - len(rest) + 1
+    hint = _HINTS.get(rest[0])
+    if hint is None:
+        hint = "write the digits 0 to 9" if rest[0].isnumeric() else "it is not arithmetic"
+    return CalculationError(f"unexpected {rest[0]!a} at character {column}; {hint}")
+
+
+class _Parser:
+    """Computes while it reads; its depth is bounded, so it cannot exhaust the stack."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+
+    def sum(self, least: int) -> int | float:
+        """A chain of operators that bind at least as strongly as `least`."""
+        value = self._signed()
+        while (binding := _BINDING.get(self._peek().text, -1)) >= least:
+            symbol = self._take().text
+            value = operate(symbol, value, self.sum(binding + 1))
+        return value
+
+    def expect_end(self) -> None:
+        """Raises `CalculationError` unless everything has been read."""
+        token = self._peek()
+        if token.kind != "end":
+            raise self._unexpected(token, "an operator")
+
+    def _signed(self) -> int | float:
+        is_negative = False
+        while (symbol := self._peek().text) in ("+", "-"):
+            self._take()
+            is_negative ^= symbol == "-"
+        value = self._powered()
+        return -value if is_negative else value
+
+    def _powered(self) -> int | float:
+        base = self._atom()
+        if self._peek().text != "**":
+            return base
+        self._take()
+        self._enter()
+        exponent = self._signed()
+        self._depth -= 1
+        return operate("**", base, exponent)
+
+    def _atom(self) -> int | float:
+        token = self._take()
+        if token.kind == "number":
+            return _number(token)
+        if token.kind == "name":
+            return self._named(token)
+        if token.text == "(":
+            return self._arguments(token, is_call=False)[0]
+        raise self._unexpected(token, "a number")
+
+    def _named(self, token: _Token) -> int | float:
+        if self._peek().text == "(":
+            return call(token.text, self._arguments(self._take(), is_call=True))
+        if token.text in CONSTANTS:
+            return CONSTANTS[token.text]
+        if token.text in FUNCTIONS:
+            raise CalculationError(f"{token.text} needs arguments, as in {token.text}(2)")
+        raise CalculationError(
+            f"unknown name {token.text[:40]!r} at character {token.column}; "
+            f"there are {', '.join(CONSTANTS)} and functions such as sqrt(2)"
+        )
+
+    def _arguments(self, opening: _Token, *, is_call: bool) -> tuple[int | float, ...]:
+        self._enter()
+        values: list[int | float] = []
+        if not (is_call and self._peek().text == ")"):
+            values.append(self.sum(0))
+            while is_call and self._peek().text == ",":
+                self._take()
+                values.append(self.sum(0))
+        closing = self._take()
+        if closing.text == ",":
+            raise CalculationError(
+                f"',' at character {closing.column} separates arguments only; write numbers "
+                "without commas, with a point for decimals"
+            )
+        if closing.text != ")":
+            raise self._unexpected(closing, f"')' for the '(' at character {opening.column}")
+        self._depth -= 1
+        return tuple(values)
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise CalculationError(f"the expression is nested deeper than {MAX_DEPTH} levels")
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._next]
+        if token.kind != "end":
+            self._next += 1
+        return token
+
+    def _unexpected(self, token: _Token, expected: str) -> CalculationError:
+        if token.kind == "end":
+            return CalculationError(f"the expression ends where {expected} was expected")
+        place = self._tokens.index(token)
+        before = self._tokens[place - 1].text if place else ""
+        hint = ""
+        if token.text == ",":
+            hint = "; write numbers without commas, with a point for decimals"
+        elif before == "0" and token.text[0] in "xXoObB":
+            hint = "; write numbers in decimal digits"
+        elif expected == "an operator" and (token.text == "(" or token.kind == "name"):
+            hint = "; write * for multiplication"
+        elif before == "*" and token.text == "*":
+            hint = "; write ** without a blank for a power"
+        return CalculationError(
+            f"unexpected {token.text[:40]!r} at character {token.column}, where {expected} was "
+            f"expected{hint}"
+        )
+
+
+def _number(token: _Token) -> int | float:
+    if token.text.isdigit():
+        return int(token.text)
+    value = checked("reading a number", lambda: float(token.text), ())
+    if value == 0 and re.search(r"[1-9]", re.split(r"[eE]", token.text)[0]):
+        raise CalculationError(f"the number {token.text[:40]} is too small")
+    return value

@@ -1,0 +1,204 @@
+"""How does a plain Python function become an executor?
+
+Everything about the function is decided once: whether it is async, whether it wants the context,
+whether it fits the tool's parameters. A call is then one line.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError, ToolExecutionError
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["AsyncHandlerExecutor", "SyncHandlerExecutor", "check_handler", "executor_for"]
+
+CONTEXT: Final = "context"
+_KEYWORD_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class AsyncHandlerExecutor:
+    """Runs an async function with the validated parameters as keywords."""
+
+    is_async = True
+    """`execute` hands over the handler's own coroutine, which saves every call one of ours."""
+
+    def __init__(self, handler: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._handler = handler
+        self._wants_context = _wants_context(handler)
+        self.direct = None if self._wants_context else handler
+        """What may be called with the parameters as keywords in place of `execute`."""
+
+    def __repr__(self) -> str:
+        return f"AsyncHandlerExecutor({_name(self._handler)})"
+
+    def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Coroutine[Any, Any, Any]:
+        """The handler's coroutine, to be awaited."""
+        if self._wants_context:
+            return self._handler(**params, context=context)
+        return self._handler(**params)
+
+
+class SyncHandlerExecutor:
+    """Runs a plain function; its `execute` is plain too, so that it is run in a thread."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self._handler = handler
+        self._wants_context = _wants_context(handler)
+
+    def __repr__(self) -> str:
+        return f"SyncHandlerExecutor({_name(self._handler)})"
+
+    def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
+        """Calls the handler."""
+        extra = {CONTEXT: context} if self._wants_context else {}
+        value = self._handler(**params, **extra)
+        if inspect.isawaitable(value):
+            _discard(value)
+            raise ToolExecutionError(
+                f"the handler {_name(self._handler)} of {tool.name!r} is a plain function that "
+                "returns an awaitable; declare it with 'async def'"
+            )
+        return value
+
+
+def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolExecutor:
+    """The executor for `handler`: async for an async function, else one that runs in a thread.
+
+    Args:
+        handler: A function, bound method, partial, or object with `__call__`.
+        tool: The tool that it shall run; its parameters are checked against the signature.
+
+    Raises:
+        ConfigurationError: `handler` cannot be called, or does not fit the tool.
+    """
+    _check_callable(handler)
+    if tool is not None:
+        check_handler(handler, tool)
+    if _is_async(handler):
+        return AsyncHandlerExecutor(handler)
+    # A plain `execute` is part of the executor's contract; the Protocol shows the async form.
+    return SyncHandlerExecutor(handler)
+
+
+def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
+    """Raises `ConfigurationError` unless `handler` takes exactly what `tool` declares.
+
+    A parameter that the handler cannot take, or one that it needs and the tool never sends, would
+    otherwise show only when the tool is called.
+    """
+    signature = _signature(handler)
+    if signature is None:
+        return
+    declared = {parameter.name: parameter for parameter in tool.parameters}
+    taken = signature.parameters
+    who = f"the handler {_name(handler)} of tool {tool.name!r}"
+    if CONTEXT in declared and _wants_context(handler):
+        raise ConfigurationError(
+            f"{who} receives the ToolExecutionContext as 'context', but the tool declares a "
+            "parameter of that name; rename the tool's parameter"
+        )
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values())
+    for name in declared:
+        known = taken.get(name)
+        if known is not None and known.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise ConfigurationError(
+                f"{who} takes {name!r} by position only; remove the '/' from its signature"
+            )
+        if not takes_any and (known is None or known.kind not in _KEYWORD_KINDS):
+            raise ConfigurationError(
+                f"{who} does not take the declared parameter {name!r}; it takes "
+                f"({', '.join(taken)})"
+            )
+    _check_needs(taken, declared, who)
+
+
+def _check_needs(
+    taken: Mapping[str, inspect.Parameter], declared: Mapping[str, Any], who: str
+) -> None:
+    for name, known in taken.items():
+        is_variadic = known.kind in (
+            inspect.Parameter.VAR_KEYWORD,
+            inspect.Parameter.VAR_POSITIONAL,
+        )
+        if is_variadic or known.default is not inspect.Parameter.empty or name == CONTEXT:
+            continue
+        parameter = declared.get(name)
+        if parameter is None:
+            raise ConfigurationError(
+                f"{who} needs {name!r}, which the tool does not declare; it declares "
+                f"({', '.join(declared)})"
+            )
+        if not (parameter.required or parameter.has_default):
+            raise ConfigurationError(
+                f"{who} needs {name!r}, which a call may leave out; make it required, or give it "
+                "a default in the tool or in the handler"
+            )
+
+
+def _check_callable(handler: Any) -> None:
+    if isinstance(handler, type):
+        raise ConfigurationError(
+            f"a handler must be a function or an object, not the class {handler.__name__}"
+        )
+    if not callable(handler):
+        hint = (
+            "; it is an executor: pass it to register_executor"
+            if hasattr(handler, "execute")
+            else ""
+        )
+        raise ConfigurationError(
+            f"a handler must be a function, got {type(handler).__name__}{hint}"
+        )
+    if any(check(part) for part in _calls(handler) for check in _GENERATORS):
+        raise ConfigurationError(
+            f"the handler {_name(handler)} is a generator; return the whole value instead"
+        )
+
+
+_GENERATORS: Final = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def _calls(handler: Any) -> tuple[Any, Any]:
+    """What runs when `handler` is called: itself, and the `__call__` of its class."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler, type(handler).__call__
+
+
+def _is_async(handler: Any) -> bool:
+    return any(inspect.iscoroutinefunction(part) for part in _calls(handler))
+
+
+def _signature(handler: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(handler)
+    except (ValueError, TypeError):
+        # Some functions written in C do not say what they take.
+        return None
+
+
+def _wants_context(handler: Callable[..., Any]) -> bool:
+    signature = _signature(handler)
+    if signature is None:
+        return False
+    known = signature.parameters.get(CONTEXT)
+    return known is not None and known.kind in _KEYWORD_KINDS
+
+
+def _name(handler: Any) -> str:
+    call = _calls(handler)[0]
+    return str(getattr(call, "__qualname__", None) or type(call).__qualname__)
+
+
+def _discard(value: Any) -> None:
+    close = getattr(value, "close", None) or getattr(value, "cancel", None)
+    if close is not None:
+        close()

@@ -1,0 +1,181 @@
+"""How is a parameter put into a URL without changing where the URL leads?
+
+The scheme, host and port of a URL come from the definition alone. A parameter in the path is one
+segment, in the query one value; both are percent-encoded whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.templates import (
+    ParameterPart,
+    Part,
+    SecretPart,
+    TemplateError,
+    TextTemplate,
+    value_text,
+)
+
+__all__ = ["URLTemplate", "query_text"]
+
+# What a definition may write literally in a path or query (RFC 3986, 3.3 and 3.4).
+_LITERAL: Final = "/?:@!$&'()*+,;=-._~%"
+_ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+
+
+class URLTemplate(msgspec.Struct, frozen=True):
+    """A URL with placeholders."""
+
+    origin: tuple[str | SecretPart, ...]
+    """Up to the end of the host and port; holds no parameter."""
+    path: TextTemplate
+    query: TextTemplate | None
+
+    @classmethod
+    def parse(cls, text: Any) -> URLTemplate:
+        """Reads a URL; raises `TemplateError` when a parameter could change where it leads."""
+        if not isinstance(text, str):
+            raise TemplateError(f"must be a text, got {text!r}")
+        origin, rest = _split_origin(TextTemplate.parse(text).parts)
+        _check_origin(origin)
+        path, query = _split_at(rest, "?")
+        for part in (*path, *(query or ())):
+            if isinstance(part, str) and re.search(r"[{}#\s\\]", part):
+                raise TemplateError(
+                    "has a brace, '#', blank or backslash outside of a {name}; percent-encode it"
+                )
+        return cls(
+            origin=origin,
+            path=TextTemplate(path),
+            query=None if query is None else TextTemplate(query),
+        )
+
+    @property
+    def parameters(self) -> set[str]:
+        """The names of the parameters that it takes."""
+        return self.path.parameters | (self.query.parameters if self.query else set())
+
+    def render(self, params: Mapping[str, Any], secrets: SecretScope) -> tuple[str, str]:
+        """The fixed start of the URL and, percent-encoded, the rest.
+
+        Raises:
+            ToolExecutionError: A parameter is missing, or would leave its path segment.
+        """
+        origin = "".join(
+            part if isinstance(part, str) else secrets.resolve_address(part.name)
+            for part in self.origin
+        )
+        rest = _render(self.path, params, secrets, _segment)
+        if isinstance(self.origin[-1], SecretPart) and rest.startswith("/"):
+            origin = origin.removesuffix("/")
+        if self.query is not None:
+            rest += "?" + _render(self.query, params, secrets, _value)
+        if "#" in origin or (rest and "?" in origin):
+            raise ToolExecutionError(
+                "the address that the URL begins with must not hold '?' or '#'; put only "
+                "scheme, host, port and path into the environment variable"
+            )
+        return origin, rest
+
+
+def query_text(name: str, value: Any) -> str:
+    """`name=value` for a query, percent-encoded; a list repeats the name."""
+    items = value if isinstance(value, list) else [value]
+    return "&".join(f"{quote(name, safe='')}={quote(value_text(name, i), safe='')}" for i in items)
+
+
+def _split_origin(
+    parts: tuple[Part, ...],
+) -> tuple[tuple[str | SecretPart, ...], tuple[Part, ...]]:
+    """Cuts after the host and port."""
+    origin: list[str | SecretPart] = []
+    for index, part in enumerate(parts):
+        if isinstance(part, ParameterPart):
+            break
+        is_after_scheme = index == 0 or origin == []
+        if isinstance(part, SecretPart):
+            origin.append(part)
+            continue
+        match = _ORIGIN.match(part) if is_after_scheme else re.match(r"[^/?#]*", part)
+        if match is None:
+            break
+        origin.append(match.group())
+        if match.end() < len(part):
+            rest = (part[match.end() :], *parts[index + 1 :])
+            return tuple(item for item in origin if item != ""), rest
+    else:
+        if origin:
+            return tuple(origin), ()
+    raise TemplateError(
+        "must begin with http://, https:// or ${env:NAME}, and its host and port must not hold a "
+        "{parameter}; put a '/' or '?' before the first one"
+    )
+
+
+def _check_origin(origin: tuple[str | SecretPart, ...]) -> None:
+    literal = "".join(part if isinstance(part, str) else "env" for part in origin)
+    if isinstance(origin[0], str) and not re.fullmatch(
+        r"https?://[^@\s\\]+", literal, re.IGNORECASE
+    ):
+        raise TemplateError(
+            "must name a host after http:// or https://, without user name, password or blank"
+        )
+
+
+def _split_at(
+    parts: tuple[Part, ...], mark: str
+) -> tuple[tuple[Part, ...], tuple[Part, ...] | None]:
+    for index, part in enumerate(parts):
+        if isinstance(part, str) and mark in part:
+            before, _, after = part.partition(mark)
+            head = (*parts[:index], before) if before else parts[:index]
+            return head, ((after, *parts[index + 1 :]) if after else parts[index + 1 :])
+    return parts, None
+
+
+def _render(
+    template: TextTemplate,
+    params: Mapping[str, Any],
+    secrets: SecretScope,
+    encode: Callable[[str, str], str],
+) -> str:
+    texts = []
+    for part in template.parts:
+        if isinstance(part, str):
+            texts.append(quote(part, safe=_LITERAL))
+        elif isinstance(part, SecretPart):
+            # A webhook's secret is often several segments of a path.
+            texts.append(quote(secrets.resolve(part.name), safe="/"))
+        elif (value := params.get(part.name)) is None:
+            raise ToolExecutionError(f"the URL needs the parameter {part.name!r}")
+        else:
+            texts.append(encode(part.name, value_text(part.name, value)))
+    text = "".join(texts)
+    if encode is _segment and any(unquote(piece) in (".", "..") for piece in text.split("/")):
+        raise ToolExecutionError("a parameter would turn a part of the URL's path into '.' or '..'")
+    return text
+
+
+def _segment(name: str, text: str) -> str:
+    if not text:
+        raise ToolExecutionError(
+            f"parameter {name!r} is empty, which would make the URL lead somewhere else"
+        )
+    # Some servers decode before they split, so a slash that is encoded is not enough.
+    if any(piece in (".", "..") for piece in re.split(r"[/\\]", unquote(text))):
+        raise ToolExecutionError(
+            f"parameter {name!r} must not hold '.' or '..' as a part of a path, got {text[:80]!r}"
+        )
+    return quote(text, safe="")
+
+
+def _value(_name: str, text: str) -> str:
+    return quote(text, safe="")

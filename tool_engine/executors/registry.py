@@ -1,0 +1,219 @@
+"""Which executor runs a tool?
+
+In this order: what was registered in code under the tool's handler name; the table below; for a
+tool that declares a request, the HTTP executor; what an installed package offers under the
+entry-point group `tool_engine.executors`. Modules are loaded by name on first use, so that what no
+tool needs is never imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from tool_engine.errors import (
+    ConfigurationError,
+    DefinitionProblem,
+    ExecutorNotFoundError,
+    MissingExtraError,
+)
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.logger import get_logger
+from tool_engine.model.tool import Tool
+
+__all__ = ["BUILTIN_EXECUTORS", "ENTRY_POINT_GROUP", "ExecutorRegistry"]
+
+BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
+    "echo": "tool_engine.executors.builtin:EchoExecutor",
+    "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
+    "http_request": "tool_engine.executors.http:HTTPExecutor",
+}
+"""Handler name -> where its class is."""
+
+ENTRY_POINT_GROUP: Final = "tool_engine.executors"
+_HTTP: Final = "http_request"
+
+_log = get_logger(__name__)
+
+
+class ExecutorRegistry:
+    """Finds the executor of a tool, makes each at most once, and closes them all."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, ToolExecutor] = {}
+        self._loaded: dict[str, ToolExecutor] = {}
+        self._opened: list[ToolExecutor] = []
+        self._entry_points: dict[str, list[EntryPoint]] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"ExecutorRegistry(registered={sorted(self._registered)}, "
+            f"loaded={sorted(self._loaded)})"
+        )
+
+    def register(self, name: str, executor: ToolExecutor) -> None:
+        """Runs the tools whose handler is `name` with `executor`, in place of any other.
+
+        Raises:
+            ConfigurationError: `name` is empty, or `executor` cannot execute.
+        """
+        if not name or not isinstance(name, str):
+            raise ConfigurationError(f"an executor's name must be a non-empty text, got {name!r}")
+        _check_executor(name, executor)
+        self._registered[name] = executor
+        self._remember(executor)
+
+    def get(self, name: str) -> ToolExecutor | None:
+        """The executor of this name; None when nobody offers one.
+
+        Raises:
+            ExecutorNotFoundError: A package offers it, but it cannot be loaded.
+            MissingExtraError: It needs an optional dependency that is not installed.
+        """
+        found = self._registered.get(name) or self._loaded.get(name)
+        if found is not None:
+            return found
+        place = BUILTIN_EXECUTORS.get(name)
+        found = _load(place) if place else self._load_entry_point(name)
+        if found is not None:
+            self._loaded[name] = found
+            self._remember(found)
+        return found
+
+    def names(self) -> list[str]:
+        """Every name that `get` knows, sorted."""
+        return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._offered()})
+
+    def nearest(self, name: str) -> str | None:
+        """The known name that is spelled most like `name`; None when none is."""
+        near = difflib.get_close_matches(name, self.names(), n=1)
+        return near[0] if near else None
+
+    def resolve(self, tool: Tool) -> ToolExecutor | None:
+        """The executor that runs `tool`; None when there is none.
+
+        Raises:
+            ExecutorNotFoundError: A package offers it, but it cannot be loaded.
+            MissingExtraError: It needs an optional dependency that is not installed.
+        """
+        registered = self._registered.get(tool.handler)
+        if registered is not None:
+            return registered
+        # Without a handler of its own, a tool's name must not hide the request that it declares.
+        return self.get(_HTTP if _is_request(tool) else tool.handler)
+
+    async def prepare(self, tools: Iterable[Tool] = ()) -> None:
+        """Imports, in a thread, what `tools` need, so that their first call does not wait for it.
+
+        Looks up what installed packages offer as well: `get` and `nearest` read many small files
+        for that, once. A package that cannot be loaded shows when its tool is called.
+        """
+        needed = {_HTTP if _is_request(tool) else tool.handler for tool in tools}
+        await asyncio.to_thread(self._import, needed)
+
+    def check(self, tool: Tool) -> list[DefinitionProblem]:
+        """What is wrong with the tool's entry, as far as its executor can tell before a call."""
+        if tool.handler in self._registered:
+            return []
+        if not _is_request(tool) and tool.handler != _HTTP:
+            return []
+        problems: list[DefinitionProblem] = import_module(
+            "tool_engine.executors.http_entry"
+        ).check_entry(tool)
+        return problems
+
+    async def close(self) -> None:
+        """Closes the executors in reverse order; one that fails is logged and stops no other."""
+        opened, self._opened, self._loaded = self._opened, [], {}
+        async with contextlib.AsyncExitStack() as stack:
+            for executor in opened:
+                stack.push_async_callback(_close, executor)
+
+    def _import(self, names: Iterable[str]) -> None:
+        offered = self._offered()
+        for name in names:
+            with contextlib.suppress(Exception):
+                if name in BUILTIN_EXECUTORS:
+                    import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
+                elif name in offered and name not in self._registered:
+                    offered[name][0].load()
+
+    def _remember(self, executor: ToolExecutor) -> None:
+        if not any(known is executor for known in self._opened):
+            self._opened.append(executor)
+
+    def _offered(self) -> dict[str, list[EntryPoint]]:
+        if self._entry_points is None:
+            self._entry_points = {}
+            for point in entry_points(group=ENTRY_POINT_GROUP):
+                self._entry_points.setdefault(point.name, []).append(point)
+        return self._entry_points
+
+    def _load_entry_point(self, name: str) -> ToolExecutor | None:
+        points = self._offered().get(name)
+        if not points:
+            return None
+        if len(points) > 1:
+            raise ExecutorNotFoundError(
+                f"executor {name!r} is offered by {' and '.join(map(_origin, points))}; register "
+                "the one that you mean with register_executor"
+            )
+        try:
+            made = points[0].load()
+            executor = made() if isinstance(made, type) else made
+            _check_executor(name, executor)
+        except MissingExtraError:
+            raise
+        except Exception as error:
+            raise ExecutorNotFoundError(
+                f"executor {name!r} of {_origin(points[0])} cannot be loaded: "
+                f"{type(error).__name__}: {error}; repair or uninstall that package"
+            ) from error
+        return executor  # type: ignore[no-any-return]
+
+
+def _load(place: str) -> ToolExecutor:
+    module, _, attribute = place.partition(":")
+    executor: ToolExecutor = getattr(import_module(module), attribute)()
+    return executor
+
+
+async def _close(executor: ToolExecutor) -> None:
+    close = getattr(executor, "close", None)
+    if close is None:
+        return
+    try:
+        closing = close()
+        if inspect.isawaitable(closing):
+            await closing
+    except Exception as error:  # noqa: BLE001 - a foreign executor may raise anything
+        _log.error("executor_close_failed", executor=repr(executor), error=repr(error))
+
+
+def _is_request(tool: Tool) -> bool:
+    entry = tool.implementation_config
+    return not entry.get("handler") and isinstance(entry.get("request"), Mapping)
+
+
+def _check_executor(name: str, executor: Any) -> None:
+    if isinstance(executor, type):
+        raise ConfigurationError(
+            f"executor {name!r} must be an object, not the class {executor.__name__}; "
+            f"write {executor.__name__}()"
+        )
+    if not callable(getattr(executor, "execute", None)):
+        raise ConfigurationError(
+            f"executor {name!r} must have a method execute(tool, params, context), got "
+            f"{type(executor).__name__}; for a plain function use register_tool"
+        )
+
+
+def _origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    return f"{package} ({point.value})"

@@ -1,0 +1,152 @@
+"""Where can somebody plug in their own part, and what must that part keep to?
+
+Each extension point is a Protocol of one to three methods; its contract stands here once, and one
+contract suite in `tests/contracts` holds every implementation to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
+from tool_engine.model.tool import Tool
+
+__all__ = [
+    "AdmissionController",
+    "EventCallback",
+    "ExecutionBackend",
+    "RecordStorage",
+    "Run",
+    "Slot",
+    "ToolExecutor",
+]
+
+EventCallback = Callable[[ToolEngineEvent], Awaitable[None] | None]
+"""A subscriber: sync or async, called once per event; what it raises is logged, never passed on."""
+
+
+@runtime_checkable
+class ToolExecutor(Protocol):
+    """Runs one kind of tool.
+
+    `params` has been validated against the tool's schema, defaults included, and belongs to the
+    executor. A value that is returned becomes the call's output; an exception becomes an
+    `execution_error`, `TimeoutError` a `timeout`. The deadline arrives as cancellation: give back
+    what you hold and let `CancelledError` pass. An `execute` that is not a coroutine function runs
+    in a thread, unless the executor has `is_async = True`: then it returns a coroutine. An executor
+    that holds resources has `async def close(self)`, called once.
+    """
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """Runs `tool` once and returns its output."""
+        ...
+
+
+class Slot(Protocol):
+    """Permission to run now."""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that the slot counts against."""
+        ...
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the call has ended for its caller while its work goes on."""
+        ...
+
+
+class AdmissionController(Protocol):
+    """Decides whether and when a call may run.
+
+    `admit` may be remote: it waits, it can be cancelled at any point without keeping anything, and
+    it refuses with an `AdmissionError`. `admit_nowait` answers at once, from what it knows.
+    `release` gives back exactly what was counted, never waits, never raises for a slot that was
+    given back already, and may be called any number of times.
+    """
+
+    def admit_nowait(self, request: Any) -> Slot | None:
+        """A slot if the call may run now, else None."""
+        ...
+
+    async def admit(self, request: Any, on_queued: Callable[[], None] | None = None) -> Slot:
+        """Waits until the call may run; calls `on_queued` once if it has to wait."""
+        ...
+
+    def release(self, slot: Any) -> None:
+        """Gives the slot back and hands it to the next waiter."""
+        ...
+
+
+class Run(Protocol):
+    """One attempt to run a tool.
+
+    Either `is_done` after its start, or to be awaited. Awaiting returns by the deadline, whatever
+    the tool does, and raises nothing of the tool's: its end is in the attributes.
+    """
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the work has stopped."""
+        ...
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether the deadline came first."""
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Waits for the end of the run or its deadline."""
+        ...
+
+
+class ExecutionBackend(Protocol):
+    """Runs executors somewhere.
+
+    All that crosses to it, but for the executor itself, is JSON: the tool's name and definition
+    hash, the arguments, the seconds left, and `context.to_wire()`. The caller keeps the slot, and
+    is told through the run when the work has really stopped.
+    """
+
+    def start(
+        self,
+        run: Any,
+        executor: ToolExecutor,
+        tool: Tool,
+        params: dict[str, Any],
+        context: ToolExecutionContext,
+        caller: Any,
+    ) -> None:
+        """Starts the executor in `run`, for the running task `caller`; never raises."""
+        ...
+
+    def keep(self, run: Any) -> None:
+        """Takes over a run whose caller goes on without it."""
+        ...
+
+
+class RecordStorage(Protocol):
+    """Keeps finished calls.
+
+    `add` is called on the path of every call: it never waits and never raises. It is given a
+    `CallEntry`, which still holds secrets: `tool_engine.knowledge.entry.record_of` turns it into
+    the record that may be written or shown; or a `ToolCallRecord` that was made elsewhere. A
+    storage that holds resources has `async def close(self)`, which writes what is left.
+    """
+
+    def add(self, kept: KeptCall) -> None:
+        """Takes one call."""
+        ...
+
+    async def query(self, query: RecordQuery) -> Sequence[ToolCallRecord]:
+        """The records that match, newest first, `offset` of them left out, at most `limit`."""
+        ...
+
+    async def totals(self, query: RecordQuery) -> RecordTotals:
+        """What the records that match add up to; limit and offset do not count."""
+        ...

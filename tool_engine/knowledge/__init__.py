@@ -1,0 +1,1 @@
+"""Stage 6, record: what was called, by whom, and how did it end?"""

@@ -1,0 +1,119 @@
+"""How are records kept when nothing but memory is configured?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.knowledge.entry import record_of
+from tool_engine.knowledge.snapshot import MAX_ERROR, bounded_text
+from tool_engine.model.record import (
+    CallEntry,
+    KeptCall,
+    RecordQuery,
+    RecordTotals,
+    ToolCallRecord,
+)
+
+__all__ = ["MemoryStorage"]
+
+_STEP: Final = 128
+"""Entries looked at between two chances for other tasks to run."""
+_LARGE: Final = 4_096
+"""Bytes of a snapshot from which on it counts against `max_bytes`."""
+
+
+class MemoryStorage:
+    """Keeps the newest records in memory; the oldest go first.
+
+    Args:
+        max_records: The most records that are kept.
+        max_bytes: About the most bytes that their arguments and outputs take.
+
+    Raises:
+        ConfigurationError: A bound that is not a whole number of 1 or more.
+
+    Example:
+        >>> store = ToolKnowledgeStore(MemoryStorage(max_records=500))
+    """
+
+    def __init__(self, max_records: int = 10_000, *, max_bytes: int = 268_435_456) -> None:
+        _check_bound("max_records", max_records)
+        _check_bound("max_bytes", max_bytes)
+        self.max_records = max_records
+        self.max_bytes = max_bytes
+        self._kept: deque[KeptCall] = deque(maxlen=max_records)
+        self._added = 0
+        self._unweighed = 0
+
+    @property
+    def dropped(self) -> int:
+        """Records that had to go since the storage was made."""
+        return self._added - len(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __repr__(self) -> str:
+        return f"<MemoryStorage {len(self._kept)}/{self.max_records} kept, {self.dropped} dropped>"
+
+    def add(self, kept: KeptCall) -> None:
+        """Takes one call; lets the oldest go where a bound is passed."""
+        self._added += 1
+        if kept.error is not None and len(kept.error) > MAX_ERROR and type(kept) is CallEntry:
+            kept.error = bounded_text(kept.error)
+        self._kept.append(kept)
+        # A dict's length is its number of keys: only an entry's snapshots ever count as large.
+        if len(kept.result) > _LARGE or len(kept.params) > _LARGE:
+            self._weigh(kept)
+
+    async def query(self, query: RecordQuery) -> list[ToolCallRecord]:
+        """The records that match, newest first."""
+        records: list[ToolCallRecord] = []
+        if query.limit == 0:
+            return records
+        skip = query.offset
+        async for kept in self._matching(query):
+            if skip:
+                skip -= 1
+                continue
+            records.append(record_of(kept))
+            if len(records) == query.limit:
+                break
+        return records
+
+    async def totals(self, query: RecordQuery) -> RecordTotals:
+        """What the records that match add up to; limit and offset do not count."""
+        matching = [kept async for kept in self._matching(query)]
+        return RecordTotals.of(matching, dropped=self.dropped)
+
+    def _weigh(self, kept: KeptCall) -> None:
+        # Small entries are bounded by their number. Adding all up now and then instead of on every
+        # call lets the bound be passed by at most a sixteenth.
+        self._unweighed += _size(kept)
+        if self._unweighed <= self.max_bytes // 16:
+            return
+        self._unweighed = 0
+        surplus = sum(map(_size, self._kept)) - self.max_bytes
+        while surplus > 0:
+            surplus -= _size(self._kept.popleft())
+
+    async def _matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
+        """One moment's entries that match, newest first, leaving other tasks room to run."""
+        for position, kept in enumerate(reversed(self._kept.copy()), start=1):
+            if query.matches(kept):
+                yield kept
+            if position % _STEP == 0:
+                await asyncio.sleep(0)
+
+
+def _size(kept: KeptCall) -> int:
+    return len(kept.params) + len(kept.result) if isinstance(kept, CallEntry) else 0
+
+
+def _check_bound(name: str, bound: object) -> None:
+    if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+        raise ConfigurationError(f"{name} must be a whole number >= 1, got {bound!r}")

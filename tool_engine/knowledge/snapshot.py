@@ -1,0 +1,211 @@
+"""How is a value kept as it was at one moment, cheaply, and read back?
+
+A snapshot is MessagePack: as quick to make as JSON, and exact where JSON is not (NaN, bytes, keys
+that are no strings). What it cannot hold either is kept in the forms that `snapshot` documents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.redaction import redact_text
+
+__all__ = ["MAX_ERROR", "MAX_SNAPSHOT", "TRUNCATED", "bounded_text", "pack", "restore", "snapshot"]
+
+MAX_SNAPSHOT: Final = 65_536
+"""Bytes of one snapshot; of a larger value the beginning is kept."""
+TRUNCATED: Final = "_truncated"
+"""The key under which a shortened value tells its full size."""
+
+MAX_ERROR: Final = 16_384
+"""Characters of an error message that are kept."""
+_MAX_DEPTH: Final = 64
+_MAX_DECIMAL_BITS: Final = 4_096
+_OVERLAP: Final = 4_096
+
+
+def snapshot(value: Any) -> bytes:
+    r"""Keeps `value` as it is now; never raises.
+
+    What JSON cannot hold reads back in these forms: NaN and the infinities as `"NaN"`,
+    `"Infinity"` and `"-Infinity"`, whole numbers beyond 64 bits as their digits, lone surrogates
+    escaped (`\ud800`), bytes as their `repr`, times in ISO 8601, a key that is no string as its
+    text, any other object as its `repr`, and what contains itself down to 64 levels. Above
+    `MAX_SNAPSHOT` bytes the beginning is kept, with `{"_truncated": {"size": bytes in all}}`
+    beside it; `size` is None where the whole could not be measured.
+    """
+    try:
+        data = pack(value)
+    except Exception:  # noqa: BLE001 - hostile objects raise anything; the copy below holds them
+        return _shortened(value, None)
+    return data if len(data) <= MAX_SNAPSHOT else _shortened(value, len(data))
+
+
+def restore(data: bytes) -> Any:
+    """The value of a snapshot as JSON values, secrets included; a new one each time."""
+    try:
+        return _json_value(msgspec.msgpack.decode(data), 0)
+    except (msgspec.DecodeError, RecursionError, TypeError) as error:
+        return {TRUNCATED: {"size": len(data), "reason": f"unreadable: {error}"}}
+
+
+def bounded_text(text: str) -> str:
+    """`text`, or its beginning and its full length where it is very long."""
+    return text if len(text) <= MAX_ERROR else _cut(text, MAX_ERROR)
+
+
+def _foreign(value: object) -> Any:
+    """Stands in for what msgspec does not know."""
+    return dict(value) if isinstance(value, Mapping) else _repr(value)
+
+
+pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_foreign).encode
+"""The value as MessagePack, of whatever length; raises anything for what has no such form."""
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a repr is foreign code
+        return f"<unprintable {type(value).__name__}>"
+
+
+def _cut(text: str, room: int) -> str:
+    # A secret that the cut would split is hidden before it, as half of it would not be recognised.
+    window = text[: room + _OVERLAP]
+    visible = redact_text(window)
+    if len(window) < len(text):
+        visible = visible[:-_OVERLAP]
+    return f"{visible[:room]}… [{len(text):,} characters in all]"
+
+
+def _digits(number: int) -> int | str:
+    if -(2**63) <= number < 2**64:
+        return number
+    bits = number.bit_length()
+    return str(number) if bits <= _MAX_DECIMAL_BITS else f"<whole number of {bits:,} bits>"
+
+
+def _free_key(name: str, taken: Mapping[str, Any]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _shortened(value: Any, size: int | None) -> bytes:
+    copier = _Copier()
+    copy = copier.copy(value, 0)
+    if copier.is_shortened or size is not None:
+        kept = copy if isinstance(copy, dict) else {"value": copy}
+        copy = {**kept, TRUNCATED: {"size": size}}
+    return pack(copy)
+
+
+class _Copier:
+    """Copies any value into what msgspec can encode, within a budget of bytes."""
+
+    def __init__(self) -> None:
+        self._left = MAX_SNAPSHOT
+        self.is_shortened = False
+
+    def copy(self, value: Any, depth: int) -> Any:
+        """A copy of `value` as far as the budget reaches."""
+        self._left -= 8
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping | list | tuple | set | frozenset):
+            return self._nested(value, depth)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return _digits(value)
+        return self._leaf(value)
+
+    def _nested(self, value: Mapping[Any, Any] | Collection[Any], depth: int) -> Any:
+        if depth >= _MAX_DEPTH:
+            return "[too deep]"
+        try:
+            if isinstance(value, Mapping):
+                return self._mapping(value, depth + 1)
+            return self._items(value, depth + 1)
+        except Exception as error:  # noqa: BLE001 - foreign code, or a thread that still changes it
+            return self._text(f"[unreadable: {_repr(error)}]")
+
+    def _text(self, text: str) -> str:
+        room = max(0, min(MAX_ERROR, self._left))
+        if len(text) > room:
+            self.is_shortened = True
+            text = _cut(text, room)
+        data = text.encode("utf-8", "backslashreplace")
+        self._left -= len(data)
+        return data.decode()
+
+    def _leaf(self, value: Any) -> Any:
+        try:
+            data = pack(value)
+        except Exception:  # noqa: BLE001 - as in `snapshot`
+            return self._text(_repr(value))
+        if len(data) > self._left:
+            return self._text(_repr(value))
+        self._left -= len(data)
+        return msgspec.Raw(data)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        for position, (key, item) in enumerate(value.items()):
+            if self._left <= 0:
+                self.is_shortened = True
+                copy[_free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
+                break
+            name = self._text(key if isinstance(key, str) else _repr(key))
+            copy[_free_key(name, copy)] = self.copy(item, depth)
+        return copy
+
+    def _items(self, value: Collection[Any], depth: int) -> list[Any]:
+        copy: list[Any] = []
+        for position, item in enumerate(value):
+            if self._left <= 0:
+                self.is_shortened = True
+                copy.append(f"[{len(value) - position:,} more]")
+                break
+            copy.append(self.copy(item, depth))
+        return copy
+
+
+def _json_value(value: Any, depth: int) -> Any:
+    """A decoded value with all that JSON does not know in its documented form."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if not isinstance(value, dict | list | tuple):
+        return _json_leaf(value)
+    if depth >= _MAX_DEPTH:
+        return "[too deep]"
+    if isinstance(value, dict):
+        return _json_object(value.items(), depth + 1)
+    return [_json_value(item, depth + 1) for item in value]
+
+
+def _json_leaf(value: float | bytes | datetime) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _nonfinite(value)
+    return value.isoformat() if isinstance(value, datetime) else repr(value)
+
+
+def _json_object(items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
+    named = list(items)
+    plain: dict[str, Any] = {
+        key: _json_value(item, depth) for key, item in named if isinstance(key, str)
+    }
+    for key, item in named:
+        if not isinstance(key, str):
+            plain[_free_key(str(_json_value(key, depth)), plain)] = _json_value(item, depth)
+    return plain
+
+
+def _nonfinite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,1 @@
+"""The vocabulary: pure data without I/O that every stage shares."""

@@ -1,0 +1,306 @@
+"""Who calls a tool, with which limits, and how did the call end?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final, Self
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError, UnboundContextError
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "ErrorType",
+    "Outcome",
+    "ToolCall",
+    "ToolExecutionContext",
+    "ToolExecutionResult",
+    "ValidationError",
+    "ValidationResult",
+    "check_timeout",
+    "outcome_of",
+]
+
+
+class ErrorType(str, Enum):
+    """Every `error_type` a result can carry."""
+
+    TOOL_NOT_FOUND = "tool_not_found"
+    VALIDATION_ERROR = "validation_error"
+    EXECUTOR_NOT_FOUND = "executor_not_found"
+    TIMEOUT = "timeout"
+    EXECUTION_ERROR = "execution_error"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    REJECTED = "rejected"
+    RATE_LIMITED = "rate_limited"
+    CANCELLED = "cancelled"
+    ENGINE_CLOSED = "engine_closed"
+
+
+class Outcome(str, Enum):
+    """The five ways in which a call can end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+_OUTCOMES: Final = {
+    None: Outcome.SUCCEEDED,
+    "timeout": Outcome.TIMEOUT,
+    "cancelled": Outcome.CANCELLED,
+    "queue_full": Outcome.REJECTED,
+    "queue_timeout": Outcome.REJECTED,
+    "rejected": Outcome.REJECTED,
+    "rate_limited": Outcome.REJECTED,
+    "engine_closed": Outcome.REJECTED,
+}
+
+
+def outcome_of(error_type: str | None) -> Outcome:
+    """Maps a result's `error_type` to one of the five outcomes."""
+    return _OUTCOMES.get(error_type, Outcome.FAILED)
+
+
+def check_timeout(name: str, value: float) -> None:
+    """Raises `ConfigurationError` unless `value` is a positive, finite number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigurationError(
+            f"{name} must be a positive, finite number of seconds, got {value!r}"
+        )
+
+
+class _DefaultTimeout(float):
+    """The documented default of 30 seconds, told apart from a 30 that somebody asked for."""
+
+
+DEFAULT_TIMEOUT: Final[float] = _DefaultTimeout(30.0)
+"""The timeout of a context that names none: reads as 30.0, and lets the tool's own `timeout`, then
+the controller's `default_timeout`, decide."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a model to run one tool."""
+
+    call_id: str
+    tool_name: str
+    arguments: dict[str, Any]
+
+
+class ValidationError(msgspec.Struct, frozen=True):
+    """One finding about the arguments of a call: a value, never raised.
+
+    `error_type` is `missing_required`, `type_mismatch`, `invalid_enum`, `extra_parameter` or
+    `constraint_violation`.
+    """
+
+    path: str
+    """The place in the arguments, such as `headers.accept` or `items[2].name`."""
+    error_type: str
+    message: str
+    """A sentence that a model can act on."""
+    expected: Any = None
+    actual: Any = None
+    level: str = "error"
+    """`error` refuses the call; `warning` only tells."""
+
+    @property
+    def type(self) -> str:
+        """The same as `error_type`."""
+        return self.error_type
+
+    @property
+    def parameter(self) -> str:
+        """The name of the top-level parameter that the finding is about."""
+        return self.path.partition(".")[0].partition("[")[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as a mapping, the form in which `ToolExecutionResult` holds it."""
+        return {
+            "parameter": self.parameter,
+            "path": self.path,
+            "type": self.error_type,
+            "error_type": self.error_type,
+            "message": self.message,
+            "expected": self.expected,
+            "actual": self.actual,
+            "level": self.level,
+        }
+
+
+class ValidationResult(msgspec.Struct, frozen=True):
+    """Whether arguments fit a tool, what was found, and the arguments with defaults filled in."""
+
+    is_valid: bool
+    errors: list[ValidationError] = []
+    """All findings of level `error`; empty when valid."""
+    validated_params: dict[str, Any] = {}
+    """The arguments to run with; empty when not valid."""
+    warnings: list[ValidationError] = []
+    """Findings that do not refuse the call, such as an unknown parameter that was kept out."""
+
+
+class _ContextFields(msgspec.Struct):
+    """The fields of the founding document, in its order."""
+
+    caller_id: str | None = None
+    caller_type: str = "unknown"
+    """`conversation_agent`, `workflow_node`, `direct`, `tool_sub_agent`, `unknown` or your own."""
+    conversation_id: str | None = None
+    workflow_id: str | None = None
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds that the tool may run. None, or left out: the tool's own `timeout` decides."""
+    retry_count: int = 0
+    max_retries: int = 3
+    """The most retries that a tool's `retry` policy may use for this call."""
+    variables: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ToolExecutionContext(_ContextFields, kw_only=True):
+    """Who calls, within which limits, and with which shared variables.
+
+    A tool's handler receives a copy that is bound to its call: `call_id`, `deadline` and `call()`
+    are set there and nowhere else.
+    """
+
+    priority: int | None = None
+    """Smaller is more urgent; None: the tool's own, else 5."""
+    call_id: str | None = None
+    """Set by the engine: the id of the call that this context is bound to."""
+    parent_call_id: str | None = None
+    """Set by the engine: the call whose tool made this call."""
+    deadline: float | None = None
+    """Set by the engine: when the call must have ended, on the event loop's clock."""
+    _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
+    _call: Any = None
+
+    def __post_init__(self) -> None:
+        timeout = self.timeout
+        if timeout is not DEFAULT_TIMEOUT and timeout is not None:
+            check_timeout("timeout", timeout)
+        if self.max_retries < 0:
+            raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
+
+    @classmethod
+    def for_conversation(cls, agent_id: str, conversation_id: str, **kwargs: Any) -> Self:
+        """The context of a conversation agent; other fields as keywords."""
+        return cls(
+            caller_id=agent_id,
+            caller_type="conversation_agent",
+            conversation_id=conversation_id,
+            **kwargs,
+        )
+
+    @classmethod
+    def for_workflow(cls, workflow_id: str, node_id: str, **kwargs: Any) -> Self:
+        """The context of a workflow node, which the concurrency limits do not apply to."""
+        return cls(
+            caller_id=node_id, caller_type="workflow_node", workflow_id=workflow_id, **kwargs
+        )
+
+    def bound_to(
+        self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
+    ) -> Self:
+        """A copy for the tool that `call` runs; `nest` takes the calls that the tool makes."""
+        bound: Self = msgspec.structs.replace(self, **fields)
+        bound._nested = nest
+        bound._call = call
+        return bound
+
+    @property
+    def bound_call(self) -> Any:
+        """What `bound_to` was given; None for a context of no running call."""
+        return self._call
+
+    async def call(
+        self,
+        tool_name: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a limit of the call, kept by the engine
+    ) -> ToolExecutionResult:
+        """Runs another tool from inside a tool.
+
+        The nested call inherits caller, conversation, priority and deadline. The slot of the
+        calling tool is parked meanwhile, so that nesting cannot deadlock at any limit.
+
+        Args:
+            tool_name: The tool to run.
+            params: Its arguments.
+            timeout: Seconds for the nested call; the own deadline is never exceeded.
+
+        Raises:
+            UnboundContextError: The context does not belong to a running call.
+        """
+        if self._nested is None:
+            raise UnboundContextError(
+                f"cannot call {tool_name!r}: this context is not bound to a running call; "
+                "use the context that the engine passes to the handler"
+            )
+        return await self._nested(self, tool_name, params, timeout)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The part of the context that can cross to another process, as JSON values."""
+        return {
+            "caller_id": self.caller_id,
+            "caller_type": self.caller_type,
+            "conversation_id": self.conversation_id,
+            "workflow_id": self.workflow_id,
+            "retry_count": self.retry_count,
+            "max_retries": self.max_retries,
+            "priority": self.priority,
+            "call_id": self.call_id,
+            "parent_call_id": self.parent_call_id,
+            "variables": self.variables,
+        }
+
+
+class ToolExecutionResult(msgspec.Struct):
+    """Everything about a finished call; `output` is its data."""
+
+    is_success: bool
+    tool_name: str
+    output: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the tool returned; anything but a mapping is wrapped as `{"result": value}`."""
+    error: str | None = None
+    """What went wrong and what to do about it."""
+    error_type: str | None = None
+    """One of `ErrorType`; None on success."""
+    validation_errors: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """The findings about the arguments, warnings included, as `ValidationError.to_dict()`."""
+    execution_time: float = 0.0
+    """Seconds that the tool ran; waiting for a slot is in `metadata["queue_wait"]`."""
+    executed_at: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    """`call_id`, `tool_version`, `definition_hash`, `bucket`, `queue_wait`, `attempts`."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Which of the five ways the call ended in."""
+        return outcome_of(self.error_type)
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call, as in its events and its record."""
+        return self.metadata.get("call_id")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as a mapping; `executed_at` in ISO 8601."""
+        return {
+            "is_success": self.is_success,
+            "tool_name": self.tool_name,
+            "output": self.output,
+            "error": self.error,
+            "error_type": self.error_type,
+            "validation_errors": self.validation_errors,
+            "execution_time": self.execution_time,
+            "executed_at": self.executed_at.isoformat(),
+            "metadata": self.metadata,
+        }

@@ -1,0 +1,54 @@
+"""Which facts does the engine publish, and what does each carry?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.tool import Tool
+
+__all__ = ["ToolEngineEvent", "ToolEngineEventType"]
+
+
+class ToolEngineEventType(str, Enum):
+    """The kinds of facts; a call publishes at most one QUEUED, at most one STARTED, one final."""
+
+    TOOL_LOADED = "tool_loaded"
+    TOOL_ADDED = "tool_added"
+    TOOL_UPDATED = "tool_updated"
+    TOOL_REMOVED = "tool_removed"
+    RELOAD_STARTED = "reload_started"
+    RELOAD_COMPLETED = "reload_completed"
+    LOAD_ERROR = "load_error"
+    VALIDATION_ERROR = "validation_error"
+    EXECUTION_STARTED = "execution_started"
+    EXECUTION_COMPLETED = "execution_completed"
+    EXECUTION_FAILED = "execution_failed"
+    EXECUTION_QUEUED = "execution_queued"
+    EXECUTION_CANCELLED = "execution_cancelled"
+
+
+class _EventFields(msgspec.Struct, frozen=True):
+    """The fields of the founding implementation, in its order."""
+
+    event_type: ToolEngineEventType
+    tool_name: str | None = None
+    tool: Tool | None = None
+    error: str | None = None
+    validation_errors: list[dict[str, Any]] | None = None
+    execution_result: ToolExecutionResult | None = None
+    """Set on the final event of a call."""
+    timestamp: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+
+
+class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
+    """One fact that happened in the engine."""
+
+    call_id: str | None = None
+    """Set on every event that belongs to a call."""
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What only this kind of event has, such as `added`, `modified`, `removed` of a reload."""

@@ -1,0 +1,278 @@
+"""What is kept of a call, how is it asked for, and how are many of them summed up?"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.tool import Tool
+
+__all__ = [
+    "CallEntry",
+    "KeptCall",
+    "RecordQuery",
+    "RecordTotals",
+    "ToolCallRecord",
+    "ToolCallSummary",
+    "next_serial",
+    "success_rate",
+]
+
+_MATCHED: Final = (
+    "record_id",
+    "call_id",
+    "parent_call_id",
+    "tool_name",
+    "caller_id",
+    "conversation_id",
+    "workflow_id",
+    "is_success",
+    "error_type",
+)
+
+
+def success_rate(successful: int, total: int) -> float:
+    """Successful calls in percent, two decimals; 0.0 when there are none."""
+    return round(100.0 * successful / total, 2) if total else 0.0
+
+
+next_serial: Final = itertools.count(1).__next__
+"""Numbers the entries of this process."""
+
+
+@cache
+def _id_prefix(process_id: int) -> str:
+    """Keyed by process, so that a forked child does not repeat the ids of its parent."""
+    del process_id
+    return str(uuid.uuid4())[:24]
+
+
+class _RecordFields(msgspec.Struct, frozen=True):
+    """The fields of the founding document, in its order."""
+
+    record_id: str
+    tool_name: str
+    params: dict[str, Any]
+    result: dict[str, Any]
+    execution_time: float
+    is_success: bool
+    error: str | None
+    caller_id: str | None
+    caller_type: str
+    conversation_id: str | None
+    workflow_id: str | None
+    created_at: datetime
+    """When the call ended, UTC."""
+
+
+class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
+    """One finished call, with secrets hidden."""
+
+    call_id: str | None = None
+    parent_call_id: str | None = None
+    error_type: str | None = None
+    reached_executor: bool = True
+    """False for a call that ended before its tool ran: unknown, refused, rejected."""
+    tool_version: str | None = None
+    definition_hash: str | None = None
+    bucket: str | None = None
+    queue_wait: float = 0.0
+    """Seconds between asking for a slot and having it."""
+    attempts: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON values; `created_at` in ISO 8601."""
+        values: dict[str, Any] = msgspec.structs.asdict(self)
+        values["created_at"] = self.created_at.isoformat()
+        return values
+
+
+class CallEntry(msgspec.Struct, gc=False):
+    """A finished call as the pipeline leaves it: cheap to make, turned into a record when read.
+
+    `params` and `result` are snapshots (`tool_engine.knowledge.snapshot`), so that nothing that a
+    caller or a tool changes afterwards changes what is kept. Secrets are still in them: only
+    `tool_engine.knowledge.entry.record_of` may show an entry to anybody.
+    """
+
+    tool_name: str
+    params: bytes
+    result: bytes
+    execution_time: float
+    is_success: bool
+    error: str | None
+    caller_id: str | None
+    caller_type: str
+    conversation_id: str | None
+    workflow_id: str | None
+    created_at: datetime
+    call_id: str | None
+    parent_call_id: str | None
+    error_type: str | None
+    reached_executor: bool
+    bucket: str | None
+    queue_wait: float
+    attempts: int
+    tool: Tool | None
+    """The definition that the call ran on, which names the secret parameters."""
+    serial: int
+    """Counts the entries of this process."""
+
+    @property
+    def record_id(self) -> str:
+        """The id of the record that the entry becomes; reads as a UUID."""
+        return f"{_id_prefix(os.getpid())}{self.serial:012x}"
+
+
+KeptCall: TypeAlias = CallEntry | ToolCallRecord
+"""What a storage keeps: a call of this process, or a record that was made elsewhere."""
+
+
+class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records are wanted; every field that is None matches all.
+
+    Raises:
+        ConfigurationError: A limit or offset below 0, or a time that names no zone.
+    """
+
+    record_id: str | None = None
+    call_id: str | None = None
+    parent_call_id: str | None = None
+    tool_name: str | None = None
+    caller_id: str | None = None
+    conversation_id: str | None = None
+    workflow_id: str | None = None
+    is_success: bool | None = None
+    error_type: str | None = None
+    start: datetime | None = None
+    """The earliest `created_at`, itself included; with a time zone."""
+    end: datetime | None = None
+    """The latest `created_at`, itself left out, so that adjoining ranges share no record."""
+    limit: int | None = None
+    """The most records; None: all."""
+    offset: int = 0
+    """How many of the newest to leave out."""
+
+    def __post_init__(self) -> None:
+        if self.limit is not None:
+            _check_position("limit", self.limit)
+        _check_position("offset", self.offset)
+        _check_time("start", self.start)
+        _check_time("end", self.end)
+        if self.start is not None and self.end is not None and self.start > self.end:
+            raise ConfigurationError(
+                f"start must not be after end: {self.start.isoformat()} > {self.end.isoformat()}"
+            )
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The fields that must be equal, and their values; times, limit and offset left out."""
+        return {name: value for name in _MATCHED if (value := getattr(self, name)) is not None}
+
+    def matches(self, kept: KeptCall) -> bool:
+        """Whether a kept call is among the wanted ones, limit and offset aside."""
+        if self.start is not None and kept.created_at < self.start:
+            return False
+        if self.end is not None and kept.created_at >= self.end:
+            return False
+        return all(getattr(kept, name) == value for name, value in self.conditions.items())
+
+
+def _check_position(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigurationError(f"{name} must be a whole number >= 0, got {value!r}")
+
+
+def _check_time(name: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ConfigurationError(
+            f"{name} must be a datetime with a time zone, such as datetime.now(UTC), got {value!r}"
+        )
+
+
+class RecordTotals(msgspec.Struct, frozen=True):
+    """What many records add up to, without the records."""
+
+    total: int = 0
+    successful: int = 0
+    execution_time: float = 0.0
+    """Seconds, of all of them together."""
+    tool_usage: dict[str, int] = {}
+    """Records per tool name, most used first."""
+    error_types: dict[str, int] = {}
+    """Failed records per error type, most frequent first."""
+    dropped: int = 0
+    """Records that the storage had to let go since it was opened, whatever they matched."""
+
+    @classmethod
+    def of(cls, records: Iterable[KeptCall], *, dropped: int = 0) -> RecordTotals:
+        """Sums up `records`."""
+        usage: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        successful = 0
+        execution_time = 0.0
+        for record in records:
+            usage[record.tool_name] += 1
+            execution_time += record.execution_time
+            if record.is_success:
+                successful += 1
+            else:
+                errors[record.error_type or "unknown"] += 1
+        return cls(
+            total=usage.total(),
+            successful=successful,
+            execution_time=execution_time,
+            tool_usage=dict(usage.most_common()),
+            error_types=dict(errors.most_common()),
+            dropped=dropped,
+        )
+
+
+class ToolCallSummary(msgspec.Struct, frozen=True):
+    """What the calls of one conversation add up to."""
+
+    conversation_id: str
+    total_calls: int
+    successful_calls: int
+    failed_calls: int
+    success_rate: float
+    """Percent, 100.0 when every call succeeded, 0.0 when there was none."""
+    tool_usage: dict[str, int]
+    """Calls per tool name."""
+
+    @classmethod
+    def of(cls, conversation_id: str, records: Iterable[ToolCallRecord]) -> ToolCallSummary:
+        """Sums up `records`."""
+        return cls.from_totals(conversation_id, RecordTotals.of(records))
+
+    @classmethod
+    def from_totals(cls, conversation_id: str, totals: RecordTotals) -> ToolCallSummary:
+        """The summary of records that were added up already."""
+        return cls(
+            conversation_id=conversation_id,
+            total_calls=totals.total,
+            successful_calls=totals.successful,
+            failed_calls=totals.total - totals.successful,
+            success_rate=success_rate(totals.successful, totals.total),
+            tool_usage=dict(totals.tool_usage),
+        )
+
+    def to_brief(self) -> dict[str, Any]:
+        """The form that an agent embeds in its final result as `tool_usage_summary`."""
+        return {
+            "total_calls": self.total_calls,
+            "success_rate": self.success_rate,
+            "tool_usage": dict(self.tool_usage),
+            "has_errors": self.failed_calls > 0,
+        }

@@ -1,0 +1,1 @@
+"""How is a running engine watched from outside? Subscribers to its events."""

@@ -1,0 +1,7 @@
+"""How does the data that a tool returned become what its caller and a model read?"""
+
+from __future__ import annotations
+
+from tool_engine.output.format import as_output, to_text
+
+__all__ = ["as_output", "to_text"]

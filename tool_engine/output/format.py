@@ -1,0 +1,103 @@
+"""Which mapping and which text does a tool's return value become?"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["as_output", "to_text"]
+
+_MAX_DEPTH: Final = 64
+_PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
+_LARGEST: Final = 2**2048
+"""Python refuses to write integers of more than 4,300 digits."""
+
+
+def as_output(value: Any) -> dict[str, Any]:
+    """The mapping that a result holds as its `output`.
+
+    A dict is handed over as it is, another mapping as a dict, a struct or a dataclass as its
+    fields; anything else, None too, becomes `{"result": value}`.
+    """
+    kind = type(value)
+    if kind is dict:
+        return value  # type: ignore[no-any-return]
+    if kind in _PLAIN:
+        return {"result": value}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {"result": value}
+
+
+def to_text(output: Any) -> str:
+    """The text that a model reads: a string as it is, everything else as JSON on one line.
+
+    Letters of every script stay as they are. Dates, decimals, ids and paths are written as text,
+    structs and dataclasses as objects, what JSON cannot hold as its `repr`, and half of a surrogate
+    pair as its escape, so that the text can always be sent. Never raises.
+    """
+    if isinstance(output, str):
+        return _encodable(str.__str__(output))
+    try:
+        text = json.dumps(output, ensure_ascii=False, allow_nan=False, default=_stand_in)
+    except (TypeError, ValueError, RecursionError):
+        # NaN, keys that are no text, and values that hold themselves or nest too deep.
+        text = json.dumps(_plain(output, 0), ensure_ascii=False)
+    return _encodable(text)
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID | PurePath):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    output = as_output(value)
+    return _shown(value) if output.get("result") is value else output
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        return value if -_LARGEST < value < _LARGEST else _shown(value)
+    if depth >= _MAX_DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return _plain(_stand_in(value), depth + 1)
+
+
+def _key(key: Any) -> str:
+    return str.__str__(key) if isinstance(key, str) else _shown(key)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a tool's own repr may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def _encodable(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()

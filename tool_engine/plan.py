@@ -1,0 +1,119 @@
+"""What is decided about a tool before its first call?
+
+Everything that is the same for all calls of a definition is worked out once and kept until the
+next reload or registration.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.backends.local import LocalBackend
+from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.failure import Failure
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ValidationResult
+from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.validation import ToolParameterValidator
+
+__all__ = ["Plan", "Planner"]
+
+
+class Plan:
+    """How calls of one tool are checked, admitted and run."""
+
+    __slots__ = (
+        "accept",
+        "bucket",
+        "definition_hash",
+        "direct",
+        "executor",
+        "explain",
+        "request",
+        "retry",
+        "start",
+        "timeout",
+        "tool",
+        "version",
+    )
+
+    def __init__(
+        self,
+        tool: Tool,
+        accept: Callable[[Any, bytes], dict[str, Any] | None],
+        explain: Callable[[Any], ValidationResult],
+        executor: ToolExecutor | None,
+        start: Callable[..., None],
+        timeout: float,
+    ) -> None:
+        self.tool = tool
+        # Without an executor every call takes the way on which that is found out.
+        self.accept = accept if executor is not None else _accept_nothing
+        """The validated arguments when nothing is to be said about them, else None."""
+        self.explain = explain
+        """All that is to be said about arguments that were not accepted."""
+        self.executor: Any = executor
+        """None when no executor has the handler's name."""
+        self.start = start
+        """Starts a run of the executor."""
+        self.direct: Callable[..., Any] | None = getattr(executor, "direct", None)
+        """An async function that takes the arguments as keywords, in place of the executor."""
+        self.timeout = timeout
+        """Seconds for a call whose caller names none."""
+        self.request = AdmissionRequest.for_tool(tool)
+        self.bucket = tool.bucket
+        self.version = tool.version
+        self.definition_hash = tool.definition_hash
+        self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
+
+
+def _accept_nothing(params: Any, packed: bytes) -> None:
+    del params, packed
+
+
+class Planner:
+    """Makes the plans of tools."""
+
+    def __init__(
+        self,
+        validator: ToolParameterValidator,
+        registry: ExecutorRegistry,
+        backend: LocalBackend,
+        default_timeout: float,
+    ) -> None:
+        self._validator = validator
+        self._registry = registry
+        self._backend = backend
+        self._default_timeout = default_timeout
+
+    def plan(self, tool: Tool) -> Plan:
+        """The plan for calls of `tool`."""
+        compiled = self._validator.compiled(tool)
+        executor = self._registry.resolve(tool)
+        is_async = (
+            executor is None
+            or inspect.iscoroutinefunction(executor.execute)
+            or getattr(executor, "is_async", False)
+        )
+        return Plan(
+            tool,
+            compiled.accept_packed,
+            compiled.explain,
+            executor,
+            self._backend.start if is_async else self._backend.start_in_thread,
+            tool.timeout or self._default_timeout,
+        )
+
+    def unknown_executor(self, tool: Tool) -> Failure:
+        """The failure of a tool whose handler nobody has registered."""
+        near = self._registry.nearest(tool.handler)
+        hint = f"; did you mean {near!r}?" if near else ""
+        return Failure(
+            "executor_not_found",
+            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown{hint}; "
+            f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
+            "entry.handler",
+        )

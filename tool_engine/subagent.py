@@ -1,0 +1,366 @@
+"""How does one agent call tools, with a history that no other agent shares?"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.events.subscriber import is_being_cancelled
+from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.logger import get_logger
+from tool_engine.model.call import (
+    DEFAULT_TIMEOUT,
+    ErrorType,
+    ToolCall,
+    ToolExecutionContext,
+    ToolExecutionResult,
+)
+from tool_engine.model.record import success_rate
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact_text
+
+__all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
+
+BatchCall: TypeAlias = tuple[str, Mapping[str, Any]] | Mapping[str, Any] | ToolCall
+"""One call of a batch: `(tool_name, params)`, `{"tool_name": .., "params": ..}` or a `ToolCall`."""
+ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
+"""Told of each result, after it is in the history."""
+
+_log: Final = get_logger(__name__)
+_ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
+_BATCH_KEYS: Final = {
+    frozenset(keys): keys
+    for keys in (
+        ("tool_name", "params"),
+        ("tool_name", "arguments"),
+        ("name", "params"),
+        ("name", "arguments"),
+    )
+}
+
+
+class _Engine(Protocol):
+    """What a sub-agent needs of an engine."""
+
+    def get(self, tool_name: str, /) -> Tool | None: ...
+
+    async def execute(
+        self, tool_name: str, params: dict[str, Any], context: ToolExecutionContext, /
+    ) -> ToolExecutionResult: ...
+
+
+class _Past(NamedTuple):
+    """One finished call of the history."""
+
+    result: ToolExecutionResult
+    params: bytes
+    tool: Tool | None
+
+
+class ToolSubAgent:
+    """Calls tools for one agent and remembers how the calls ended.
+
+    Every call gets a context of its own, so that no call sees another one's variables, and no
+    sub-agent sees another one's history.
+
+    Args:
+        agent_id: Who calls; the `caller_id` of events and records.
+        tool_engine: The engine that runs the tools.
+        parent_agent_id: The agent on whose behalf it calls.
+        on_result_callback: Called with each result, after the history has it; sync or async. What
+            it raises is logged and changes nothing.
+        conversation_id: The conversation that the calls belong to.
+        max_history: The most calls whose details are kept; the totals count all.
+
+    Raises:
+        ConfigurationError: An empty agent id, or a history of less than 1.
+
+    Example:
+        >>> agent = ToolSubAgent("agent_1", engine, parent_agent_id="planner")
+        >>> await agent.execute("echo", {"message": "hello"})
+        >>> agent.get_execution_summary()["success_rate"]
+        100.0
+    """
+
+    def __init__(
+        self,
+        agent_id: str,
+        tool_engine: _Engine,
+        parent_agent_id: str | None = None,
+        on_result_callback: ResultCallback | None = None,
+        *,
+        conversation_id: str | None = None,
+        max_history: int = 1000,
+    ) -> None:
+        _check_name("agent_id", agent_id)
+        _check_count("max_history", max_history)
+        self.agent_id = agent_id
+        self.parent_agent_id = parent_agent_id
+        self.conversation_id = conversation_id
+        self._engine = tool_engine
+        self._callback = on_result_callback
+        self._history: deque[_Past] = deque(maxlen=max_history)
+        self._tool_usage: Counter[str] = Counter()
+        self._successful = 0
+        self._execution_time = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"<ToolSubAgent {self.agent_id!r}, {self._tool_usage.total()} calls, "
+            f"{self._successful} successful>"
+        )
+
+    @property
+    def history(self) -> list[ToolExecutionResult]:
+        """The newest results, oldest first; a new list each time."""
+        return [past.result for past in self._history]
+
+    async def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the documented signature
+    ) -> ToolExecutionResult:
+        """Runs one tool.
+
+        Args:
+            tool_name: The tool to run.
+            params: Its arguments.
+            timeout: Seconds that it may run; left out, the tool's own timeout applies.
+
+        Returns:
+            How the call ended; a fault of the tool is a result too.
+
+        Raises:
+            ConfigurationError: A timeout that is not a positive, finite number.
+            asyncio.CancelledError: The caller was cancelled; the history says `cancelled`.
+        """
+        context = ToolExecutionContext(
+            caller_id=self.agent_id,
+            caller_type="tool_sub_agent",
+            conversation_id=self.conversation_id,
+            timeout=timeout,
+        )
+        # What is no mapping goes on as it is: the engine's finding says what is wrong with it.
+        arguments = _copied(params)
+        kept = snapshot(arguments)
+        tool = self._engine.get(tool_name)
+        try:
+            result = await self._engine.execute(tool_name, arguments, context)
+        except asyncio.CancelledError:
+            cancelled = _failure(tool_name, ErrorType.CANCELLED.value, "the call was cancelled")
+            self._remember(_Past(cancelled, kept, tool))
+            raise
+        return await self._finish(_Past(result, kept, tool))
+
+    async def execute_batch(
+        self,
+        calls: Iterable[BatchCall],
+        parallel: bool = False,
+        max_parallel: int | None = None,
+    ) -> list[ToolExecutionResult]:
+        """Runs several calls, one after the other unless `parallel`.
+
+        Args:
+            calls: The calls. One that is malformed becomes a failed result; the others run.
+            parallel: Runs them at the same time.
+            max_parallel: The most that run at the same time; None: as many as the engine admits.
+
+        Returns:
+            One result per call, in the order of `calls`, however each ended.
+
+        Raises:
+            ConfigurationError: `calls` is not a list of calls, or `max_parallel` is less than 1.
+            asyncio.CancelledError: The caller was cancelled. What ran is cancelled, what was
+                finished is in the history.
+        """
+        if isinstance(calls, str | bytes | Mapping) or not isinstance(calls, Iterable):
+            raise ConfigurationError(
+                f"calls must be a list of (tool_name, params), got {type(calls).__name__}"
+            )
+        if max_parallel is not None:
+            _check_count("max_parallel", max_parallel)
+        listed = list(calls)
+        workers = min(len(listed), max_parallel or len(listed)) if parallel else 1
+        results: dict[int, ToolExecutionResult] = {}
+        pending = iter(enumerate(listed))
+        if workers == 1:
+            await self._work(pending, results)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work(pending, results))
+        return [results[position] for position in range(len(listed))]
+
+    def get_execution_summary(self) -> dict[str, Any]:
+        """All that the calls add up to, and the details of the newest, secrets hidden.
+
+        Returns:
+            `agent_id`, `parent_agent_id`, `total_calls`, `successful_calls`, `failed_calls`,
+            `success_rate` (percent), `total_execution_time` and `avg_execution_time` (seconds, four
+            decimals), `tool_usage` (calls per tool), `errors` (the failed ones of `call_details`)
+            and `call_details`, oldest first.
+        """
+        total = self._tool_usage.total()
+        details = [_details(past) for past in self._history]
+        return {
+            "agent_id": self.agent_id,
+            "parent_agent_id": self.parent_agent_id,
+            "total_calls": total,
+            "successful_calls": self._successful,
+            "failed_calls": total - self._successful,
+            "success_rate": success_rate(self._successful, total),
+            "total_execution_time": round(self._execution_time, 4),
+            "avg_execution_time": round(self._execution_time / total, 4) if total else 0.0,
+            "tool_usage": dict(self._tool_usage),
+            "errors": [_error(each) for each in details if not each["is_success"]],
+            "call_details": details,
+        }
+
+    def get_brief_summary(self) -> dict[str, Any]:
+        """The short form for a front end."""
+        total = self._tool_usage.total()
+        return {
+            "agent_id": self.agent_id,
+            "total_calls": total,
+            "success_rate": success_rate(self._successful, total),
+            "tool_usage": dict(self._tool_usage),
+            "has_errors": self._successful < total,
+        }
+
+    def clear_history(self) -> None:
+        """Forgets every call; the totals start again at 0."""
+        self._history.clear()
+        self._tool_usage.clear()
+        self._successful = 0
+        self._execution_time = 0.0
+
+    async def _work(
+        self, pending: Iterator[tuple[int, object]], results: dict[int, ToolExecutionResult]
+    ) -> None:
+        for position, call in pending:
+            results[position] = await self._attempt(position, call)
+
+    async def _attempt(self, position: int, call: object) -> ToolExecutionResult:
+        """One call of a batch; only the caller's own cancellation gets out of it."""
+        tool_name, params = _split(call)
+        if not isinstance(tool_name, str) or not isinstance(params, Mapping):
+            refused = _failure(
+                tool_name if isinstance(tool_name, str) else "",
+                ErrorType.VALIDATION_ERROR.value,
+                f"item {position} of the batch must be (tool_name, params), "
+                f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {type(call).__name__}",
+            )
+            return await self._finish(_Past(refused, snapshot(call), None))
+        try:
+            return await self.execute(tool_name, params)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            # The tool was cancelled, not this task: `execute` remembered it as its last step.
+            return self._history[-1].result
+        except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
+            failed = _failure(tool_name, _error_type(error), str(error) or type(error).__name__)
+            past = _Past(failed, snapshot(params), self._engine.get(tool_name))
+            return await self._finish(past)
+
+    async def _finish(self, past: _Past) -> ToolExecutionResult:
+        self._remember(past)
+        if self._callback is not None:
+            await self._tell(self._callback, past.result)
+        return past.result
+
+    async def _tell(self, callback: ResultCallback, result: ToolExecutionResult) -> None:
+        try:
+            returned = callback(result)
+            if inspect.isawaitable(returned):
+                await returned
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            self._log_failure(result, error)
+        except Exception as error:  # noqa: BLE001 - a callback must not change how a call ended
+            self._log_failure(result, error)
+
+    def _remember(self, past: _Past) -> None:
+        self._history.append(past)
+        self._tool_usage[past.result.tool_name] += 1
+        self._successful += past.result.is_success
+        self._execution_time += past.result.execution_time
+
+    def _log_failure(self, result: ToolExecutionResult, error: BaseException) -> None:
+        _log.warning(
+            "result_callback_failed",
+            agent_id=self.agent_id,
+            tool_name=result.tool_name,
+            call_id=result.call_id,
+            error=redact_text("".join(traceback.format_exception(error))),
+        )
+
+
+def _check_name(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{name} must be a non-empty string, got {value!r}")
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigurationError(f"{name} must be a whole number >= 1, got {value!r}")
+
+
+def _split(call: object) -> tuple[object, object]:
+    """The tool's name and the arguments of one item of a batch, as far as it has them."""
+    name: object = None
+    params: object = None
+    if isinstance(call, ToolCall):
+        name, params = call.tool_name, call.arguments
+    elif isinstance(call, tuple | list) and len(call) == 2:
+        name, params = call
+    elif isinstance(call, Mapping) and frozenset(call) in _BATCH_KEYS:
+        name, params = (call[key] for key in _BATCH_KEYS[frozenset(call)])
+    return name, {} if params is None else params
+
+
+def _error_type(error: Exception) -> str:
+    kind = error.error_type if isinstance(error, ToolEngineError) else ""
+    return kind if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR.value
+
+
+def _copied(params: object) -> Any:
+    if params is None:
+        return {}
+    return dict(params) if isinstance(params, Mapping) else params
+
+
+def _failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
+    return ToolExecutionResult(
+        is_success=False, tool_name=tool_name, error=message, error_type=error_type
+    )
+
+
+def _details(past: _Past) -> dict[str, Any]:
+    result = past.result
+    visible = VisibleCall(past.params, past.tool)
+    return {
+        "tool_name": result.tool_name,
+        "is_success": result.is_success,
+        "error": visible.error(result.error),
+        "error_type": result.error_type,
+        "execution_time": result.execution_time,
+        "executed_at": result.executed_at.isoformat(),
+        "call_id": result.call_id,
+        "params": visible.params,
+    }
+
+
+def _error(details: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: details[name]
+        for name in ("tool_name", "error", "error_type", "executed_at", "call_id")
+    }

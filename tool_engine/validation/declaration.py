@@ -1,0 +1,156 @@
+"""Do a tool's own parameters make sense?
+
+The loader asks this of every file; a `Tool(...)` made in code is asked here, when it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
+from tool_engine.model.schema import VALIDATION_KEYS, parameters_schema
+from tool_engine.model.tool import Tool
+from tool_engine.validation.position import Position, build_validator
+from tool_engine.validation.rules import read
+from tool_engine.validation.shape import Shaper
+from tool_engine.validation.wording import json_text, nearest, path_text, shown, subject
+
+__all__ = ["Declaration", "without_required"]
+
+_UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
+"""What a schema that is none makes of the code that reads it."""
+
+
+class Declaration:
+    """The parameters of one tool, found to make sense.
+
+    Raises:
+        DefinitionError: They do not; it lists everything that is wrong with them.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        problems = list(self._problems())
+        if problems:
+            raise DefinitionError(*problems)
+        try:
+            self.schema: dict[str, Any] = tool.parameters_schema
+            self.rules: jsonschema_rs.Draft202012Validator = build_validator(self.schema)
+        except _UNREADABLE as error:
+            raise DefinitionError(*self._unreadable(error)) from error
+        self.root: Position = Position.of(self.schema)
+
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the optional parameters, as plain JSON.
+
+        Raises:
+            DefinitionError: A default breaks its own parameter's rules.
+        """
+        declared = {
+            parameter.name: parameter.default
+            for parameter in self._tool.parameters
+            if parameter.has_default and not parameter.required
+        }
+        # A default of null says "none given", whatever the parameter's type.
+        values = {name: value for name, value in declared.items() if value is not None}
+        shaper = Shaper()
+        shaped = shaper.arguments(values, self.root)
+        problems = [
+            self._problem(refusal.path, f"must {refusal.rule}, got {refusal.got}")
+            for refusal in shaper.refusals
+        ]
+        problems += [
+            self._problem((*note.path, note.key), "is not a declared key")
+            for note in shaper.unknown
+        ]
+        if not problems:
+            errors = build_validator(without_required(self.schema)).iter_errors(shaped)
+            problems = [self._broken(error) for error in errors]
+        if problems:
+            raise DefinitionError(*problems)
+        return {**declared, **shaped}
+
+    def numbers(self) -> frozenset[str]:
+        """The parameters that certainly refuse NaN and that 1.5 or 1.0 may be handed to."""
+        return frozenset(
+            name
+            for name in self.root.properties
+            if "number" in _types(self.root.child(name).certain)
+            and not self.root.child(name).is_integer
+        )
+
+    def is_bounded(self) -> bool:
+        """Whether a rule of some parameter depends on how large a number is."""
+        return any(self.root.child(name).is_bounded for name in self.root.properties)
+
+    def _problems(self) -> Iterator[DefinitionProblem]:
+        names: dict[str, int] = {}
+        for index, parameter in enumerate(self._tool.parameters):
+            place = f"parameters[{index}]"
+            first = names.setdefault(parameter.name, index)
+            if first != index:
+                yield self._at(
+                    f"{place}.name",
+                    f"parameter {parameter.name!r} is already declared as parameters[{first}]; "
+                    "rename one of them",
+                )
+            for key in parameter.validation:
+                if key not in VALIDATION_KEYS:
+                    near = nearest(str(key), VALIDATION_KEYS)
+                    hint = f"did you mean {near!r}?" if near else "put it under `schema`"
+                    message = f"{key!r} is not a known key: {hint}"
+                    yield self._at(f"{place}.validation.{key}", message)
+
+    def _unreadable(self, whole: Exception) -> list[DefinitionProblem]:
+        problems = []
+        for index, parameter in enumerate(self._tool.parameters):
+            try:
+                build_validator(parameters_schema([parameter]))
+            except _UNREADABLE as error:
+                message = f"parameter {parameter.name!r}: {_reason(parameter, error)}"
+                problems.append(self._at(f"parameters[{index}]", message))
+        # Each alone may be right, and only their references to one another wrong.
+        return problems or [self._at("parameters", f"cannot be read together: {whole}")]
+
+    def _broken(self, error: jsonschema_rs.ValidationError) -> DefinitionProblem:
+        reading = read(error, error.instance)
+        path = tuple(error.instance_path)
+        secrets = frozenset(item.name for item in self._tool.parameters if item.secret)
+        got = json_text(shown(error.instance, path, secrets))
+        return self._problem(path, f"must {reading.rule}, got {got}")
+
+    def _problem(self, path: tuple[str | int, ...], message: str) -> DefinitionProblem:
+        names = [parameter.name for parameter in self._tool.parameters]
+        place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
+        return self._at(place, f"the default of {subject(path)} {message}; correct it")
+
+    def _at(self, place: str, message: str) -> DefinitionProblem:
+        file = self._tool.source or f"tool {self._tool.name!r}"
+        return DefinitionProblem(message, file, path=place)
+
+
+def without_required(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema` without the list of what must be there."""
+    return {keyword: value for keyword, value in schema.items() if keyword != "required"}
+
+
+def _reason(parameter: ToolParameter, error: Exception) -> str:
+    if parameter.type not in PARAMETER_TYPES and parameter.type != "any":
+        near = nearest(str(parameter.type), PARAMETER_TYPES)
+        hint = f"did you mean {near!r}?" if near else f"known are {', '.join(PARAMETER_TYPES)}"
+        return f"unknown type {parameter.type!r}: {hint}"
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return f"its rules cannot be read as JSON Schema ({error}); use plain JSON values"
+    path = error.instance_path[2:]
+    where = f" at {path_text(tuple(path))}" if path else ""
+    cure = "; patterns know no look-around and no back-references" if "pattern" in path else ""
+    return f"its rules are not JSON Schema 2020-12{where}: {error.message}{cure}"
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    declared = schema.get("type", ())
+    return [declared] if isinstance(declared, str) else list(declared)

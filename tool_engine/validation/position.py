@@ -1,0 +1,225 @@
+"""What does a tool's schema say about each place in the arguments?
+
+A `Position` answers for one place: what it is certain of (the schema that every value there must
+fit) and what it may say besides (branches of `anyOf`, `$ref` and so on). Positions are made on
+demand, so that a recursive schema costs nothing until somebody nests that deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import jsonschema_rs
+
+__all__ = ["ANYWHERE", "Position", "build_validator", "can_be_split"]
+
+_BRANCHES: Final = ("allOf", "anyOf", "oneOf")
+_CONDITIONS: Final = ("then", "else")
+_ANNOTATIONS: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "$comment", "$defs")
+)
+_BELOW: Final = frozenset(
+    ("properties", "patternProperties", "additionalProperties", "items", "prefixItems")
+)
+_SIZED: Final = frozenset(
+    ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "not", "if")
+)
+_WHOLE_ONLY: Final = frozenset(
+    ("$ref", "$dynamicRef", "$id", "unevaluatedProperties", "unevaluatedItems")
+)
+_Schemas = tuple[dict[str, Any], ...]
+
+
+def build_validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    """Compiles `schema`, with patterns that run in linear time and without fetching anything.
+
+    Raises:
+        ValueError: The schema is not JSON Schema 2020-12, or a pattern needs look-around.
+    """
+    return jsonschema_rs.Draft202012Validator(
+        schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
+    )
+
+
+class Position:
+    """One place in the arguments of a tool.
+
+    Args:
+        root: The whole schema, for references.
+        schemas: Every schema that may speak about this place.
+        certain: The one that certainly does; empty when only branches do.
+    """
+
+    def __init__(
+        self, root: dict[str, Any], schemas: Iterable[Any], certain: dict[str, Any] | None = None
+    ) -> None:
+        self._root = root
+        self._schemas: _Schemas = tuple(_applicable(root, schemas))
+        self.certain: dict[str, Any] = certain or {}
+        types = [name for schema in self._schemas for name in _types(schema)]
+        self.is_integer: bool = "integer" in types and "number" not in types
+        self._children: dict[str | None, Position] = {}
+        self._names = {name for schema in self._schemas for name in schema.get("properties", ())}
+
+    @classmethod
+    def of(cls, root: dict[str, Any]) -> Position:
+        """The position of the arguments as a whole."""
+        return cls(root, [root], root)
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether the schema says nothing about values inside this one."""
+        return all(_BELOW.isdisjoint(schema) for schema in self._schemas)
+
+    @cached_property
+    def is_bounded(self) -> bool:
+        """Whether a rule depends on how large a number is."""
+        return not all(_SIZED.isdisjoint(schema) for schema in self._schemas)
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether a key that is not declared is a mistake."""
+        return (
+            self.certain.get("additionalProperties") is False
+            and "patternProperties" not in self.certain
+        )
+
+    @cached_property
+    def required(self) -> list[str]:
+        """The keys that must be there."""
+        return list(self.certain.get("required", ()))
+
+    @cached_property
+    def properties(self) -> dict[str, Any]:
+        """The declared keys and their schemas."""
+        return dict(self.certain.get("properties", {}))
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the optional keys below this position."""
+        return {
+            name: schema["default"]
+            for name, schema in self.properties.items()
+            if name not in self.required and _has_usable_default(schema)
+        }
+
+    def child(self, name: str) -> Position:
+        """The position of the value under the key `name`."""
+        if self.is_open:
+            return ANYWHERE
+        key = name if name in self._names else None
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = self._declared(name) if key else self._rest()
+        return found
+
+    @cached_property
+    def item(self) -> Position:
+        """The position of the items of a list; `prefixItems` count as one with the others."""
+        if self.is_open:
+            return ANYWHERE
+        certain = None if "prefixItems" in self.certain else self.certain.get("items")
+        schemas = [
+            found
+            for schema in self._schemas
+            for found in (schema.get("items"), *schema.get("prefixItems", ()))
+        ]
+        return Position(self._root, schemas, certain if isinstance(certain, dict) else None)
+
+    @cached_property
+    def own_rules(self) -> jsonschema_rs.Draft202012Validator | None:
+        """What the schema asks of the value itself.
+
+        Left out are the keys that are required or unknown, and the values below, each of which has
+        a position of its own.
+        """
+        rules = {
+            keyword: value
+            for keyword, value in self.certain.items()
+            if keyword not in _ANNOTATIONS and keyword != "required"
+        }
+        below = rules.pop("properties", {})
+        kept = {name: schema for name, schema in below.items() if not isinstance(schema, dict)}
+        if "patternProperties" in rules:
+            kept.update({name: True for name in below if name not in kept})
+        else:
+            rules.pop("additionalProperties", None)
+        if kept:
+            rules["properties"] = kept
+        if "prefixItems" not in rules and isinstance(rules.get("items"), dict):
+            del rules["items"]
+        return build_validator(rules) if rules else None
+
+    def _declared(self, name: str) -> Position:
+        schemas = [
+            schema["properties"][name]
+            for schema in self._schemas
+            if name in schema.get("properties", ())
+        ]
+        certain = self.properties.get(name)
+        return Position(self._root, schemas, certain if isinstance(certain, dict) else None)
+
+    def _rest(self) -> Position:
+        # A value is never put under the one pattern that its key matches: to hand over 1.0 as 1
+        # where some pattern says integer loses nothing, and Rust's patterns are not Python's.
+        schemas = [
+            found
+            for schema in self._schemas
+            for found in (
+                schema.get("additionalProperties"),
+                *schema.get("patternProperties", {}).values(),
+            )
+        ]
+        certain = self.certain.get("additionalProperties")
+        if "patternProperties" in self.certain or not isinstance(certain, dict):
+            certain = None
+        return Position(self._root, schemas, certain)
+
+
+def can_be_split(schema: Any) -> bool:
+    """Whether each position can be checked on its own, without the whole around it."""
+    if isinstance(schema, Mapping):
+        return not (_WHOLE_ONLY & schema.keys()) and all(map(can_be_split, schema.values()))
+    return all(map(can_be_split, schema)) if isinstance(schema, list | tuple) else True
+
+
+def _applicable(root: dict[str, Any], schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    pending = [schema for schema in schemas if isinstance(schema, dict)]
+    seen: set[int] = set()
+    while pending:
+        schema = pending.pop()
+        if id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        yield schema
+        branches = [branch for keyword in _BRANCHES for branch in schema.get(keyword, ())]
+        branches += [schema.get(keyword) for keyword in _CONDITIONS]
+        branches.append(_target(root, schema.get("$ref")))
+        pending.extend(branch for branch in branches if isinstance(branch, dict))
+
+
+def _target(root: Any, reference: object) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    for token in reference[2:].split("/"):
+        key = token.replace("~1", "/").replace("~0", "~")
+        root = root.get(key) if isinstance(root, dict) else None
+    return root
+
+
+def _has_usable_default(schema: Any) -> bool:
+    if not isinstance(schema, dict) or "default" not in schema:
+        return False
+    # Inside an object, a default of null for a value that may not be null means: leave it out.
+    return schema["default"] is not None or "type" not in schema or "null" in _types(schema)
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    declared = schema.get("type", ())
+    return [declared] if isinstance(declared, str) else list(declared)
+
+
+ANYWHERE: Final = Position({}, ())
+"""A place that no schema speaks about."""

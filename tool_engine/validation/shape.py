@@ -1,0 +1,241 @@
+"""Are the arguments plain JSON, and how do they read in the schema's own form?
+
+Shaping makes a copy: subclasses become the plain type, tuples become lists, 1.0 becomes 1 where the
+schema says integer, unknown keys are kept out and defaults inside objects are filled in. What JSON
+cannot hold is noted with its place; nothing is raised, whatever the value is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tool_engine.validation.position import Position
+
+__all__ = [
+    "LARGEST",
+    "MAX_DEPTH",
+    "MAX_NOTES",
+    "MAX_VALUES",
+    "SMALLEST",
+    "Path",
+    "Refusal",
+    "Shaper",
+    "Unknown",
+    "fresh",
+    "is_encodable",
+]
+
+MAX_DEPTH: Final = 64
+"""How deep lists and objects may be nested, the arguments themselves included."""
+MAX_VALUES: Final = 1_000_000
+"""How many values one call may carry; a list that is shared a million times counts each time."""
+LARGEST: Final = 10**4200
+SMALLEST: Final = -LARGEST
+"""Past 4,300 digits Python writes no integer, and the compiled validator takes any for small."""
+MAX_NOTES: Final = 100
+"""How many places are noted with their path; the rest is counted."""
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+Path = tuple[str | int, ...]
+
+
+class Refusal(NamedTuple):
+    """A value that JSON cannot hold."""
+
+    path: Path
+    rule: str
+    """What it must do instead, such as `be a finite number`."""
+    got: str
+    """What was found, in words."""
+    error_type: str
+    is_key: bool = False
+    """It is a key that was refused, and `path` is the object that had it."""
+
+
+class Unknown(NamedTuple):
+    """A key that the schema does not declare, where it allows no others."""
+
+    path: Path
+    """The place of the object that holds the key."""
+    key: str
+
+
+class _OverflowError(Exception):
+    """The value is too deep or too large to go on."""
+
+
+class Shaper:
+    """Makes the copy of one call's arguments and notes what stood in the way."""
+
+    __slots__ = ("_trail", "_values", "more_refusals", "more_unknown", "refusals", "unknown")
+
+    def __init__(self) -> None:
+        self.refusals: list[Refusal] = []
+        self.unknown: list[Unknown] = []
+        self.more_refusals = 0
+        """Refusals beyond the first hundred."""
+        self.more_unknown = 0
+        """Unknown keys beyond the first hundred."""
+        self._trail: list[str | int] = []
+        self._values = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing stood in the way."""
+        return not self.refusals and not self.unknown
+
+    def arguments(self, params: Mapping[Any, Any], root: Position) -> dict[str, Any]:
+        """The shaped arguments, without the defaults of left-out parameters."""
+        shaped: dict[str, Any] = {}
+        declared = root.properties
+        for raw, item in params.items():
+            key = self._key(raw)
+            if key is None:
+                continue
+            if key not in declared:
+                self._note_unknown(key)
+                continue
+            self._trail.append(key)
+            try:
+                self._count()
+                shaped[key] = self.value(item, root.child(key))
+            except _OverflowError:
+                # The parameter is given up as a whole: each further branch could take as long.
+                shaped[key] = None
+            self._trail.clear()
+        return shaped
+
+    def value(self, value: Any, position: Position) -> Any:
+        """The shaped form of `value`; None where it was refused."""
+        kind = type(value)
+        if kind is str:
+            return value if value.isascii() or is_encodable(value) else self._surrogate()
+        if kind is int:
+            return self._integer(value, position)
+        if kind is bool or value is None:
+            return value
+        if kind is float:
+            return self._float(value, position)
+        if kind is dict or kind is list:
+            return self._object(value, position) if kind is dict else self._list(value, position)
+        return self._foreign(value, position)
+
+    def _foreign(self, value: Any, position: Position) -> Any:
+        if isinstance(value, str):
+            return self.value(str.__str__(value), position)
+        if isinstance(value, int):
+            return self._integer(int.__int__(value), position)
+        if isinstance(value, float):
+            return self._float(float.__float__(value), position)
+        if isinstance(value, list | tuple):
+            return self._list(value, position)
+        if isinstance(value, Mapping):
+            return self._object(value, position)
+        return self._refuse("be a JSON value", f"a value of type {type(value).__name__}")
+
+    def _object(self, value: Mapping[Any, Any], position: Position) -> dict[str, Any]:
+        self._go_down()
+        shaped: dict[str, Any] = {}
+        trail = self._trail
+        declared = position.properties if position.is_closed else None
+        for raw, item in value.items():
+            key = self._key(raw)
+            if key is None:
+                continue
+            if declared is not None and key not in declared:
+                self._note_unknown(key)
+                continue
+            trail.append(key)
+            self._count()
+            shaped[key] = self.value(item, position.child(key))
+            trail.pop()
+        for name, default in position.defaults.items():
+            if name not in shaped:
+                shaped[name] = fresh(default)
+        return shaped
+
+    def _list(self, value: list[Any] | tuple[Any, ...], position: Position) -> list[Any]:
+        self._go_down()
+        shaped: list[Any] = []
+        trail = self._trail
+        below = position.item
+        for index, item in enumerate(value):
+            trail.append(index)
+            self._count()
+            shaped.append(self.value(item, below))
+            trail.pop()
+        return shaped
+
+    def _key(self, key: Any) -> str | None:
+        if type(key) is str and key.isascii():
+            return key
+        if not isinstance(key, str):
+            got = f"a key of type {type(key).__name__}"
+            self._refuse("have only text as keys", got, is_key=True)
+            return None
+        if not is_encodable(key):
+            got = "a key with half of a surrogate pair"
+            self._refuse("have keys of valid Unicode", got, is_key=True)
+            return None
+        return str.__str__(key)
+
+    def _integer(self, value: int, position: Position) -> Any:
+        if SMALLEST < value < LARGEST or not position.is_bounded:
+            return value
+        return self._refuse("have at most 4,200 digits", "more", "constraint_violation")
+
+    def _float(self, value: float, position: Position) -> Any:
+        if not math.isfinite(value):
+            return self._refuse("be a finite number", _NOT_FINITE[str(value)])
+        return int(value) if position.is_integer and value.is_integer() else value
+
+    def _surrogate(self) -> Any:
+        return self._refuse("be valid Unicode text", "half of a surrogate pair")
+
+    def _go_down(self) -> None:
+        if len(self._trail) >= MAX_DEPTH:
+            rule = f"have at most {MAX_DEPTH} levels of nesting"
+            self._overflow(rule, "more, or a value that holds itself")
+
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            self._overflow(f"have at most {MAX_VALUES:,} values inside", "more")
+
+    def _refuse(
+        self, rule: str, got: str, error_type: str = "type_mismatch", *, is_key: bool = False
+    ) -> None:
+        if len(self.refusals) < MAX_NOTES:
+            self.refusals.append(Refusal(tuple(self._trail), rule, got, error_type, is_key))
+        else:
+            self.more_refusals += 1
+
+    def _overflow(self, rule: str, got: str) -> None:
+        path = tuple(self._trail[:1])
+        self.refusals.append(Refusal(path, rule, got, "constraint_violation"))
+        raise _OverflowError
+
+    def _note_unknown(self, key: str) -> None:
+        if len(self.unknown) < MAX_NOTES:
+            self.unknown.append(Unknown(tuple(self._trail), key))
+        else:
+            self.more_unknown += 1
+
+
+def fresh(value: Any) -> Any:
+    """A copy of plain JSON whose lists and objects nobody else holds."""
+    if type(value) is dict:
+        return {key: fresh(item) for key, item in value.items()}
+    return [fresh(item) for item in value] if type(value) is list else value
+
+
+def is_encodable(text: str) -> bool:
+    """Whether `text` is free of lone surrogates, which no encoding and no JSON can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""Do the arguments of a call fit its tool?
+
+A tool is compiled on its first use. `accept` is the way of a call that is right: one pass over the
+types and one look of the compiled validator. Everything else goes through `explain`, which finds
+all that is wrong at once, and says so in words that a model can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.tool import Tool
+from tool_engine.validation.acceptance import (
+    Accept,
+    AcceptPacked,
+    accept_packed,
+    choose_accept,
+    unshare,
+)
+from tool_engine.validation.declaration import Declaration, without_required
+from tool_engine.validation.findings import Findings
+from tool_engine.validation.position import Position, build_validator, can_be_split
+from tool_engine.validation.shape import Shaper
+
+__all__ = ["CompiledParameters", "ToolParameterValidator"]
+
+
+class ToolParameterValidator:
+    """Validates the arguments of calls.
+
+    Args:
+        strict: Refuses unknown parameters; else they are kept out, with a warning.
+
+    For a tool that requires `url`, `validate(tool, {"ulr": "https://a.b"})` finds a
+    `missing_required` on `url` ("you sent 'ulr', did you mean 'url'?") and, when strict, an
+    `extra_parameter` on `ulr`.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict: bool = strict
+        self._key: str = f"compiled_parameters_{'strict' if strict else 'lenient'}"
+
+    def validate(self, tool: Tool, params: Any) -> ValidationResult:
+        """Finds everything that is wrong with `params`, and fills in the defaults.
+
+        Args:
+            tool: The tool that they are for.
+            params: The arguments as a mapping; None is the same as none at all. They are never
+                changed, and never raise, whatever they hold.
+
+        Raises:
+            DefinitionError: The tool's own parameters cannot be compiled.
+        """
+        compiled = self.compiled(tool)
+        accepted = compiled.accept(params)
+        if accepted is not None:
+            return ValidationResult(is_valid=True, validated_params=accepted)
+        return compiled.explain(params)
+
+    def compiled(self, tool: Tool) -> CompiledParameters:
+        """The compiled parameters of `tool`, made on first use and kept as long as the tool.
+
+        Raises:
+            DefinitionError: The tool's parameters cannot be compiled.
+        """
+        found: CompiledParameters | None = tool.__dict__.get(self._key)
+        if found is None:
+            found = tool.__dict__[self._key] = CompiledParameters(tool, strict=self.strict)
+        return found
+
+
+class CompiledParameters:
+    """One tool's parameters, ready to check calls.
+
+    Args:
+        tool: The tool; what it declares is checked here too.
+        strict: Refuses unknown parameters.
+
+    Raises:
+        DefinitionError: A schema, a pattern or a default of the tool is wrong.
+    """
+
+    __slots__ = ("_defaults", "_is_split", "_loose", "_optional", "_root", "_rules", "_schema",
+                 "_secrets", "_strict", "_unshared", "accept",
+                 "accept_packed")  # fmt: skip
+
+    accept: Accept
+    """Takes the arguments and returns them as a new dict, with the defaults, when all is right;
+    None when there is something to tell, which `explain` does. Never raises."""
+
+    accept_packed: AcceptPacked
+    """The same for a caller that has the arguments as MessagePack too, with all that is in them."""
+
+    def __init__(self, tool: Tool, *, strict: bool = False) -> None:
+        declaration = Declaration(tool)
+        self._schema = declaration.schema
+        self._rules = declaration.rules
+        self._root = declaration.root
+        self._is_split = can_be_split(self._schema)
+        self._strict = strict
+        self._secrets = frozenset(item.name for item in tool.parameters if item.secret)
+        self._optional = [item.name for item in tool.parameters if not item.required]
+        self._loose: jsonschema_rs.Draft202012Validator | None = None
+        self._defaults = declaration.defaults()
+        self._unshared = tuple(
+            item for item in self._defaults.items() if isinstance(item[1], list | dict)
+        )
+        self.accept = choose_accept(
+            self._rules.is_valid,
+            careful=self._accept_carefully,
+            defaults=self._defaults,
+            unshared=self._unshared,
+            numbers=declaration.numbers(),
+            is_bounded=declaration.is_bounded(),
+        )
+
+        self.accept_packed = accept_packed(
+            self._rules.is_valid,
+            self._accept_carefully,
+            self._defaults,
+            self._unshared,
+            "integer" in str(self._schema),
+        )
+
+    def explain(self, params: Any) -> ValidationResult:
+        """The whole result: every finding, or the arguments to run with and the warnings."""
+        if params is None:
+            params = {}
+        if not isinstance(params, Mapping):
+            return ValidationResult(is_valid=False, errors=[_not_an_object(params, self._root)])
+        shaper = Shaper()
+        shaped = shaper.arguments(params, self._root)
+        for name in self._optional:
+            if name in shaped and shaped[name] is None and not self._allows_null(name):
+                del shaped[name]
+        findings = Findings(self._root, self._secrets, shaper)
+        warnings = [] if self._strict else findings.warnings()
+        is_refused = bool(shaper.refusals) or (self._strict and bool(shaper.unknown))
+        if not is_refused and self._rules.is_valid(shaped):
+            filled = unshare({**self._defaults, **shaped}, self._unshared)
+            return ValidationResult(is_valid=True, validated_params=filled, warnings=warnings)
+        self._find(shaped, findings)
+        return ValidationResult(is_valid=False, errors=findings.errors, warnings=warnings)
+
+    def _find(self, shaped: dict[str, Any], findings: Findings) -> None:
+        findings.add_refusals()
+        if self._is_split:
+            findings.visit(shaped, self._root)
+        else:
+            findings.add(self._rules.iter_errors(shaped), shaped)
+        if self._strict:
+            findings.add_unknown()
+
+    def _allows_null(self, name: str) -> bool:
+        if self._loose is None:
+            self._loose = build_validator(without_required(self._schema))
+        return self._loose.is_valid({name: None})
+
+    def _accept_carefully(self, params: Any) -> dict[str, Any] | None:
+        if params is None:
+            params = {}
+        if type(params) is not dict and not isinstance(params, Mapping):
+            return None
+        shaper = Shaper()
+        shaped = shaper.arguments(params, self._root)
+        if not shaper.is_clean or not self._rules.is_valid(shaped):
+            return None
+        return {**self._defaults, **shaped}
+
+
+def _not_an_object(params: Any, root: Position) -> ValidationError:
+    name = next(iter(root.properties), None)
+    example = f' such as {{"{name}": …}}' if name else ", {} for none"
+    kind = type(params).__name__
+    cure = "; decode the JSON text first" if isinstance(params, str | bytes) else ""
+    message = f"the arguments must be an object{example}, got a value of type {kind}{cure}"
+    return ValidationError("", "type_mismatch", message, "object", kind)

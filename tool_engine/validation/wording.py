@@ -1,0 +1,150 @@
+"""How is a value, a place or a rule put into words, short and without secrets?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from tool_engine.redaction import HIDDEN, is_secret_key, redact
+from tool_engine.validation.shape import Path
+
+__all__ = [
+    "cut",
+    "json_text",
+    "listed",
+    "nearest",
+    "noun",
+    "path_text",
+    "shown",
+    "subject",
+    "text_of",
+    "type_of",
+]
+
+MAX_TEXT: Final = 200
+"""The most characters of a value that are repeated to a model."""
+_MAX_KEY: Final = 64
+_MAX_ITEMS: Final = 20
+_MAX_DEPTH: Final = 4
+# Longer than what is shown, so that a secret is seen as a whole before the text is cut.
+_MAX_READ: Final = 4096
+_MAX_DIGITS_BITS: Final = 1024
+_PLAIN_KEY: Final = re.compile(r"[^\s.\[\]\"']+")
+_NOUNS: Final = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def noun(type_name: str) -> str:
+    """A JSON type with its article, such as `an integer`."""
+    return _NOUNS.get(type_name, type_name)
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a plain value."""
+    if value is None:
+        return "null"
+    names = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array"}
+    return names.get(type(value), "object")
+
+
+def cut(text: str, limit: int = MAX_TEXT) -> str:
+    """At most `limit` characters of `text`."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def path_text(path: Path) -> str:
+    """A path as people write it: `headers.accept`, `items[2].name`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif not text:
+            text = _key_text(step)
+        elif _PLAIN_KEY.fullmatch(step):
+            text += f".{_key_text(step)}"
+        else:
+            text += f"[{json.dumps(_key_text(step), ensure_ascii=False)}]"
+    return text
+
+
+def subject(path: Path) -> str:
+    """What a message is about: the quoted path, or the arguments as a whole."""
+    return f"'{path_text(path)}'" if path else "the arguments"
+
+
+def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
+    """A short copy of `value` that may be repeated: JSON values, bounded, secrets hidden."""
+    keys = [step for step in path if isinstance(step, str)]
+    if (keys and keys[0] in secrets) or any(map(is_secret_key, keys)):
+        return HIDDEN if value is not None else None
+    value = redact(_bounded(value, 0))
+    if isinstance(value, str):
+        return cut(value)
+    return value if len(json_text(value, limit=None)) <= MAX_TEXT else json_text(value)
+
+
+def json_text(value: Any, limit: int | None = MAX_TEXT) -> str:
+    """`value` as JSON on one line, cut to `limit`."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if limit is None else cut(text, limit)
+
+
+def text_of(value: Any) -> str:
+    """A value as short JSON, whatever its size."""
+    return json_text(_bounded(value, 0))
+
+
+def listed(values: Iterable[Any]) -> str:
+    """Values as JSON, separated by commas, cut where the list grows long."""
+    return cut(", ".join(json_text(_bounded(value, 0), _MAX_KEY) for value in values))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` most likely stands for; None when none is near."""
+    if len(name) > _MAX_KEY:
+        return None
+    folded = {_fold(candidate): candidate for candidate in candidates}
+    near = get_close_matches(_fold(name), folded, n=1)
+    return folded[near[0]] if near else None
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _key_text(key: str) -> str:
+    return cut(str(redact(_encodable(key[:_MAX_READ]))), _MAX_KEY)
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _bounded(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _encodable(value[:_MAX_READ])
+    if isinstance(value, int) and value.bit_length() > _MAX_DIGITS_BITS:
+        return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    if isinstance(value, list | dict) and depth >= _MAX_DEPTH:
+        return "…"
+    if isinstance(value, list):
+        items = [_bounded(item, depth + 1) for item in value[:_MAX_ITEMS]]
+        return items if len(value) <= _MAX_ITEMS else [*items, f"… {len(value)} items"]
+    if isinstance(value, dict):
+        entries = [
+            (_encodable(str(key)[:_MAX_READ]), _bounded(item, depth + 1))
+            for key, item, _ in zip(value, value.values(), range(_MAX_ITEMS), strict=False)
+        ]
+        more = [("…", f"{len(value)} keys")] if len(value) > _MAX_ITEMS else []
+        return dict(entries + more)
+    return value
