@@ -16,7 +16,7 @@ def test_engine_defaults() -> None:
     assert config.tools_directory == "tools"
     assert (config.auto_reload, config.reload_interval) == (True, 5.0)
     assert (config.watch_for_changes, config.strict_validation) == (False, False)
-    assert ToolEngineConfig("x", False, 1.0, True, True).tools_directory == "x"  # noqa: FBT003 - the documented order
+    assert ToolEngineConfig("x", False, 1.0, True, True).tools_directory == "x"
     assert config.concurrency == ConcurrencyConfig()
 
 

@@ -10,7 +10,7 @@ from tool_engine.errors import QueueFullError, ToolExecutionError
 from tool_engine.failure import Failure, failure_of, refusal_of
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     def __str__(self) -> str:
         raise KeyError("no words")
 
@@ -35,8 +35,8 @@ class Broken(Exception):
             ),
         ),
         (
-            Broken(),
-            ("execution_error", "Broken: its message cannot be shown (KeyError)"),
+            BrokenError(),
+            ("execution_error", "BrokenError: its message cannot be shown (KeyError)"),
         ),
         (OSError("key sk-" + "a" * 20), ("execution_error", "OSError: key [hidden]")),
     ],

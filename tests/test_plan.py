@@ -70,7 +70,7 @@ async def test_unknown_executor(engine: ToolEngine, handler: str, hint: bool) ->
 async def test_executor_that_cannot_be_loaded(
     engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K25, K29: an executor of another package that cannot be loaded is a result, not an exception."""
+    """K25, K29: an executor of another package that cannot be loaded is a result."""
     from importlib.metadata import EntryPoint
 
     from tool_engine.executors import registry

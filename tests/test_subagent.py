@@ -19,6 +19,7 @@ from tool_engine.model.call import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
+from tool_engine.model.tool import Tool
 from tool_engine.subagent import ToolSubAgent
 
 BOUND = 5.0
@@ -37,21 +38,22 @@ PARAMETERS: list[dict[str, Any]] = [
 ]
 
 
-class Engine(ToolEngine):
-    """An engine with the tools `echo`, `fail` and `hang`, that notes what it is asked.
+class Engine:
+    """A real engine with the tools `echo`, `fail` and `hang`, that notes what it is asked.
 
     For three more names it breaks in ways that are not its own.
     """
 
     def __init__(self) -> None:
-        super().__init__(ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False))
+        config = ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False)
+        self.engine = ToolEngine(config)
         self.contexts: list[ToolExecutionContext] = []
         self.running = 0
         self.most_running = 0
         self.hanging = asyncio.Event()
         self.go = asyncio.Event()
         for name, handler in (("echo", self.echo), ("fail", self.fail), ("hang", self.hang)):
-            self.register_tool(
+            self.engine.register_tool(
                 {
                     "name": name,
                     "version": "1.0.0",
@@ -76,8 +78,11 @@ class Engine(ToolEngine):
         await self.go.wait()
         return params
 
-    async def execute(  # type: ignore[override] # the same, awaited here
-        self, tool_name: str, params: Any = None, context: Any = None
+    def get(self, tool_name: str, /) -> Tool | None:
+        return self.engine.get(tool_name)
+
+    async def execute(
+        self, tool_name: str, params: dict[str, Any], context: ToolExecutionContext, /
     ) -> ToolExecutionResult:
         self.contexts.append(context)
         self.running += 1
@@ -89,17 +94,18 @@ class Engine(ToolEngine):
                 raise EngineClosedError("the engine was closed")
             if tool_name == "stray":
                 raise asyncio.CancelledError
-            return await super().execute(tool_name, params, context)
+            return await self.engine.execute(tool_name, params, context)
         finally:
             self.running -= 1
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
-    async with Engine() as made:
+    made = Engine()
+    async with made.engine:
         yield made
         assert made.running == 0
-        check_idle(made)
+        check_idle(made.engine)
 
 
 @pytest.fixture
@@ -456,7 +462,7 @@ async def test_summary_hides_secrets_of_a_call_that_broke_the_engine(
 ) -> None:
     """A call that ended with an exception of the engine shows no declared secret either."""
     made = {"name": "break", "parameters": PARAMETERS, "version": "1.0.0", "description": "x"}
-    engine.register_tool({**made, "category": "custom", "entry": {"type": "custom"}})
+    engine.engine.register_tool({**made, "category": "custom", "entry": {"type": "custom"}})
     await agent.execute_batch([("break", {"word": "hunter2"})])
     (details,) = agent.get_execution_summary()["call_details"]
     assert details["params"] == {"word": "[hidden]"}

@@ -443,12 +443,12 @@ async def test_tool_decorator_with_a_name(engine: ToolEngine) -> None:
 
 async def test_tool_decorator_that_knows_too_little(engine: ToolEngine) -> None:
     """R2: a function that does not say enough is refused, naming the parameter."""
+
+    def vague(value: complex) -> None:
+        del value
+
     with pytest.raises(DefinitionError, match="value"):
-
-        @engine.tool(description="x")
-        def vague(value: complex) -> None: ...
-
-        del vague
+        engine.tool(description="x")(vague)
     assert engine.list_names() == []
 
 

@@ -11,15 +11,26 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, pack, snapshot
+from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.snapshot import pack, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import CallEntry, next_serial
-from tool_engine.output.format import as_output
+from tool_engine.model.tool import Tool
+from tool_engine.output.format import PLAIN, as_output
 from tool_engine.plan import Plan
+from tool_engine.redaction import redact
 
-__all__ = ["ANONYMOUS", "CANCELLED", "Call", "CallEnding", "end_of", "kept_form"]
+__all__ = [
+    "ANONYMOUS",
+    "CANCELLED",
+    "Call",
+    "CallEnding",
+    "attempt_of",
+    "end_of",
+    "nested_context",
+]
 
 _NOTHING: Final = pack({})
 _FINAL_EVENTS: Final = {
@@ -93,20 +104,43 @@ def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
         return failure_of(run.error)
     within = f"within {call.timeout:g} s"
     if call.context.deadline is not None and seconds < call.timeout:
-        within = f"by the deadline of the call {call.context.parent_call_id} that it is part of"
+        outer = call.context.parent_call_id
+        within = f"by the deadline of the call {outer} that it is part of" if outer else ""
+        within = within or "by the deadline of its context"
     return Failure(
         "timeout",
         f"tool {call.tool_name!r} did not finish {within}; raise its timeout or ask for less",
     )
 
 
-def kept_form(value: Any) -> bytes:
-    """`value` as a record keeps it; never raises."""
-    try:
-        packed = pack(value)
-    except Exception:  # noqa: BLE001 - a foreign value may raise anything
-        return snapshot(value)
-    return packed if len(packed) <= MAX_SNAPSHOT else snapshot(value)
+def nested_context(
+    outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
+) -> ToolExecutionContext:
+    """Who a call made by a call speaks for: its maker, unless it says otherwise."""
+    source = outer if context is None else context
+    return ToolExecutionContext(
+        source.caller_id,
+        source.caller_type,
+        source.conversation_id,
+        source.workflow_id,
+        timeout if context is None else context.timeout,
+        0,
+        source.max_retries,
+        source.variables,
+        priority=outer.priority if source.priority is None else source.priority,
+        parent_call_id=outer.call_id,
+        deadline=outer.deadline,
+    )
+
+
+def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
+    """One attempt, as it stands in `metadata["attempt_log"]`."""
+    return {
+        "is_success": failure is None,
+        "error_type": None if failure is None else failure.error_type,
+        "error": None if failure is None else failure.error,
+        "execution_time": seconds,
+    }
 
 
 class CallEnding:
@@ -126,7 +160,14 @@ class CallEnding:
     ) -> ToolExecutionResult:
         """The end of a call whose tool returned `value` after `seconds`."""
         now = datetime.now(UTC)
-        output = value if type(value) is dict else as_output(value)
+        kind = type(value)
+        if kind is not dict:
+            value = {"result": value} if kind in PLAIN else as_output(value)
+        output: dict[str, Any] = value
+        try:
+            kept = pack(output)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
+            kept = snapshot(output)
         context, queue_wait, attempts = call.context, slot.queue_wait, 1 + call.retries
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
@@ -142,7 +183,7 @@ class CallEnding:
             CallEntry(
                 call.tool_name,
                 call.params,
-                kept_form(output),
+                kept,
                 seconds,
                 True,
                 None,
@@ -233,14 +274,16 @@ class CallEnding:
         if not self._bus.listens_to(kind):
             return
         plan, slot, context = call.plan, call.slot, call.context
+        tool = None if plan is None else plan.tool
+        shown = None if result is None else _shown(call, tool, result)
         self._bus.publish(
             ToolEngineEvent(
                 kind,
                 call.tool_name,
-                None if plan is None else plan.tool,
-                None if result is None else result.error,
-                None if result is None else result.validation_errors,
-                result,
+                tool,
+                None if shown is None else shown.error,
+                None if shown is None else shown.validation_errors,
+                shown,
                 call_id=call.call_id,
                 data={
                     "bucket": None if plan is None else plan.bucket,
@@ -252,3 +295,14 @@ class CallEnding:
                 },
             )
         )
+
+
+def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
+    """A copy of the result for subscribers, who may write it anywhere: secrets are hidden."""
+    visible = VisibleCall(call.params, tool)
+    return msgspec.structs.replace(
+        result,
+        output=visible.result(snapshot(result.output)),
+        error=visible.error(result.error),
+        validation_errors=redact(result.validation_errors),
+    )

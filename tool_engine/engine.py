@@ -82,6 +82,9 @@ class ToolEngine(CatalogView, RecordsView):
         self._registry = ExecutorRegistry()
         self._backend = LocalBackend()
         self._pipeline = self._make_pipeline()
+        if type(self).execute is ToolEngine.execute:
+            # The method below, without the step in between: it is the path of every call.
+            self.execute = self._pipeline.execute  # type: ignore[method-assign]
         self._reloader = Reloader(
             self.config, self._registry, self._bus, lambda: self.index, self._swap
         )
@@ -118,8 +121,6 @@ class ToolEngine(CatalogView, RecordsView):
             f"<ToolEngine {state}, {len(self.index)} tools from "
             f"{self.config.tools_directory!r}, generation {self.generation}, {self.controller!r}>"
         )
-
-    # Opening, reloading, closing.
 
     async def load(self) -> None:
         """Loads the folder of definitions and starts to watch it, as configured.
@@ -321,8 +322,6 @@ class ToolEngine(CatalogView, RecordsView):
             tools = [self.get_or_raise(name) for name in names]
         return definitions(format_name, tools)
 
-    # Calling.
-
     def execute(
         self,
         tool_name: str,
@@ -337,9 +336,6 @@ class ToolEngine(CatalogView, RecordsView):
             tool_name: The tool.
             params: Its arguments.
             context: Who calls, and within which limits.
-
-        Returns:
-            The result: succeeded, failed, timeout or rejected.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
@@ -386,6 +382,8 @@ class ToolEngine(CatalogView, RecordsView):
     def _explain_missing(self, name: str) -> str:
         near = self.index.nearest(name)
         hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+        if not self._reloader.is_loaded:
+            hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
         return f"there is no tool {name!r}{hint}"
 
 

@@ -9,7 +9,7 @@ which makes its one result, one record and one final event.
 from __future__ import annotations
 
 import asyncio
-from asyncio import current_task, get_running_loop
+from asyncio import get_running_loop
 from collections.abc import Callable
 from contextvars import copy_context
 from copy import deepcopy
@@ -22,8 +22,16 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import RELEASED, ConcurrencySlot
 from tool_engine.backends.local import LocalBackend
-from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask
-from tool_engine.ending import ANONYMOUS, CANCELLED, Call, CallEnding, end_of
+from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
+from tool_engine.ending import (
+    ANONYMOUS,
+    CANCELLED,
+    Call,
+    CallEnding,
+    attempt_of,
+    end_of,
+    nested_context,
+)
 from tool_engine.errors import (
     AdmissionError,
     ToolEngineError,
@@ -32,7 +40,7 @@ from tool_engine.errors import (
 )
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of, refusal_of
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, pack, snapshot
+from tool_engine.knowledge.snapshot import pack, snapshot
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.tool import RetryPolicy, Tool
@@ -59,7 +67,6 @@ class Pipeline:
         "_pauses",
         "_planner",
         "_plans",
-        "_running",
         "_time",
     )
 
@@ -85,7 +92,6 @@ class Pipeline:
         self._id_prefix = id_prefix
         self._next_serial = count(1).__next__
         self._plans: dict[str, Plan] = {}
-        self._running: set[ToolTask] = set()
         self._pauses: set[asyncio.Future[None]] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,8 +108,7 @@ class Pipeline:
 
     def abort(self) -> None:
         """Ends the calls that are still running as `engine_closed`."""
-        for run in list(self._running):
-            run.end(ABORTED)
+        self._backend.abort()
         for bell in self._pauses:
             if not bell.done():
                 bell.set_result(None)
@@ -120,20 +125,19 @@ class Pipeline:
         loop = get_running_loop()
         if loop is not self._loop:
             self._use(loop)
-        task: Any = current_task(loop)
+        task: Any = task_of(loop)
         if type(task) is ToolTask and parent is None and task.call.owner is self:
             outer: ToolExecutionContext = task.call.bind(task.deadline)
             return await self.nest(outer, tool_name, params, None, context)  # type: ignore[no-any-return]
         if context is None:
             context = ANONYMOUS
         try:
+            plan = self._plans.get(tool_name)
             packed = pack(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            packed = snapshot(params)
-        plan = self._plans.get(tool_name) if type(tool_name) is str else None
+            plan, packed = None, snapshot(params)
         call_id = f"{self._id_prefix}{self._next_serial()}"
-        kept = packed if len(packed) <= MAX_SNAPSHOT else snapshot(params)
-        call = Call(self, call_id, tool_name, kept, context, plan)
+        call = Call(self, call_id, tool_name, packed, context, plan)
 
         if plan is None or (arguments := plan.accept(params, packed)) is None:
             checked = self._check(call, params, packed)
@@ -155,15 +159,17 @@ class Pipeline:
         try:
             run = self._start(call, plan, slot, arguments, loop, task)
             if not run.is_done:
-                await self._finish(call, run)
-            if plan.retry is not None and run.error is not None:
+                call.run = run
+                await run
+                call.run = None
+            if run.error is not None and plan.retry is not None:
                 run = await self._retry(call, plan, plan.retry, slot, run)
         except BaseException:
             self._controller.release(slot)
             self._ending.fail(call, CANCELLED)
             raise
         now = self._time()
-        if run.error is not None or run.end_reason is not None or run.is_cancelled:
+        if run.error is not None or run.end_reason is not None or run.cancellation is not None:
             return self._settle_badly(call, slot, run, now)
         self._controller.release(slot, now)
         return self._ending.succeed(call, plan, slot, run.value, now - slot.acquired_at)
@@ -184,8 +190,8 @@ class Pipeline:
                 f"cannot call {tool_name!r}: the call {outer.call_id} that this context is bound "
                 "to has ended"
             )
-        inner = _nested_context(outer, context, timeout)
-        task: Any = current_task()
+        inner = nested_context(outer, context, timeout)
+        task: Any = task_of(get_running_loop())
         self._controller.park(slot)
         try:
             return await self.execute(tool_name, params, inner, parent=slot)
@@ -227,10 +233,12 @@ class Pipeline:
         if tool is None:
             call.tool_name = str(name)
             return Failure("tool_not_found", self._explain_missing(call.tool_name))
-        try:
-            plan = self._plans[name] = self._planner.plan(tool)
-        except ToolEngineError as error:
-            return failure_of(ToolExecutionError(str(error)))
+        plan = self._plans.get(name)
+        if plan is None:
+            try:
+                plan = self._plans[name] = self._planner.plan(tool)
+            except ToolEngineError as error:
+                return failure_of(ToolExecutionError(str(error)))
         return plan
 
     async def _wait_for_slot(
@@ -265,23 +273,16 @@ class Pipeline:
             deadline = context.deadline
         if self._bus.has_subscribers:
             self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+        home, direct = self._backend, plan.direct
+        if direct is not None:
+            run = ToolTask(loop, deadline, home, copy_context(), call, direct, (), arguments)
+            run.step(task)
+            return run
         if plan.retry is not None:
             call.arguments = deepcopy(arguments)
-        run = ToolTask(loop, deadline, self._backend.keep, copy_context(), call)
-        if plan.direct is None:
-            plan.start(run, plan.executor, plan.tool, arguments, call.bind(deadline), task)
-        else:
-            run.start(plan.direct, (), arguments, task)
+        run = ToolTask(loop, deadline, home, copy_context(), call)
+        plan.start(run, plan.executor, plan.tool, arguments, call.bind(deadline), task)
         return run
-
-    async def _finish(self, call: Call, run: ToolTask) -> None:
-        call.run = run
-        self._running.add(run)
-        try:
-            await run
-        finally:
-            self._running.discard(run)
-            call.run = None
 
     def _use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads the clock of `loop`, without the detour through a method where that is the same."""
@@ -301,7 +302,7 @@ class Pipeline:
         while True:
             seconds = loop.time() - began
             failure = None if run.error is None else end_of(call, run, seconds)
-            log.append(_attempt(failure, seconds))
+            log.append(attempt_of(failure, seconds))
             if failure is None or run.is_ending or isinstance(run.error, KeyboardInterrupt):
                 return run
             if failure.error_type not in retry.on or call.retries + 1 >= most:
@@ -316,11 +317,13 @@ class Pipeline:
             began = loop.time()
             call.retries += 1
             bound = call.bind(deadline)
-            run = ToolTask(loop, deadline, self._backend.keep, copy_context(), call)
+            run = ToolTask(loop, deadline, self._backend, copy_context(), call)
             params = deepcopy(call.arguments)
-            plan.start(run, plan.executor, plan.tool, params, bound, current_task(loop))
+            plan.start(run, plan.executor, plan.tool, params, bound, task_of(loop))
             if not run.is_done:
-                await self._finish(call, run)
+                call.run = run
+                await run
+                call.run = None
 
     async def _pause(self, slot: ConcurrencySlot, seconds: float, deadline: float) -> str | None:
         """Waits between two attempts, without the slot; says why if there must be no other."""
@@ -358,37 +361,8 @@ class Pipeline:
         if failure.error_type == "timeout":
             self._controller.count_timeout()
         result = self._ending.fail(call, failure, seconds)
-        if run.is_cancelled:
-            raise asyncio.CancelledError
+        if run.cancellation is not None:
+            raise run.cancellation
         if isinstance(run.error, KeyboardInterrupt):
             raise run.error
         return result
-
-
-def _nested_context(
-    outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
-) -> ToolExecutionContext:
-    """Who a call made by a call speaks for: its maker, unless it says otherwise."""
-    source = outer if context is None else context
-    return ToolExecutionContext(
-        source.caller_id,
-        source.caller_type,
-        source.conversation_id,
-        source.workflow_id,
-        timeout if context is None else context.timeout,
-        0,
-        source.max_retries,
-        source.variables,
-        priority=outer.priority if source.priority is None else source.priority,
-        parent_call_id=outer.call_id,
-        deadline=outer.deadline,
-    )
-
-
-def _attempt(failure: Failure | None, seconds: float) -> dict[str, Any]:
-    return {
-        "is_success": failure is None,
-        "error_type": None if failure is None else failure.error_type,
-        "error": None if failure is None else failure.error,
-        "execution_time": seconds,
-    }

@@ -59,15 +59,17 @@ class Plan:
         """None when no executor has the handler's name."""
         self.start = start
         """Starts a run of the executor."""
-        self.direct: Callable[..., Any] | None = getattr(executor, "direct", None)
+        self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
+        self.direct: Callable[..., Any] | None = None
         """An async function that takes the arguments as keywords, in place of the executor."""
+        if self.retry is None:
+            self.direct = getattr(executor, "direct", None)
         self.timeout = timeout
         """Seconds for a call whose caller names none."""
         self.request = AdmissionRequest.for_tool(tool)
         self.bucket = tool.bucket
         self.version = tool.version
         self.definition_hash = tool.definition_hash
-        self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
 
 
 def _accept_nothing(params: Any, packed: bytes) -> None:

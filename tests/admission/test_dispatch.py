@@ -8,6 +8,7 @@ import pytest
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import check
+from tests.admission.test_throttle import rated
 from tool_engine.errors import SlotRejectedError
 
 
@@ -152,8 +153,8 @@ async def test_heavy_call_is_not_starved(crew_of: MakeCrew) -> None:
     await crew.call("l4")
     for light in ("l1", "l2"):
         await crew.end(light)
-        assert crew.controller.try_acquire() is None
-        await crew.call(f"after {light}")
+        assert crew.controller.try_acquire("other") is None
+        await crew.call(f"after {light}", bucket=light)
     assert "heavy" not in crew.started
     await crew.end("l3")
     assert crew.started == ["l1", "l2", "l3", "heavy"]
@@ -172,6 +173,40 @@ async def test_heavy_call_in_a_bucket_is_not_starved(crew_of: MakeCrew) -> None:
     await crew.end("light")
     assert crew.started[-1] == "heavy"
     assert crew.controller.get_bucket_metrics()["ai"]["current"] == 2
+
+
+async def test_lanes_of_a_bucket_are_one_line(crew_of: MakeCrew) -> None:
+    """C4, C16: a call of a tool with a rate keeps its place among the others of its bucket."""
+    crew = crew_of(bucket_limits={"web": 2})
+    await crew.call("l1", "l2", bucket="web")
+    await crew.call("heavy", request=rated(9, weight=2))
+    await crew.call("l3", bucket="web")
+    await crew.end("l1")
+    assert crew.controller.try_acquire("web") is None
+    assert crew.started == ["l1", "l2"]
+    await crew.cancel("l3")
+    assert crew.controller.try_acquire("web") is None
+    await crew.end("l2")
+    assert crew.started[-1] == "heavy"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "not wanted back"])
+async def test_those_behind_one_who_leaves_go_on(crew_of: MakeCrew, how: str) -> None:
+    """C8, C16: whom only the place of a heavy waiter held up starts as soon as that one leaves."""
+    crew = crew_of(max_concurrent=2)
+    await crew.call("outer", weight=2)
+    crew.controller.park(crew.slots["outer"])
+    await crew.call("holder")
+    resumed = asyncio.create_task(crew.controller.unpark(crew.slots["outer"]))
+    await crew.call("light")
+    assert crew.started == ["outer", "holder"]
+    if how == "cancelled":
+        resumed.cancel()
+        await crew.turn()
+    else:
+        await crew.end("outer")
+    assert crew.started[-1] == "light"
+    assert resumed.done()
 
 
 @pytest.mark.parametrize(

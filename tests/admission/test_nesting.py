@@ -216,6 +216,20 @@ async def test_release_while_parked(crew_of: MakeCrew) -> None:
     assert crew.started == ["outer", "next"]
 
 
+async def test_stay_parked(crew_of: MakeCrew) -> None:
+    """C23: a call that ends at once does not wait for a slot that it would only give back."""
+    crew = crew_of(max_concurrent=1)
+    await crew.call("outer")
+    outer = crew.slots["outer"]
+    crew.controller.park(outer)
+    await crew.call("next")
+    crew.controller.stay_parked(outer)
+    assert (outer.state, outer.nested) == ("parked", 0)
+    assert crew.controller.get_metrics().queue_length == 0
+    await crew.end("outer")
+    assert crew.started == ["outer", "next"]
+
+
 async def test_release_while_unparking(crew_of: MakeCrew) -> None:
     """C9, C23: the wait for the slot ends, and the slot goes to the next."""
     crew = crew_of(max_concurrent=1)

@@ -148,6 +148,10 @@ async def test_newcomer_does_not_pass_those_who_wait_for_the_rate(crew_of: MakeC
     assert crew.controller.admit_nowait(rated(1, 10.0)) is None
     await crew.end("a")
     assert crew.started == ["a", "b"]
+    await crew.end("b")
+    await crew.call("c", request=rated(1, 10.0))
+    # The rate allows a call again, and the timer that tells the waiter so has not run yet.
+    assert crew.controller.admit_nowait(rated(1, 10.0), 30.0) is None
     assert crew.controller.admit_nowait(rated(1, 10.0)) is None
 
 

@@ -303,13 +303,17 @@ async def test_release_undoes_what_was_counted(crew_of: MakeCrew) -> None:
 @pytest.mark.parametrize("bucket", [None, "http"])
 async def test_negative_counters_raise(bucket: str | None) -> None:
     """C9 (kestra PR17759): a counter is never clamped at 0, because that would hide a leak."""
-    controller = controller_of(bucket_limits={"http": 2})
-    slot = await controller.acquire(bucket)
-    controller.release(slot)
-    for give_back in (controller.release, controller.park):
-        slot.state = "active"
-        with pytest.raises(ToolEngineError, match="given back twice: the accounting is broken"):
-            give_back(slot)
+    for others in (0, 1):
+        for method in ("release", "park"):
+            controller = controller_of(bucket_limits={"http": 2})
+            slot = await controller.acquire(bucket)
+            controller.release(slot)
+            for _ in range(others):
+                await controller.acquire("other")
+            slot.state = "active"
+            with pytest.raises(ToolEngineError, match="given back twice: the accounting is broken"):
+                getattr(controller, method)(slot)
+            assert controller.get_metrics().current_concurrent == others - 1
 
 
 async def test_woken_without_a_slot() -> None:

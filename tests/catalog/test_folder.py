@@ -18,7 +18,7 @@ from tool_engine.catalog.folder import (
     read_definition,
     stamp_of,
 )
-from tool_engine.catalog.strict_yaml import MAX_BYTES
+from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError
 
 

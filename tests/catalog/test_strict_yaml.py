@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from tool_engine.catalog import strict_yaml
 from tool_engine.catalog.document import format_path
-from tool_engine.catalog.strict_yaml import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_PROBLEMS,
-    load_all,
-    parse,
-)
+from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS
+from tool_engine.catalog.strict_yaml import load_all, parse
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 

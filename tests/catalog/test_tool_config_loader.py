@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.definition import parse_rate
+from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.strict_yaml import MAX_PROBLEMS
 from tool_engine.errors import DefinitionError
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import RetryPolicy, ToolCategory, ToolConcurrency, ToolRate

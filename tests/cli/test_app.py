@@ -156,9 +156,7 @@ def test_a_pipe_that_closes_is_no_traceback(
         assert run(["--tools", str(tools), "list", "--json"]) == 1
 
 
-@pytest.mark.parametrize(
-    "words", ["list --json", "list", "--help", "schema", "watch --json", "demo"]
-)
+@pytest.mark.parametrize("words", ["list --json", "list", "--help", "schema", "watch --json"])
 def test_a_real_pipe_that_closes_leaves_stderr_empty(tools: Path, words: str) -> None:
     """`tool-engine list | head -0` prints nothing on stderr, not even as the interpreter ends."""
     line = f"{sys.executable} -m tool_engine.cli --tools {tools} {words} | true"

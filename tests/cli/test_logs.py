@@ -12,6 +12,7 @@ def test_warnings_go_to_stderr_for_the_time_of_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Stdout belongs to the answer; the level is kept; afterwards all is as before."""
+    structlog.reset_defaults()  # a test that captured log lines leaves it configured
     log = structlog.get_logger()
     with logs_on_stderr(logging.WARNING):
         log.info("quiet")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tool_engine.cli import watching
+from tool_engine.cli.app import run
 
 
 @contextmanager
@@ -123,3 +124,20 @@ def test_watch_in_this_process(
     assert "load_error" in ended.out
     assert "tool_loaded" in ended.out
     assert "Traceback" not in ended.err
+
+
+def test_watch_ends_when_its_reader_has_gone(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`watch | head -1` ends without waiting for the next event, which may never come."""
+    (tools / "broken.yaml").write_text("name: [", encoding="utf-8")
+    reader, writer = os.pipe()
+    original = watching._print_json
+
+    def show(event: Any) -> None:
+        original(event)
+        if event.event_type.value == "load_error":
+            os.close(reader)
+
+    monkeypatch.setattr(watching, "_print_json", show)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert run(["--tools", str(tools), "watch", "--json"]) == 1

@@ -119,7 +119,8 @@ def test_event_fields() -> None:
     """K47, U14: an event's fields in their order; times are UTC."""
     event = ToolEngineEvent(ToolEngineEventType.LOAD_ERROR, "x", None, "bad")
     assert (event.event_type, event.tool_name, event.error) == ("load_error", "x", "bad")
-    assert event.tool is event.validation_errors is event.execution_result is event.call_id is None
+    assert (event.tool, event.validation_errors, event.execution_result) == (None, None, None)
+    assert event.call_id is None
     assert event.timestamp.utcoffset() is not None
     assert event.data == {}
     assert len(ToolEngineEventType) == 13

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -116,7 +118,7 @@ async def batch(engine: ToolEngine, is_parallel: bool) -> Any:
 
 SCENES: dict[str, Callable[[ToolEngine], Awaitable[Any]]] = {
     **{
-        name: (lambda engine, name=name: one(engine, name))
+        name: partial(one, name=name)
         for name in ("slow", "nesting", "flaky", "timing_out", "stubborn")
     },
     "batch": lambda engine: batch(engine, is_parallel=False),
@@ -129,10 +131,8 @@ async def strike(engine: ToolEngine, scene: str, number: int, how: str, *, busy:
 
     async def run() -> CancelAt:
         driver = CancelAt(SCENES[scene](engine), number, how)  # type: ignore[arg-type]
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await driver
-        except asyncio.CancelledError:
-            pass
         task = asyncio.current_task()
         assert task is not None
         while task.cancelling():
@@ -269,7 +269,7 @@ async def test_tool_that_answers_with_an_error(engine: ToolEngine, audit: Audit)
 async def test_tool_that_raises_cancelled_error(
     engine: ToolEngine, audit: Audit, is_waiting: bool
 ) -> None:
-    """K29: a CancelledError of the tool's own is an execution_error, no cancellation of the caller."""
+    """K29: a CancelledError of the tool's own is an execution_error; its caller goes on."""
 
     async def give_up() -> None:
         if is_waiting:
@@ -292,6 +292,38 @@ async def test_tool_that_raises_cancelled_error(
     assert caller.cancelling() == 0
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        "queued",
+        "running",
+    ],
+)
+async def test_reason_of_the_cancellation(state: str) -> None:
+    """U15: the caller's own CancelledError is re-raised: anyio's scopes know theirs by its text."""
+    engine = make_engine(1)
+    engine.register_tool(bare("wait", timeout=5), forever)
+    slot = engine.controller.try_acquire() if state == "queued" else None
+    seen: list[Any] = []
+
+    async def caller() -> None:
+        try:
+            await engine.execute("wait")
+        except asyncio.CancelledError as error:
+            seen.append(error.args)
+            raise
+
+    call = asyncio.create_task(caller())
+    await turns()
+    call.cancel("the reason")
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    if slot is not None:
+        engine.controller.release(slot)
+    await engine.close()
+    assert seen == [("the reason",)]
+
+
 async def test_callers_own_timeout(engine: ToolEngine, audit: Audit) -> None:
     """U15: `asyncio.timeout` around a call works as around anything else."""
     engine.register_tool(bare("wait"), forever)
@@ -309,10 +341,14 @@ async def test_callers_task_group(engine: ToolEngine, audit: Audit) -> None:
         raise ValueError
 
     engine.register_tool(bare("wait"), forever)
-    with pytest.raises(ExceptionGroup):
+
+    async def both() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(fail())
             group.create_task(engine.execute("wait"))
+
+    with pytest.raises(ExceptionGroup):
+        await both()
     assert (await audit.last()).error_type == "cancelled"
 
 
@@ -345,6 +381,41 @@ async def test_cancelled_in_back_off_behind_a_full_engine() -> None:
     assert (await other).error_type == "timeout"
     await audit.check()
     await engine.close()
+
+
+async def test_call_in_the_clean_up_of_a_cancelled_task(engine: ToolEngine, audit: Audit) -> None:
+    """U15: a task that is being cancelled may still call tools while it cleans up."""
+    results: list[Any] = []
+
+    async def careful() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            results.append(await engine.execute("slow"))
+
+    engine.register_tool(bare("slow"), slow)
+    task = asyncio.create_task(careful())
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert results[0].output == {"result": "slow"}
+
+
+async def test_call_without_a_task(engine: ToolEngine, audit: Audit) -> None:
+    """K29: a call may be driven by something that is no task, such as another framework's loop."""
+    engine.register_tool(bare("quick"), quick)
+    loop = asyncio.get_running_loop()
+    finished = loop.create_future()
+
+    def drive() -> None:
+        try:
+            engine.execute("quick").send(None)
+        except StopIteration as stop:
+            finished.set_result(stop.value)
+
+    loop.call_soon(drive)
+    assert (await finished).output == {"result": "quick"}
 
 
 @pytest.mark.parametrize("state", ["queued", "running", "nested"])

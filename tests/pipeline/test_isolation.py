@@ -108,6 +108,46 @@ async def test_handler_cannot_change_the_callers_context(engine: ToolEngine, aud
     assert (await audit.last()).caller_id == "me"
 
 
+async def test_arguments_that_no_encoding_holds(engine: ToolEngine, audit: Audit) -> None:
+    """K24, K28: whatever the arguments are, the call ends as a result and is recorded."""
+
+    class Strange:
+        def __repr__(self) -> str:
+            raise ValueError("no words")
+
+    async def take(items: list[Any], options: dict[str, Any]) -> None:
+        del items, options
+
+    engine.register_tool(bare("take", parameters=LISTS), take)
+    endless: list[Any] = []
+    endless.append(endless)
+    for strange in (Strange(), {1: Strange()}, endless, 2**5000, "\ud800", b"x", {1, 2}):
+        result = await engine.execute("take", {"items": strange})
+        assert result.error_type == "validation_error"
+    huge = ["x" * 100] * 2_000
+    assert (await engine.execute("take", {"items": huge})).is_success
+
+
+async def test_strange_outputs(engine: ToolEngine, audit: Audit) -> None:
+    """K28, U17: whatever a tool returns, the call succeeds and is recorded."""
+
+    class Strange:
+        def __repr__(self) -> str:
+            raise ValueError("no words")
+
+    endless: list[Any] = []
+    endless.append(endless)
+    outputs = iter((Strange(), {"a": Strange()}, endless, 2**5000, "\ud800", float("nan"), {1}))
+
+    async def give() -> Any:
+        return next(outputs)
+
+    engine.register_tool(bare("give"), give)
+    for _ in range(7):
+        assert (await engine.execute("give")).is_success
+    assert len(await audit.records()) == 7
+
+
 async def test_call_ids_are_unique(engine: ToolEngine, audit: Audit) -> None:
     """K41: no two calls, of whichever engine, have the same id."""
     other = ToolEngine()

@@ -85,7 +85,7 @@ async def test_several_at_once(strategy: str) -> None:
 
 
 async def test_engine_execute_in_child_tasks_of_a_tool() -> None:
-    """C23: calls that a tool makes through the engine in tasks of its own count as its own."""
+    """C23: in its own tasks only `context.call` makes a call the tool's; others stand in line."""
     engine = make_engine(1)
 
     async def gathering() -> list[Any]:
@@ -96,12 +96,12 @@ async def test_engine_execute_in_child_tasks_of_a_tool() -> None:
     engine.register_tool(bare("gathering", timeout=100), gathering)
     async with asyncio.timeout(BOUND):
         result = await engine.execute("gathering")
-    assert result.output == {"result": [None, None]}
+    assert result.output == {"result": ["queue_timeout", "queue_timeout"]}
     await engine.close()
 
 
 async def test_what_is_inherited(engine: ToolEngine, audit: Audit) -> None:
-    """C23, C7: a nested call has its maker's caller, conversation, priority, variables, deadline."""
+    """C23, C7: a nested call has its maker's caller, conversation, priority and deadline."""
     seen: list[ToolExecutionContext] = []
 
     async def look(context: ToolExecutionContext) -> None:
@@ -143,7 +143,7 @@ async def test_what_is_inherited(engine: ToolEngine, audit: Audit) -> None:
 async def test_deadline_of_the_parent_ends_the_nested_call(
     engine: ToolEngine, audit: Audit
 ) -> None:
-    """C7: the parent's deadline is never exceeded; at it both calls end, the inner one cancelled."""
+    """C7: the parent's deadline is never exceeded; at it both calls end."""
 
     async def outer(context: ToolExecutionContext) -> None:
         await asyncio.sleep(3)
@@ -154,11 +154,23 @@ async def test_deadline_of_the_parent_ends_the_nested_call(
     loop = asyncio.get_running_loop()
     began = loop.time()
     result = await engine.execute("outer")
-    assert (result.error_type, loop.time() - began) == ("timeout", pytest.approx(5))
+    assert result.error_type == "timeout"
+    assert loop.time() - began == pytest.approx(5)
     assert result.execution_time == pytest.approx(5)
     inner, outer_record = await audit.records()
     assert inner.error_type in ("cancelled", "timeout")
     assert outer_record.error_type == "timeout"
+
+
+async def test_deadline_that_a_context_brings(engine: ToolEngine, audit: Audit) -> None:
+    """C7: a deadline that comes with the context ends the call before its own timeout does."""
+    engine.register_tool(bare("wait", timeout=50), forever)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    result = await engine.execute("wait", {}, ToolExecutionContext(deadline=began + 3))
+    assert result.error_type == "timeout"
+    assert loop.time() - began == pytest.approx(3)
+    assert "by the deadline of" in str(result.error)
 
 
 async def test_timeout_of_a_nested_call_alone(engine: ToolEngine, audit: Audit) -> None:
@@ -191,7 +203,7 @@ async def test_parents_deadline_is_named(engine: ToolEngine, audit: Audit) -> No
 
 
 async def test_execution_time_counts_nested_calls(engine: ToolEngine, audit: Audit) -> None:
-    """K50: a call's execution time is all that it ran, before, during and after its nested calls."""
+    """K50: the execution time counts what a call ran before, during and after nested calls."""
 
     async def outer(context: ToolExecutionContext) -> None:
         await asyncio.sleep(2)
@@ -349,7 +361,7 @@ async def test_other_engines_are_not_nested() -> None:
 
 
 async def test_call_of_an_overdue_tool() -> None:
-    """C10, C23: a tool that calls on after its deadline cannot block itself and its slot for ever."""
+    """C10, C23: a tool that calls on after its deadline does not block itself for ever."""
     engine = make_engine(1, queue_timeout=None)
     audit = Audit(engine)
 

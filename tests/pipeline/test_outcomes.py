@@ -55,7 +55,7 @@ async def test_success(engine: ToolEngine, audit: Audit) -> None:
     started, completed = audit.events
     assert audit.kinds() == ["execution_started", "execution_completed"]
     assert started.call_id == completed.call_id == result.call_id == record.call_id
-    assert completed.execution_result is result
+    assert completed.execution_result == result
     assert completed.tool is tool
     assert completed.data == {
         "bucket": "ai",
@@ -156,7 +156,7 @@ async def test_executor_registered_later(engine: ToolEngine, audit: Audit) -> No
     assert (await engine.execute("lonely")).is_success
 
 
-class Boom(Exception):
+class BoomError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
@@ -171,7 +171,7 @@ class Boom(Exception):
         (SystemExit(1), "SystemExit"),
         (GeneratorExit(), "GeneratorExit"),
         (asyncio.CancelledError(), "CancelledError"),
-        (Boom(), "its message cannot be shown (RuntimeError)"),
+        (BoomError(), "its message cannot be shown (RuntimeError)"),
         (ExceptionGroup("several", [ValueError("inner")]), "several"),
         (ValueError("token sk-" + "a" * 20), "token [hidden]"),
     ],
@@ -221,7 +221,7 @@ async def test_executor_that_raises_at_once(engine: ToolEngine, audit: Audit) ->
 
 
 async def test_keyboard_interrupt_gets_out(engine: ToolEngine, audit: Audit) -> None:
-    """K29: Ctrl-C ends the program, not only the call; the slot is given back and it is recorded."""
+    """K29: Ctrl-C ends the program, not only the call; the slot is given back, the end recorded."""
 
     async def interrupted() -> None:
         raise KeyboardInterrupt

@@ -95,6 +95,7 @@ class AdmissionMachine(RuleBasedStateMachine):
     def create(self, coroutine: Any) -> asyncio.Task[Any]:
         return self.loop.create_task(coroutine)
 
+    @precondition(lambda self: not self.model.closed or self.is_rare())
     @rule(
         bucket=st.sampled_from("abc"),
         weight=st.sampled_from([1, 1, 1, 1, 2, 3]),
@@ -104,9 +105,10 @@ class AdmissionMachine(RuleBasedStateMachine):
         is_bypass=st.sampled_from([False] * 7 + [True]),
         times=st.integers(1, 4),
     )
-    def ask(self, times: int, **fields: Any) -> None:
+    def ask(self, times: int, weight: int, **fields: Any) -> None:
+        weight = min(weight, self.model.config.max_concurrent)
         for _ in range(times):
-            self.submit(self.model.call(parent=None, **fields))
+            self.submit(self.model.call(parent=None, weight=weight, **fields))
 
     @precondition(lambda self: self.has("active", "parked"))
     @rule(data=st.data(), timeout=st.sampled_from([None, 5]))
@@ -131,6 +133,15 @@ class AdmissionMachine(RuleBasedStateMachine):
         for _ in range(1 + again):
             self.do(lambda: self.controller.release(self.slots[call.number]))
         self.model.release(call)
+
+    @precondition(lambda self: self.has("zombie") or len(self.model.live()) > 2)
+    @rule(data=st.data(), times=st.integers(1, 3))
+    def release_some(self, data: st.DataObject, times: int) -> None:
+        for _ in range(times):
+            if self.has("active", "zombie"):
+                call = self.some(data, "active", "zombie")
+                self.do(lambda call=call: self.controller.release(self.slots[call.number]))  # type: ignore[misc]
+                self.model.release(call)
 
     @precondition(lambda self: self.has("waiting"))
     @rule(data=st.data())

@@ -91,7 +91,7 @@ async def play(limit: int, strategy: str, calls: list[dict[str, Any]]) -> None:
             assert result.is_success or (result.error and result.error_type in set(ErrorType))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(
     limit=st.integers(1, 3),
     strategy=st.sampled_from(["fifo", "priority", "reject"]),

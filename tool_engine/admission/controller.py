@@ -77,7 +77,7 @@ class ToolConcurrencyController(SlotDispatcher):
         bucket = lane.bucket
         used = self._used + weight
         bucket_used = bucket.used + weight
-        if used > self._limit or (bucket.limit is not None and bucket_used > bucket.limit):
+        if used > self._limit or bucket_used > bucket.most:
             return None
         if self._is_shut or (self._waiting and (lane.waiting or self._line or bucket.held_up)):
             return None
@@ -88,13 +88,13 @@ class ToolConcurrencyController(SlotDispatcher):
         # The same as `_take`, written out: every call that need not wait comes this way.
         self._used = used
         bucket.used = bucket_used
-        self._active += 1
         if used > self._most_used:
             self._most_used = used
-        slot = ConcurrencySlot(lane, weight, self._acquired + self._enqueued, now)
+        acquired = self._acquired
+        slot = ConcurrencySlot(lane, weight, acquired + self._enqueued, now)
         if self._aging is not None or request.parent is not None:
             slot.key, slot.arrival, _ = self._order_of(request, now)
-        self._acquired += 1
+        self._acquired = acquired + 1
         return slot
 
     async def admit(
@@ -134,11 +134,10 @@ class ToolConcurrencyController(SlotDispatcher):
         if state is ACTIVE and not slot.is_bypass:
             # The same as `_put_back`, written out, as in `admit_nowait`.
             slot.state = RELEASED
-            self._active -= 1
             bucket, weight = slot.lane.bucket, slot.weight
-            self._used = used = self._used - weight
+            self._used -= weight
             bucket.used = bucket_used = bucket.used - weight
-            if used < 0 or bucket_used < 0:
+            if bucket_used < 0:
                 raise broken_accounting(slot)
             self._released += 1
             held = (self._clock() if now is None else now) - slot.acquired_at
@@ -222,7 +221,6 @@ class ToolConcurrencyController(SlotDispatcher):
             self._withdraw_resuming(slot)
         elif slot.state is ACTIVE:
             slot.state = PARKED
-            self._active -= 1
             self._parked += 1
             self._put_back(slot, self._clock())
 
@@ -259,7 +257,6 @@ class ToolConcurrencyController(SlotDispatcher):
         slot.is_overdue = True
         if slot.state is ACTIVE and not slot.is_bypass:
             slot.state = ZOMBIE
-            self._active -= 1
             self._zombies += 1
             self._update_gate()
 

@@ -38,7 +38,6 @@ class SlotDispatcher(ABC):
 
     __slots__ = (
         "_acquired",
-        "_active",
         "_aging",
         "_buckets",
         "_bypass_active",
@@ -76,7 +75,7 @@ class SlotDispatcher(ABC):
         self._line: list[tuple[Order, Lane]] = []
         self._is_paused = False
         self._used = 0
-        self._active = self._parked = self._zombies = self._bypass_active = 0
+        self._parked = self._zombies = self._bypass_active = 0
         self._acquired = self._released = self._rejected = 0
         self._waiting = self._queued = 0
         self._enqueued = self._granted = self._expired = self._cancelled = self._dismissed = 0
@@ -93,7 +92,7 @@ class SlotDispatcher(ABC):
             total_rejected=self._rejected,
             total_timeout=self._timed_out,
             avg_execution_time=self._held_seconds / self._released if self._released else 0.0,
-            active=self._active,
+            active=self._acquired - self._released - self._zombies,
             parked=self._parked,
             zombies=self._zombies,
             bypass_active=self._bypass_active,
@@ -141,7 +140,8 @@ class SlotDispatcher(ABC):
         self._timed_out += 1
 
     def _is_idle(self) -> bool:
-        busy = self._active + self._parked + self._zombies + self._bypass_active + self._waiting
+        held = self._acquired - self._released
+        busy = held + self._parked + self._bypass_active + self._waiting
         return not busy
 
     def _open_lane(self, request: AdmissionRequest) -> Lane:
@@ -171,7 +171,6 @@ class SlotDispatcher(ABC):
             self._update_gate()
         else:
             slot.state = ACTIVE
-            self._active += 1
         if used > self._most_used:
             self._most_used = used
 
@@ -262,6 +261,8 @@ class SlotDispatcher(ABC):
         self._timed_out += 1
         self._leave(waiter)
         where = f"bucket {lane.bucket.name!r}"
+        held = self._zombies
+        zombies = f", {held} slots are held by work that outlived its call" if held else ""
         error: AdmissionError
         if lane.throttle is not None and lane.throttle_timer is not None:
             delay = lane.throttle.delay(self._clock())
@@ -272,8 +273,8 @@ class SlotDispatcher(ABC):
             )
         else:
             error = QueueTimeoutError(
-                f"waited {timeout:g} s for a slot in {where} ({self._waiting} others wait); "
-                "raise queue_timeout or max_concurrent, or make fewer calls at once",
+                f"waited {timeout:g} s for a slot in {where} ({self._waiting} others wait"
+                f"{zombies}); raise queue_timeout or max_concurrent, or make fewer calls at once",
                 retry_after=self._estimated_wait(),
             )
         waiter.wake(error)

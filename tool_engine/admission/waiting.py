@@ -8,6 +8,7 @@ that its waiters hold up nobody else.
 from __future__ import annotations
 
 import asyncio
+import sys
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -67,12 +68,14 @@ class Waiter:
 class Bucket:
     """A named limit inside the global one."""
 
-    __slots__ = ("held_up", "limit", "name", "rejected", "used", "waiting")
+    __slots__ = ("held_up", "limit", "most", "name", "rejected", "used", "waiting")
 
     def __init__(self, name: str, limit: int | None) -> None:
         self.name = name
         self.limit = limit
         """None: only the global limit applies."""
+        self.most = sys.maxsize if limit is None else limit
+        """The same as a number that can be compared."""
         self.used = 0
         self.waiting = 0
         self.rejected = 0
@@ -81,7 +84,7 @@ class Bucket:
 
     def has_room(self, weight: int) -> bool:
         """Whether `weight` more units fit."""
-        return self.limit is None or self.used + weight <= self.limit
+        return self.used + weight <= self.most
 
 
 class Lane:

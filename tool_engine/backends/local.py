@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from tool_engine.backends.task import ToolTask
+from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.backends.threads import ThreadLane
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.logger import get_logger
@@ -23,6 +23,8 @@ class LocalBackend:
 
     def __init__(self) -> None:
         self._threads = ThreadLane()
+        self.running: set[ToolTask] = set()
+        """The runs whose callers wait for them."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
     def start(
@@ -35,7 +37,9 @@ class LocalBackend:
         caller: asyncio.Task[Any] | None,
     ) -> None:
         """Runs an async executor to its first wait; see `interfaces.ExecutionBackend`."""
-        run.start(executor.execute, (tool, params, context), {}, caller)
+        run.function = executor.execute
+        run.args = (tool, params, context)
+        run.step(caller)
 
     def start_in_thread(
         self,
@@ -48,12 +52,14 @@ class LocalBackend:
     ) -> None:
         """The same for an executor whose `execute` is a plain function."""
         run.leaves_on_cancel = True
-        run.start(self._in_thread, (executor, tool, params, context), {}, caller)
+        run.function = self._in_thread
+        run.args = (executor, tool, params, context)
+        run.step(caller)
 
-    @property
-    def leftovers(self) -> int:
-        """Runs that have ended for their callers and whose work goes on."""
-        return len(self._leftovers)
+    def abort(self) -> None:
+        """Lets the callers of all runs go on at once."""
+        for run in list(self.running):
+            run.end(ABORTED)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped
         """Cancels what is left and waits for it, at most `timeout` seconds.
@@ -74,15 +80,19 @@ class LocalBackend:
         value = await self._threads.run(lambda: executor.execute(tool, params, context))
         return await value if inspect.isawaitable(value) else value
 
-    def keep(self, task: ToolTask) -> None:
+    def keep(self, run: ToolTask) -> None:
         """Takes over a run whose caller goes on without it."""
-        leftover = asyncio.get_running_loop().create_task(task.outlive(), name=task.get_name())
-        self._leftovers[leftover] = task
+        leftover = asyncio.get_running_loop().create_task(run.outlive(), name=run.get_name())
+        self._leftovers[leftover] = run
         leftover.add_done_callback(self._forget)
 
     def _forget(self, leftover: asyncio.Task[None]) -> None:
-        task = self._leftovers.pop(leftover)
+        run = self._leftovers.pop(leftover)
+        if not run.is_done:
+            run.close()  # cancelled before its first step: nothing of it ran
+        if run.on_end is not None:
+            run.on_end()
         if not leftover.cancelled() and leftover.exception() is not None:
-            _log.error("leftover_failed", task=repr(task), exc_info=leftover.exception())
+            _log.error("leftover_failed", run=repr(run), exc_info=leftover.exception())
         else:
-            _log.debug("leftover_ended", task=repr(task))
+            _log.debug("leftover_ended", run=repr(run))

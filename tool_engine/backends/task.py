@@ -14,22 +14,42 @@ The hooks used are asyncio's documented ones for third-party task implementation
 from __future__ import annotations
 
 import asyncio
+import sys
 import types
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-__all__ = ["ToolTask"]
+__all__ = ["ABORTED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
+
+task_of: Callable[[asyncio.AbstractEventLoop], Any]
+"""The current task of a running loop, or None."""
+if sys.version_info >= (3, 12):
+    task_of = asyncio.current_task
+else:
+    # There current_task is written in Python, around this dictionary.
+    task_of = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined] # noqa: SLF001 - 3.11 will not change
 
 ABORTED: Final = "aborted"
 """The engine closed."""
 TIMED_OUT: Final = "timed out"
 _TURNS: Final = 8
 """Turns of the loop that tasks have to end which a tool waits for; no time passes in them."""
+
+
+class Home(Protocol):
+    """Where runs are at home: the backend."""
+
+    running: set[ToolTask]
+    """The runs whose callers wait for them."""
+
+    def keep(self, run: ToolTask) -> None:
+        """Takes over a run whose caller goes on without it."""
+        ...
 
 
 class ToolTask(msgspec.Struct, eq=False, weakref=True):
@@ -42,11 +62,15 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
     _loop: asyncio.AbstractEventLoop
     deadline: float
     """On the loop's clock."""
-    _on_detach: Callable[[ToolTask], None]
-    """Takes over the run when its caller goes on without it."""
+    _home: Home
+    """Lists the run while its caller waits; takes it over when its caller goes on without it."""
     _context: Context
-    call: Any = None
+    call: Any
     """The call that the run belongs to."""
+    function: Callable[..., Coroutine[Any, Any, Any]] | None = None
+    """What is run; called within the run, so that what it raises is the run's error."""
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
     _steps: Any = None
     value: Any = None
     """What the tool returned."""
@@ -55,14 +79,14 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
     is_done: bool = False
     end_reason: str | None = None
     """Why the run was ended from outside: its time ran out, or it was aborted."""
-    is_cancelled: bool = False
-    """True when the caller was cancelled."""
+    cancellation: asyncio.CancelledError | None = None
+    """What cancelled the caller, to be raised again: its text says who did it."""
     is_detached: bool = False
     """True when the caller went on without waiting for the end of the work."""
     leaves_on_cancel: bool = False
     """True for work that no cancellation can reach, such as a thread."""
     on_end: Callable[[], None] | None = None
-    """Called once when a detached run has ended."""
+    """Called once by its home when a detached run has ended."""
     _waits_for: Any = None
     _bell: asyncio.Future[None] | None = None
     """What the caller waits for while the tool waits for something that is slow to cancel."""
@@ -72,48 +96,42 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
     _callbacks: list[Callable[[Any], object]] | None = None
     _name: str | None = None
 
-    def start(
-        self,
-        function: Callable[..., Coroutine[Any, Any, Any]],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        caller: asyncio.Task[Any] | None,
-    ) -> None:
-        """Calls an async function and runs it to its first wait or its end.
-
-        Args:
-            function: Called within the run, so that what it raises is the run's error.
-            args: Its positional arguments.
-            kwargs: Its keyword arguments.
-            caller: The running task, if there is one.
-        """
-        if caller is not None and (cancels := caller.cancelling()):
-            self._seen_cancels = cancels
-        self._steps = _steps(self, function, args, kwargs)
-        self._step(caller, None)
-
     @property
     def is_timed_out(self) -> bool:
         """Whether the deadline passed before the work had ended."""
         return self.end_reason is TIMED_OUT
 
     @property
+    def is_cancelled(self) -> bool:
+        """Whether the caller was cancelled."""
+        return self.cancellation is not None
+
+    @property
     def is_ending(self) -> bool:
         """Whether nobody waits for a value any more."""
-        return self.is_cancelled or self.end_reason is not None
+        return self.cancellation is not None or self.end_reason is not None
 
-    def _step(self, caller: Any, error: BaseException | None) -> None:
-        """Runs the coroutine to its next wait or its end, as the current task."""
-        loop = self._loop
+    def step(self, caller: asyncio.Task[Any] | None, error: BaseException | None = None) -> None:
+        """Runs the function to its first wait or its end, and from there to the next.
+
+        Args:
+            caller: The running task, if there is one; meanwhile the run is the current task.
+            error: What the tool is to see at the place where it waits.
+        """
+        loop, steps = self._loop, self._steps
+        if steps is None:
+            steps = self._steps = _steps(self)
+            if caller is not None and (cancels := caller.cancelling()):
+                self._seen_cancels = cancels
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
         try:
             if error is None:
                 # With a default, `next` spares the StopIteration of a coroutine that has ended.
-                waits_for = self._context.run(next, self._steps, None)
+                waits_for = self._context.run(next, steps, None)
             else:
-                waits_for = self._context.run(self._steps.throw, error)
+                waits_for = self._context.run(steps.throw, error)
             if waits_for is not None:
                 self._waits_for = waits_for
         except StopIteration:
@@ -130,26 +148,38 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Drives the coroutine to its end, the deadline or the caller's cancellation."""
-        if self.is_done:
-            return
         timer = self._loop.call_at(self.deadline, self.end, TIMED_OUT)
+        running = self._home.running
+        running.add(self)
         try:
             while not self.is_done:
-                yield from self._wait_and_step()
+                waits_for = self._waits_for
+                if waits_for is None or type(waits_for) is asyncio.Future:
+                    # What most tools wait for, without the generator in between.
+                    error = None
+                    try:
+                        yield waits_for
+                    except GeneratorExit:
+                        self.close()
+                        raise
+                    except BaseException as raised:  # noqa: BLE001 - the tool is to see it
+                        error = raised
+                    self._resume(waits_for, error)
+                else:
+                    yield from self._wait_and_step()
                 if not self.is_done and (
                     self.end_reason is not None or (self.is_cancelled and self.leaves_on_cancel)
                 ):
                     self.is_detached = True
                     self._seen_cancels = 0
-                    self._on_detach(self)
+                    self._home.keep(self)
                     return
         finally:
             timer.cancel()
+            running.discard(self)
 
     def _wait_and_step(self) -> Generator[Any, Any, None]:
         waits_for = self._waits_for
-        if self._must_cancel and waits_for is not None and waits_for.cancel():
-            self._must_cancel = False
         error: BaseException | None = None
         try:
             if waits_for is None or type(waits_for) is asyncio.Future:
@@ -157,27 +187,41 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
             else:
                 yield self._relay(waits_for)
         except GeneratorExit:
-            self._steps.close()
-            self.error = asyncio.CancelledError()
-            self.is_done = True
+            self.close()
             raise
         except BaseException as raised:  # noqa: BLE001 - the tool is to see it
             error = raised
         self._bell = None
-        caller = asyncio.current_task(self._loop)
-        if isinstance(error, asyncio.CancelledError) and self._is_from_caller(caller, waits_for):
-            self.is_cancelled = True
-            self._cancels += 1
-            if waits_for is not None and waits_for.cancel() and not waits_for.done():
-                return  # it ends in its own time, and the tool with it, as in any task
+        self._resume(waits_for, error)
+
+    def close(self) -> None:
+        """Ends the tool where it waits: nobody drives the run any more."""
+        self._steps.close()
+        self.error = asyncio.CancelledError()
+        self.is_done = True
+
+    def _resume(self, waits_for: Any, error: BaseException | None) -> None:
+        """Lets the tool see the end of its wait, unless the wait goes on."""
+        caller = task_of(self._loop)
+        if error is not None:
+            if isinstance(error, asyncio.CancelledError) and self._is_from_caller(
+                caller, waits_for
+            ):
+                self.cancellation = error
+                self._cancels += 1
+                if waits_for is not None and waits_for.cancel() and not waits_for.done():
+                    return  # it ends in its own time, and the tool with it, as in any task
         elif waits_for is not None and not waits_for.done():
             return  # woken by the end of the run; what it waits for goes on
-        self._waits_for = None
-        if error is None and self._must_cancel:
-            error = asyncio.CancelledError()
-        if error is not None:
+        if waits_for is not None:
+            self._waits_for = None
+        if self._must_cancel:
             self._must_cancel = False
-        self._step(caller, error)
+            error = error or asyncio.CancelledError()
+        self.step(caller, error)
+        waits_for = self._waits_for
+        if self._must_cancel and waits_for is not None and waits_for.cancel():
+            self._must_cancel = False
 
     def _relay(self, waits_for: Any) -> asyncio.Future[None]:
         """A future that is done when `waits_for` is, or as soon as the run is ended.
@@ -199,12 +243,8 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
 
     async def outlive(self) -> None:
         """Drives what is left of a detached run, in a task of its own."""
-        try:
-            while not self.is_done:
-                await _Step(self)
-        finally:
-            if self.on_end is not None:
-                self.on_end()
+        while not self.is_done:
+            await _Step(self)
 
     def end(self, reason: str) -> None:
         """Ends the run from outside: cancels the tool and lets the caller go on."""
@@ -317,13 +357,8 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
 
 
 @types.coroutine
-def _steps(
-    task: ToolTask,
-    function: Callable[..., Coroutine[Any, Any, Any]],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Generator[Any, Any, None]:
-    task.value = yield from function(*args, **kwargs)
+def _steps(task: ToolTask) -> Generator[Any, Any, None]:
+    task.value = yield from task.function(*task.args, **task.kwargs)  # type: ignore[misc]
     task.is_done = True
 
 

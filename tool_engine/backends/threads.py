@@ -81,7 +81,7 @@ class ThreadLane:
         while (work := self._queue.get()) is not None:
             outcome = _run(work)
             try:
-                work.loop.call_soon_threadsafe(_tell, work.future, outcome)
+                work.loop.call_soon_threadsafe(work.future.set_result, outcome)
             except RuntimeError:
                 return  # the loop is closed: nobody is left to hear of it
             del work, outcome
@@ -93,11 +93,3 @@ def _run(work: _Work) -> tuple[Any, BaseException | None]:
         return work.context.run(work.function), None
     except BaseException as error:  # noqa: BLE001 - it travels to the caller
         return None, error
-
-
-def _tell(
-    future: asyncio.Future[tuple[Any, BaseException | None]],
-    outcome: tuple[Any, BaseException | None],
-) -> None:
-    if not future.done():
-        future.set_result(outcome)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.catalog.document import Path
+from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.rules import FLAT_RULES, check_value
-from tool_engine.catalog.strict_yaml import MAX_DEPTH
 from tool_engine.catalog.structure import Fault, structure_faults
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import output_schema

@@ -7,7 +7,7 @@ import stat
 import time
 from typing import Final, NamedTuple
 
-from tool_engine.catalog.strict_yaml import MAX_BYTES
+from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError, DefinitionProblem, ToolEngineError
 
 __all__ = [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tool_engine.catalog.definition import (
@@ -13,9 +15,8 @@ from tool_engine.catalog.definition import (
     plain_data,
 )
 from tool_engine.catalog.document import Document, format_path
-from tool_engine.catalog.export import export_to_yaml
 from tool_engine.catalog.folder import FolderError, list_definitions, read_definition
-from tool_engine.catalog.strict_yaml import MAX_PROBLEMS, parse
+from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.structure import Fault
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.tool import Tool
@@ -56,7 +57,7 @@ class ToolConfigLoader:
         Raises:
             DefinitionError: The text is not a right definition.
         """
-        documents, problems = parse(text, source)
+        documents, problems = _yaml("strict_yaml").parse(text, source)
         if not problems and len(documents) == 1:
             document = documents[0]
             faults = definition_faults(document.value)
@@ -120,7 +121,13 @@ class ToolConfigLoader:
 
     def export_to_yaml(self, tool: Tool) -> str:
         """Writes `tool` as a definition that loads as the same tool again."""
-        return export_to_yaml(tool)
+        text: str = _yaml("export").export_to_yaml(tool)
+        return text
+
+
+def _yaml(name: str) -> ModuleType:
+    """A module that needs PyYAML, which takes as long to import as the rest of the catalog."""
+    return import_module(f"tool_engine.catalog.{name}")
 
 
 def duplicate_error(name: str, file: str, files: list[str]) -> DuplicateToolError:

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.document import Path
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
+from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.rules import compile_check, pattern_error
-from tool_engine.catalog.strict_yaml import MAX_PROBLEMS
 from tool_engine.catalog.structure import Fault
 
 __all__ = ["raw_schema_faults"]

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import yaml
 
 from tool_engine.catalog.document import Document, Path, format_path
+from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES
 from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
@@ -23,18 +24,9 @@ except ImportError:  # pragma: no cover - PyYAML was built without its C parser
     _NativeParser = None  # type: ignore[assignment,misc]
 
 __all__ = [
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "MAX_PROBLEMS",
     "load_all",
     "parse",
 ]
-
-MAX_BYTES: Final = 1024 * 1024
-MAX_DEPTH: Final = 50
-MAX_VALUES: Final = 100_000
-MAX_PROBLEMS: Final = 100
-"""Reading stops after this many faults: nobody reads more, and each costs a search for its path."""
 
 _BETWEEN_DOCUMENTS: Final = (yaml.StreamStartEvent, yaml.DocumentEndEvent)
 _FORBIDDEN: Final = re.compile(

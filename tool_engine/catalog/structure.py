@@ -17,7 +17,7 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.strict_yaml import MAX_PROBLEMS
+from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.schema import SHORT_KEYS
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tool_engine.cli.console import make_console, plain, print_json_line
-from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import event_text
 from tool_engine.engine import ToolEngine
@@ -24,7 +29,7 @@ _STYLES = {
 
 
 def watch_tools(settings: Settings, *, as_json: bool) -> int:
-    """Prints each event of the folder until Ctrl-C, which is how it is meant to end."""
+    """Prints each event of the folder until Ctrl-C, or until nobody reads the output any more."""
     try:
         # What the engine would log of a folder, the events say already.
         return run_async(_watch(settings, as_json=as_json), log_level=logging.ERROR)
@@ -36,13 +41,38 @@ def watch_tools(settings: Settings, *, as_json: bool) -> int:
 
 async def _watch(settings: Settings, *, as_json: bool) -> int:
     # Printed here and not in the subscriber, whose errors, a closed pipe too, would be kept quiet.
-    events: asyncio.Queue[ToolEngineEvent] = asyncio.Queue()
+    events: asyncio.Queue[ToolEngineEvent | None] = asyncio.Queue()
     engine = ToolEngine(settings.engine_config(watch_for_changes=True))
     engine.subscribe(events.put_nowait)
     show = _print_json if as_json else _print_text
-    async with engine:
-        while True:
-            show(await events.get())
+    with _reader_watched(lambda: events.put_nowait(None)):
+        async with engine:
+            while (event := await events.get()) is not None:
+                show(event)
+    return EXIT_FAILED
+
+
+@contextmanager
+def _reader_watched(on_gone: Callable[[], None]) -> Iterator[None]:
+    # A write would notice that the reader has gone, but the next event may be days away. The end
+    # of a pipe that is written to becomes "readable" when its other end is closed.
+    loop = asyncio.get_running_loop()
+    pipes = _stdout_pipes()
+    for pipe in pipes:
+        loop.add_reader(pipe, on_gone)
+    try:
+        yield
+    finally:
+        for pipe in pipes:
+            loop.remove_reader(pipe)
+
+
+def _stdout_pipes() -> list[int]:
+    try:
+        descriptor = sys.stdout.fileno()
+        return [descriptor] if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else []
+    except OSError:
+        return []
 
 
 def _print_json(event: ToolEngineEvent) -> None:

@@ -1,9 +1,9 @@
 """Which executor runs a tool?
 
-In this order: what was registered in code under the tool's handler name; the table below; for a
-tool that declares a request, the HTTP executor; what an installed package offers under the
-entry-point group `tool_engine.executors`. Modules are loaded by name on first use, so that what no
-tool needs is never imported.
+In this order: what was registered in code under the tool's handler name; for a tool that declares
+a request and no handler, the HTTP executor; the table below; what an installed package offers under
+the entry-point group `tool_engine.executors`. Modules are loaded by name on first use, so that what
+no tool needs is never imported.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.errors import (
     ConfigurationError,
@@ -26,6 +25,9 @@ from tool_engine.errors import (
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["BUILTIN_EXECUTORS", "ENTRY_POINT_GROUP", "ExecutorRegistry"]
 
@@ -151,7 +153,9 @@ class ExecutorRegistry:
     def _offered(self) -> dict[str, list[EntryPoint]]:
         if self._entry_points is None:
             self._entry_points = {}
-            for point in entry_points(group=ENTRY_POINT_GROUP):
+            # Loaded by name on first use: most programs have no need of it.
+            metadata = import_module("importlib.metadata")
+            for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
                 self._entry_points.setdefault(point.name, []).append(point)
         return self._entry_points
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.knowledge.snapshot import bounded_text, restore, snapshot
-from tool_engine.model.record import KeptCall, ToolCallRecord
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, bounded_text, restore, snapshot
+from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, redact, redact_text
 
-__all__ = ["VisibleCall", "kept_record", "record_of", "secret_names"]
+__all__ = ["VisibleCall", "bound", "kept_record", "record_of", "secret_names"]
 
 _SHORTEST_SECRET: Final = 4
 
@@ -65,6 +65,19 @@ class VisibleCall:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return text
+
+
+def bound(entry: CallEntry) -> None:
+    """Cuts what is too long to be kept: of each long part the beginning stays, with its full size.
+
+    Every storage does this before it keeps an entry.
+    """
+    if len(entry.params) > MAX_SNAPSHOT:
+        entry.params = snapshot(restore(entry.params))
+    if len(entry.result) > MAX_SNAPSHOT:
+        entry.result = snapshot(restore(entry.result))
+    if entry.error is not None:
+        entry.error = bounded_text(entry.error)
 
 
 def record_of(kept: KeptCall) -> ToolCallRecord:

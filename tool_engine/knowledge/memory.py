@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.knowledge.entry import record_of
-from tool_engine.knowledge.snapshot import MAX_ERROR, bounded_text
+from tool_engine.knowledge.entry import bound, record_of
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -63,11 +62,11 @@ class MemoryStorage:
     def add(self, kept: KeptCall) -> None:
         """Takes one call; lets the oldest go where a bound is passed."""
         self._added += 1
-        if kept.error is not None and len(kept.error) > MAX_ERROR and type(kept) is CallEntry:
-            kept.error = bounded_text(kept.error)
         self._kept.append(kept)
         # A dict's length is its number of keys: only an entry's snapshots ever count as large.
-        if len(kept.result) > _LARGE or len(kept.params) > _LARGE:
+        if kept.error is not None or len(kept.result) + len(kept.params) > _LARGE:
+            if type(kept) is CallEntry:
+                bound(kept)
             self._weigh(kept)
 
     async def query(self, query: RecordQuery) -> list[ToolCallRecord]:

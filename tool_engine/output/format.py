@@ -14,10 +14,11 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["as_output", "to_text"]
+__all__ = ["PLAIN", "as_output", "to_text"]
 
 _MAX_DEPTH: Final = 64
-_PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
+PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
+"""Types of which it is plain that they are no mapping."""
 _LARGEST: Final = 2**2048
 """Python refuses to write integers of more than 4,300 digits."""
 
@@ -31,7 +32,7 @@ def as_output(value: Any) -> dict[str, Any]:
     kind = type(value)
     if kind is dict:
         return value  # type: ignore[no-any-return]
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return {"result": value}
     if isinstance(value, Mapping):
         return dict(value)
