@@ -9,10 +9,11 @@ import msgspec
 
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.backends.task import ABORTED, ToolTask
+from tool_engine.errors import ToolEngineError
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of
-from tool_engine.knowledge.entry import VisibleCall
-from tool_engine.knowledge.snapshot import pack, snapshot
+from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.snapshot import pack, restore, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -20,7 +21,7 @@ from tool_engine.model.record import CallEntry, next_serial
 from tool_engine.model.tool import Tool
 from tool_engine.output.format import PLAIN, as_output
 from tool_engine.plan import Plan
-from tool_engine.redaction import redact
+from tool_engine.redaction import redact, redact_text
 
 __all__ = [
     "ANONYMOUS",
@@ -66,6 +67,14 @@ class Call(msgspec.Struct, eq=False):
     retries: int = 0
     attempt_log: list[dict[str, Any]] | None = None
     findings: list[dict[str, Any]] | None = None
+    result: ToolExecutionResult | None = None
+    """Set where it was refused when it asked for a slot."""
+
+    def ended(self) -> ToolExecutionResult:
+        """The result of a call that has one."""
+        if self.result is None:
+            raise ToolEngineError(f"the call {self.call_id} has not ended")
+        return self.result
 
     @property
     def attempts(self) -> int:
@@ -79,6 +88,11 @@ class Call(msgspec.Struct, eq=False):
         if timeout is DEFAULT_TIMEOUT or timeout is None:
             return 0.0 if self.plan is None else self.plan.timeout
         return timeout
+
+    def deadline_from(self, started: float) -> float:
+        """When the call must have ended, on the loop's clock, if its tool starts at `started`."""
+        deadline, outer = started + self.timeout, self.context.deadline
+        return deadline if outer is None or deadline < outer else outer
 
     def bind(self, deadline: float) -> ToolExecutionContext:
         """The context that the tool sees: the caller's, bound to this call."""
@@ -299,10 +313,24 @@ class CallEnding:
 
 def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
     """A copy of the result for subscribers, who may write it anywhere: secrets are hidden."""
-    visible = VisibleCall(call.params, tool)
-    return msgspec.structs.replace(
-        result,
-        output=visible.result(snapshot(result.output)),
-        error=visible.error(result.error),
-        validation_errors=redact(result.validation_errors),
+    output, error = result.output, result.error
+    if secret_names(tool):
+        visible = VisibleCall(call.params, tool)
+        output, error = visible.result(snapshot(output)), visible.error(error)
+    else:
+        error = None if error is None else redact_text(error)
+        try:
+            output = redact(output)
+        except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
+            output = redact(restore(snapshot(output)))
+    return ToolExecutionResult(
+        result.is_success,
+        result.tool_name,
+        output,
+        error,
+        result.error_type,
+        redact(result.validation_errors),
+        result.execution_time,
+        result.executed_at,
+        {**result.metadata},
     )

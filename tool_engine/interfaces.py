@@ -113,16 +113,15 @@ class ExecutionBackend(Protocol):
     is told through the run when the work has really stopped.
     """
 
-    def start(
+    def aim(
         self,
         run: Any,
         executor: ToolExecutor,
         tool: Tool,
         params: dict[str, Any],
         context: ToolExecutionContext,
-        caller: Any,
     ) -> None:
-        """Starts the executor in `run`, for the running task `caller`; never raises."""
+        """Tells `run`, before it starts, what to call; never raises."""
         ...
 
     def keep(self, run: Any) -> None:

@@ -41,7 +41,7 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of, refusal_of
 from tool_engine.knowledge.snapshot import pack, snapshot
-from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.plan import Plan, Planner
@@ -127,10 +127,8 @@ class Pipeline:
             self._use(loop)
         task: Any = task_of(loop)
         if type(task) is ToolTask and parent is None and task.call.owner is self:
-            outer: ToolExecutionContext = task.call.bind(task.deadline)
-            return await self.nest(outer, tool_name, params, None, context)  # type: ignore[no-any-return]
-        if context is None:
-            context = ANONYMOUS
+            return await self._nest_in(task, tool_name, params, context)  # type: ignore[no-any-return]
+        context = context or ANONYMOUS
         try:
             plan = self._plans.get(tool_name)
             packed = pack(params)
@@ -138,41 +136,49 @@ class Pipeline:
             plan, packed = None, snapshot(params)
         call_id = f"{self._id_prefix}{self._next_serial()}"
         call = Call(self, call_id, tool_name, packed, context, plan)
-
         if plan is None or (arguments := plan.accept(params, packed)) is None:
             checked = self._check(call, params, packed)
             if isinstance(checked, Failure):
                 return self._ending.fail(call, checked)
             plan, arguments = checked
-
         request = plan.request
-        is_bypass = context.caller_type in self._bypass
-        if is_bypass or context.priority is not None or parent is not None:
-            request = request.for_caller(context.priority, is_bypass, parent)
+        if context is not ANONYMOUS:
+            request = self._request(request, context, parent)
         slot = self._controller.admit_nowait(request, self._time())
-        if slot is None:
-            waited = await self._wait_for_slot(call, request)
-            if isinstance(waited, ToolExecutionResult):
-                return waited
-            slot = waited
+        if slot is None and (slot := await self._wait_for_slot(call, request)) is None:
+            return call.ended()
         call.slot = slot
         try:
-            run = self._start(call, plan, slot, arguments, loop, task)
+            if self._bus.has_subscribers:
+                self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+            deadline, home = slot.acquired_at + plan.timeout, self._backend
+            if context is not ANONYMOUS:
+                deadline = call.deadline_from(slot.acquired_at)
+            run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, (), arguments)
+            if plan.direct is None:
+                self._aim(run, call, plan)
+            run.step(task)
             if not run.is_done:
                 call.run = run
                 await run
                 call.run = None
-            if run.error is not None and plan.retry is not None:
+            if run.is_troubled and plan.retry is not None:
                 run = await self._retry(call, plan, plan.retry, slot, run)
         except BaseException:
             self._controller.release(slot)
             self._ending.fail(call, CANCELLED)
             raise
         now = self._time()
-        if run.error is not None or run.end_reason is not None or run.cancellation is not None:
+        if run.is_troubled:
             return self._settle_badly(call, slot, run, now)
         self._controller.release(slot, now)
         return self._ending.succeed(call, plan, slot, run.value, now - slot.acquired_at)
+
+    async def _nest_in(
+        self, run: ToolTask, tool_name: str, params: Any, context: ToolExecutionContext | None
+    ) -> ToolExecutionResult:
+        outer: ToolExecutionContext = run.call.bind(run.deadline)
+        return await self.nest(outer, tool_name, params, None, context)
 
     async def nest(
         self,
@@ -241,48 +247,35 @@ class Pipeline:
                 return failure_of(ToolExecutionError(str(error)))
         return plan
 
-    async def _wait_for_slot(
-        self, call: Call, request: AdmissionRequest
-    ) -> ConcurrencySlot | ToolExecutionResult:
-        """The slot, or the end of a call that was refused."""
+    def _request(
+        self,
+        request: AdmissionRequest,
+        context: ToolExecutionContext,
+        parent: ConcurrencySlot | None,
+    ) -> AdmissionRequest:
+        is_bypass = context.caller_type in self._bypass
+        if is_bypass or context.priority is not None or parent is not None:
+            return request.for_caller(context.priority, is_bypass, parent)
+        return request
+
+    async def _wait_for_slot(self, call: Call, request: AdmissionRequest) -> ConcurrencySlot | None:
+        """The slot; None for a call that was refused, which then has its result."""
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         try:
             return await self._controller.admit(request, queued)
         except AdmissionError as error:
-            return self._ending.fail(call, refusal_of(error))
+            call.result = self._ending.fail(call, refusal_of(error))
+            return None
         except BaseException:
             self._ending.fail(call, CANCELLED)
             raise
 
-    def _start(
-        self,
-        call: Call,
-        plan: Plan,
-        slot: ConcurrencySlot,
-        arguments: dict[str, Any],
-        loop: asyncio.AbstractEventLoop,
-        task: asyncio.Task[Any] | None,
-    ) -> ToolTask:
-        """The first attempt, up to its first wait."""
-        context = call.context
-        timeout = context.timeout
-        if timeout is DEFAULT_TIMEOUT or timeout is None:
-            timeout = plan.timeout
-        deadline = slot.acquired_at + timeout
-        if context.deadline is not None and context.deadline < deadline:
-            deadline = context.deadline
-        if self._bus.has_subscribers:
-            self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
-        home, direct = self._backend, plan.direct
-        if direct is not None:
-            run = ToolTask(loop, deadline, home, copy_context(), call, direct, (), arguments)
-            run.step(task)
-            return run
-        if plan.retry is not None:
+    def _aim(self, run: ToolTask, call: Call, plan: Plan) -> None:
+        """Lets the run call an executor, with the arguments that it holds, and the context."""
+        arguments, run.kwargs = run.kwargs, {}
+        if plan.retry is not None and call.arguments is None:
             call.arguments = deepcopy(arguments)
-        run = ToolTask(loop, deadline, home, copy_context(), call)
-        plan.start(run, plan.executor, plan.tool, arguments, call.bind(deadline), task)
-        return run
+        plan.aim(run, plan.executor, plan.tool, arguments, call.bind(run.deadline))
 
     def _use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads the clock of `loop`, without the detour through a method where that is the same."""
@@ -311,15 +304,17 @@ class Pipeline:
                 return run
             reason = await self._pause(slot, pause, deadline)
             if reason is not None:
-                run.end_reason = reason
+                run.end_reason, run.is_troubled = reason, True
                 return run
             pause *= 2
             began = loop.time()
             call.retries += 1
-            bound = call.bind(deadline)
-            run = ToolTask(loop, deadline, self._backend, copy_context(), call)
             params = deepcopy(call.arguments)
-            plan.start(run, plan.executor, plan.tool, params, bound, task_of(loop))
+            run = ToolTask(
+                loop, deadline, self._backend, copy_context(), call, None, (), params or {}
+            )
+            self._aim(run, call, plan)
+            run.step(task_of(loop))
             if not run.is_done:
                 call.run = run
                 await run

@@ -27,6 +27,7 @@ class Plan:
 
     __slots__ = (
         "accept",
+        "aim",
         "bucket",
         "definition_hash",
         "direct",
@@ -34,7 +35,6 @@ class Plan:
         "explain",
         "request",
         "retry",
-        "start",
         "timeout",
         "tool",
         "version",
@@ -46,7 +46,7 @@ class Plan:
         accept: Callable[[Any, bytes], dict[str, Any] | None],
         explain: Callable[[Any], ValidationResult],
         executor: ToolExecutor | None,
-        start: Callable[..., None],
+        aim: Callable[..., None],
         timeout: float,
     ) -> None:
         self.tool = tool
@@ -57,8 +57,8 @@ class Plan:
         """All that is to be said about arguments that were not accepted."""
         self.executor: Any = executor
         """None when no executor has the handler's name."""
-        self.start = start
-        """Starts a run of the executor."""
+        self.aim = aim
+        """Lets a run call the executor."""
         self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
         self.direct: Callable[..., Any] | None = None
         """An async function that takes the arguments as keywords, in place of the executor."""
@@ -105,7 +105,7 @@ class Planner:
             compiled.accept_packed,
             compiled.explain,
             executor,
-            self._backend.start if is_async else self._backend.start_in_thread,
+            self._backend.aim if is_async else self._backend.aim_at_thread,
             tool.timeout or self._default_timeout,
         )
 

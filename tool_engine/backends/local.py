@@ -27,34 +27,30 @@ class LocalBackend:
         """The runs whose callers wait for them."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
-    def start(
+    def aim(
         self,
         run: ToolTask,
         executor: ToolExecutor,
         tool: Tool,
         params: dict[str, Any],
         context: ToolExecutionContext,
-        caller: asyncio.Task[Any] | None,
     ) -> None:
-        """Runs an async executor to its first wait; see `interfaces.ExecutionBackend`."""
+        """Lets `run` call an async executor; see `interfaces.ExecutionBackend`."""
         run.function = executor.execute
         run.args = (tool, params, context)
-        run.step(caller)
 
-    def start_in_thread(
+    def aim_at_thread(
         self,
         run: ToolTask,
         executor: Any,
         tool: Tool,
         params: dict[str, Any],
         context: ToolExecutionContext,
-        caller: asyncio.Task[Any] | None,
     ) -> None:
         """The same for an executor whose `execute` is a plain function."""
         run.leaves_on_cancel = True
         run.function = self._in_thread
         run.args = (executor, tool, params, context)
-        run.step(caller)
 
     def abort(self) -> None:
         """Lets the callers of all runs go on at once."""

@@ -76,6 +76,8 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
     """What the tool returned."""
     error: BaseException | None = None
     """What the tool raised."""
+    is_troubled: bool = False
+    """Whether there is an error, a cancellation or an end from outside."""
     is_done: bool = False
     end_reason: str | None = None
     """Why the run was ended from outside: its time ran out, or it was aborted."""
@@ -138,7 +140,7 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
             pass  # the steps note the end themselves
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
             self.error = raised
-            self.is_done = True
+            self.is_troubled = self.is_done = True
         finally:
             _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
             if caller is not None:
@@ -198,7 +200,7 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
         """Ends the tool where it waits: nobody drives the run any more."""
         self._steps.close()
         self.error = asyncio.CancelledError()
-        self.is_done = True
+        self.is_troubled = self.is_done = True
 
     def _resume(self, waits_for: Any, error: BaseException | None) -> None:
         """Lets the tool see the end of its wait, unless the wait goes on."""
@@ -207,7 +209,7 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
             if isinstance(error, asyncio.CancelledError) and self._is_from_caller(
                 caller, waits_for
             ):
-                self.cancellation = error
+                self.cancellation, self.is_troubled = error, True
                 self._cancels += 1
                 if waits_for is not None and waits_for.cancel() and not waits_for.done():
                     return  # it ends in its own time, and the tool with it, as in any task
@@ -249,7 +251,7 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
     def end(self, reason: str) -> None:
         """Ends the run from outside: cancels the tool and lets the caller go on."""
         if not self.is_done and self.end_reason is None:
-            self.end_reason = reason
+            self.end_reason, self.is_troubled = reason, True
             self.cancel()
             if self._bell is not None:
                 self._loop.call_soon(_ring_after, self._loop, self._bell, _TURNS)
