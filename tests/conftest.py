@@ -16,6 +16,11 @@ import pytest
 import pytest_asyncio
 from blockbuster import BlockBuster
 
+from tool_engine import logger
+
+# An engine that is never loaded loads structlog with its first log line, on the loop.
+logger.prepare()
+
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("project")
 

@@ -76,7 +76,7 @@ async def test_executor_that_cannot_be_loaded(
     from tool_engine.executors import registry
 
     broken = EntryPoint("broken", "no_such_module:Executor", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
     async with make_engine() as other:
         other.register_tool(bare("one", entry={"type": "custom", "handler": "broken"}))
         result = await other.execute("one")

@@ -11,12 +11,17 @@ import sys
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Logger", "get_logger"]
+__all__ = ["Logger", "get_logger", "prepare"]
 
 
 def get_logger(name: str) -> Logger:
     """A logger whose lines carry `logger=name`."""
     return Logger(name)
+
+
+def prepare() -> None:
+    """Loads structlog, which blocks: call it in a thread, so that the first line need not."""
+    import_module("structlog")
 
 
 class Logger:

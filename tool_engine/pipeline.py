@@ -157,7 +157,7 @@ class Pipeline:
             run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, (), arguments)
             if plan.direct is None:
                 self._aim(run, call, plan)
-            run.step(task)
+            run.start(task)
             if not run.is_done:
                 call.run = run
                 await run
@@ -314,7 +314,7 @@ class Pipeline:
                 loop, deadline, self._backend, copy_context(), call, None, (), params or {}
             )
             self._aim(run, call, plan)
-            run.step(task_of(loop))
+            run.start(task_of(loop))
             if not run.is_done:
                 call.run = run
                 await run

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.reload import Catalog, ScanOutcome, merge
+from tool_engine.catalog.reload import Catalog, FolderOutcome, ScanOutcome, merge
 from tool_engine.catalog.watcher import ToolWatcher
 from tool_engine.config import ToolEngineConfig
 from tool_engine.events import EventBus
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.logger import get_logger
+from tool_engine.logger import get_logger, prepare
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -122,7 +122,7 @@ class Reloader:
         await self.reload()
 
     async def _look(self) -> ScanOutcome:
-        folder = await asyncio.to_thread(self._catalog.look)
+        folder = await asyncio.to_thread(self._look_at_folder)
         await self._registry.prepare(file.tool for file in folder.files if file.tool is not None)
         # From here to the swap nothing waits: no registration can be lost in between.
         before = self._current()
@@ -133,6 +133,10 @@ class Reloader:
         if outcome.added or outcome.modified or outcome.removed or _has_moved(before, outcome):
             self._swap(outcome.index)
         return outcome
+
+    def _look_at_folder(self) -> FolderOutcome:
+        prepare()
+        return self._catalog.look()
 
     def _tell_changes(self, before: ToolIndex, outcome: ScanOutcome) -> None:
         for name in outcome.added:

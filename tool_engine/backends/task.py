@@ -113,29 +113,41 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
         """Whether nobody waits for a value any more."""
         return self.cancellation is not None or self.end_reason is not None
 
-    def step(self, caller: asyncio.Task[Any] | None, error: BaseException | None = None) -> None:
-        """Runs the function to its first wait or its end, and from there to the next.
+    def start(self, caller: asyncio.Task[Any] | None) -> None:
+        """Runs the function to its first wait or its end; `caller` is the running task, if any."""
+        self._steps = steps = _steps(self)
+        if caller is None:
+            self._step(None, None)
+            return
+        # The same as `_step`, written out: this is all that most runs have.
+        if cancels := caller.cancelling():
+            self._seen_cancels = cancels
+        loop = self._loop
+        _leave_task(loop, caller)
+        _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+        try:
+            # With a default, `next` spares the StopIteration of a coroutine that has ended.
+            self._waits_for = self._context.run(next, steps, None)
+        except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
+            self.error = raised
+            self.is_troubled = self.is_done = True
+        finally:
+            _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+            _enter_task(loop, caller)
+        if self._callbacks is not None and self.is_done:
+            self._tell_callbacks()
 
-        Args:
-            caller: The running task, if there is one; meanwhile the run is the current task.
-            error: What the tool is to see at the place where it waits.
-        """
+    def _step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
+        """Runs on to the next wait or the end, as the current task; the tool sees `error`."""
         loop, steps = self._loop, self._steps
-        if steps is None:
-            steps = self._steps = _steps(self)
-            if caller is not None and (cancels := caller.cancelling()):
-                self._seen_cancels = cancels
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
         try:
             if error is None:
-                # With a default, `next` spares the StopIteration of a coroutine that has ended.
-                waits_for = self._context.run(next, steps, None)
+                self._waits_for = self._context.run(next, steps, None)
             else:
-                waits_for = self._context.run(steps.throw, error)
-            if waits_for is not None:
-                self._waits_for = waits_for
+                self._waits_for = self._context.run(steps.throw, error)
         except StopIteration:
             pass  # the steps note the end themselves
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
@@ -153,6 +165,7 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
         timer = self._loop.call_at(self.deadline, self.end, TIMED_OUT)
         running = self._home.running
         running.add(self)
+        self._pass_on_cancel()
         try:
             while not self.is_done:
                 waits_for = self._waits_for
@@ -220,7 +233,11 @@ class ToolTask(msgspec.Struct, eq=False, weakref=True):
         if self._must_cancel:
             self._must_cancel = False
             error = error or asyncio.CancelledError()
-        self.step(caller, error)
+        self._step(caller, error)
+        self._pass_on_cancel()
+
+    def _pass_on_cancel(self) -> None:
+        """A tool that cancelled itself while it ran is cancelled where it waits now."""
         waits_for = self._waits_for
         if self._must_cancel and waits_for is not None and waits_for.cancel():
             self._must_cancel = False

@@ -64,7 +64,7 @@ class MemoryStorage:
         self._added += 1
         self._kept.append(kept)
         # A dict's length is its number of keys: only an entry's snapshots ever count as large.
-        if kept.error is not None or len(kept.result) + len(kept.params) > _LARGE:
+        if kept.error is not None or len(kept.result) > _LARGE or len(kept.params) > _LARGE:
             if type(kept) is CallEntry:
                 bound(kept)
             self._weigh(kept)
