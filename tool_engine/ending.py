@@ -182,7 +182,9 @@ class CallEnding:
             kept = pack(output)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             kept = snapshot(output)
-        context, queue_wait, attempts = call.context, slot.queue_wait, 1 + call.retries
+        context, queue_wait, attempts = call.context, slot.queue_wait, 1
+        if call.attempt_log is not None:
+            attempts += call.retries
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
             "tool_version": plan.version,
@@ -191,8 +193,6 @@ class CallEnding:
             "queue_wait": queue_wait,
             "attempts": attempts,
         }
-        if call.attempt_log is not None:
-            metadata["attempt_log"] = call.attempt_log
         self._append(
             CallEntry(
                 call.tool_name,
@@ -217,6 +217,8 @@ class CallEnding:
                 next_serial(),
             )
         )
+        if attempts > 1:
+            metadata["attempt_log"] = call.attempt_log
         result = ToolExecutionResult(
             True, call.tool_name, output, None, None, call.findings or [], seconds, now, metadata
         )

@@ -277,7 +277,7 @@ async def test_bypassing_callers_nest(crew_of: MakeCrew) -> None:
     crew.controller.park(slot)
     assert crew.controller.get_metrics().parked == 0
     await crew.controller.unpark(slot)
-    assert (slot.state, slot.nested) == ("active", 0)
+    assert (slot.state, slot.nested) == ("bypass", 0)
 
 
 @pytest.mark.parametrize("strategy", ["fifo", "priority"])

@@ -11,7 +11,7 @@ from math import inf
 from tool_engine.admission import refusal
 from tool_engine.admission.dispatch import SlotDispatcher, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
+from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
 from tool_engine.admission.waiting import Lane, Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ToolEngineError
@@ -131,7 +131,7 @@ class ToolConcurrencyController(SlotDispatcher):
         `now`, on the controller's clock, saves a caller that knows it another look.
         """
         state = slot.state
-        if state is ACTIVE and not slot.is_bypass:
+        if state is ACTIVE:
             # The same as `_put_back`, written out, as in `admit_nowait`.
             slot.state = RELEASED
             bucket, weight = slot.lane.bucket, slot.weight
@@ -255,7 +255,7 @@ class ToolConcurrencyController(SlotDispatcher):
         if slot.is_overdue or slot.state is RELEASED:
             return
         slot.is_overdue = True
-        if slot.state is ACTIVE and not slot.is_bypass:
+        if slot.state is ACTIVE:
             slot.state = ZOMBIE
             self._zombies += 1
             self._update_gate()
@@ -323,7 +323,7 @@ class ToolConcurrencyController(SlotDispatcher):
             # It takes no number of its own: it stands right behind the last call that took one.
             arrival -= 1
         slot = ConcurrencySlot(lane, request.weight, arrival, now, key)
-        slot.is_bypass = True
+        slot.is_bypass, slot.state = True, BYPASS
         self._bypass_active += 1
         return slot
 

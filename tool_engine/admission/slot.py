@@ -6,13 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["ACTIVE", "PARKED", "RELEASED", "ZOMBIE", "ConcurrencySlot", "Order"]
+__all__ = ["ACTIVE", "BYPASS", "PARKED", "RELEASED", "ZOMBIE", "ConcurrencySlot", "Order"]
 
 Order = tuple[float, int, int]
 """A place in line: the strategy's key, then the number of the arrival, then that of a call made by
 a call, which inherits the first two."""
 
 ACTIVE: Final = "active"
+BYPASS: Final = "bypass"
+"""Of a call that the limits do not apply to."""
 PARKED: Final = "parked"
 RELEASED: Final = "released"
 ZOMBIE: Final = "zombie"
@@ -35,7 +37,7 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     key: float = 0.0
     """What the strategy puts before the arrival."""
     state: str = ACTIVE
-    """`active`, `parked`, `zombie` or `released`."""
+    """`active`, `bypass`, `parked`, `zombie` or `released`."""
     counted: float = 0.0
     """Seconds since `acquired_at` that are accounted for: held before it was parked, or parked."""
     queue_wait: float = 0.0

@@ -30,11 +30,19 @@ __all__ = ["ABORTED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
 
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
+_make_current: Callable[[asyncio.AbstractEventLoop, Any], None]
+"""Puts another task in the place of the current one."""
 if sys.version_info >= (3, 12):
     task_of = asyncio.current_task
+
+    def _make_current(loop: asyncio.AbstractEventLoop, task: Any) -> None:
+        _leave_task(loop, task_of(loop))
+        _enter_task(loop, task)
+
 else:
-    # There current_task is written in Python, around this dictionary.
-    task_of = asyncio.tasks._current_tasks.get  # type: ignore[attr-defined] # noqa: SLF001 - 3.11 will not change
+    # In 3.11, which changes no more, these are functions around one dictionary.
+    _tasks: dict[Any, Any] = asyncio.tasks._current_tasks  # type: ignore[attr-defined] # noqa: SLF001 - no public way
+    task_of, _make_current = _tasks.get, _tasks.__setitem__
 
 ABORTED: Final = "aborted"
 """The engine closed."""
@@ -125,8 +133,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if cancels := caller.cancelling():
             self._seen_cancels = cancels
         loop = self._loop
-        _leave_task(loop, caller)
-        _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+        _make_current(loop, self)
         try:
             # With a default, `next` spares the StopIteration of a coroutine that has ended.
             self._waits_for = self._context.run(next, steps, None)
@@ -134,8 +141,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self.error = raised
             self.is_troubled = self.is_done = True
         finally:
-            _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
-            _enter_task(loop, caller)
+            _make_current(loop, caller)
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
