@@ -128,7 +128,7 @@ class Pipeline:
         task: Any = task_of(loop)
         if type(task) is ToolTask and parent is None and task.call.owner is self:
             return await self._nest_in(task, tool_name, params, context)  # type: ignore[no-any-return]
-        context = context or ANONYMOUS
+        context = ANONYMOUS if context is None else context
         try:
             plan = self._plans.get(tool_name)
             packed = pack(params)
@@ -245,6 +245,7 @@ class Pipeline:
                 plan = self._plans[name] = self._planner.plan(tool)
             except ToolEngineError as error:
                 return failure_of(ToolExecutionError(str(error)))
+            plan.request.is_bypass = ANONYMOUS.caller_type in self._bypass
         return plan
 
     def _request(
@@ -254,7 +255,8 @@ class Pipeline:
         parent: ConcurrencySlot | None,
     ) -> AdmissionRequest:
         is_bypass = context.caller_type in self._bypass
-        if is_bypass or context.priority is not None or parent is not None:
+        is_other = is_bypass is not request.is_bypass
+        if is_other or context.priority is not None or parent is not None:
             return request.for_caller(context.priority, is_bypass, parent)
         return request
 

@@ -579,3 +579,19 @@ def test_tools_do_not_share_defaults(loader: ToolConfigLoader) -> None:
     assert one == two
     assert one.implementation_config is not two.implementation_config
     assert msgspec.structs.replace(one, name="u").handler == "u"
+
+
+def test_a_wrong_default_beside_another_fault() -> None:
+    """All problems at once: a fault in one parameter hides no wrong default in another."""
+    text = """
+name: t
+description: d
+parameters:
+  - {name: n, type: integer, default: 50, description: x, validation: {min: 1, max: 10}}
+  - {name: m, type: strin, description: y}
+"""
+    with pytest.raises(DefinitionError) as caught:
+        ToolConfigLoader().load_text(text, "t.yaml")
+    paths = [problem.path for problem in caught.value.problems]
+    assert "parameters[0].default" in paths
+    assert "parameters[1].type" in paths

@@ -31,14 +31,15 @@ def definition_faults(definition: Any) -> list[Fault]:
     faults = structure_faults(definition)
     if not isinstance(definition, dict):
         return faults
-    is_sound = not faults
+    unsound = {fault.path[:2] for fault in faults} | {fault.path[:1] for fault in faults}
     parameters = definition.get("parameters")
     if isinstance(parameters, list):
         for number, parameter in enumerate(parameters):
-            check_value(parameter, ("parameters", number), faults, is_sound=is_sound)
+            place = ("parameters", number)
+            check_value(parameter, place, faults, is_sound=place not in unsound)
         _check_names(parameters, faults)
     for key in ("output", "returns"):
-        check_value(definition.get(key), (key,), faults, is_sound=is_sound)
+        check_value(definition.get(key), (key,), faults, is_sound=(key,) not in unsound)
     _check_retry(definition, faults)
     _check_rate(definition.get("rate"), faults)
     return faults
