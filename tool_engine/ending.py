@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,8 @@ from tool_engine.knowledge.snapshot import pack, restore, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.record import CallEntry, next_serial
+from tool_engine.model.record import CallEntry
+from tool_engine.model.settable import settable
 from tool_engine.model.tool import Tool
 from tool_engine.output.format import PLAIN, as_output
 from tool_engine.plan import Plan
@@ -46,11 +48,14 @@ CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
 
 
+@settable
 class Call(msgspec.Struct, eq=False):
     """One call on its way through the steps."""
 
     owner: Any
     """The pipeline that takes it through."""
+    serial: int
+    """The number of the call in this process."""
     call_id: str
     tool_name: str
     params: bytes
@@ -160,20 +165,20 @@ def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
 class CallEnding:
     """Makes the one result, the one record and the one final event of each call."""
 
-    __slots__ = (
-        "_append",
-        "_bus",
-    )
+    __slots__ = ("_append", "_bus", "_date", "_next_date")
 
     def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
         self._append = store.append
         self._bus = bus
+        self._date = datetime.now(UTC)
+        self._next_date = -inf
 
     def succeed(
-        self, call: Call, plan: Plan, slot: ConcurrencySlot, value: Any, seconds: float
+        self, call: Call, plan: Plan, slot: ConcurrencySlot, value: Any, now: float
     ) -> ToolExecutionResult:
-        """The end of a call whose tool returned `value` after `seconds`."""
-        now = datetime.now(UTC)
+        """The end, at `now` on the loop's clock, of a call whose tool returned `value`."""
+        date = self._date if now < self._next_date else self._read_date(now)
+        seconds = now - slot.acquired_at
         kind = type(value)
         if kind is not dict:
             value = {"result": value} if kind in PLAIN else as_output(value)
@@ -205,7 +210,7 @@ class CallEnding:
                 context.caller_type,
                 context.conversation_id,
                 context.workflow_id,
-                now,
+                date,
                 call.call_id,
                 context.parent_call_id,
                 None,
@@ -214,13 +219,13 @@ class CallEnding:
                 queue_wait,
                 attempts,
                 plan.tool,
-                next_serial(),
+                call.serial,
             )
         )
         if attempts > 1:
             metadata["attempt_log"] = call.attempt_log
         result = ToolExecutionResult(
-            True, call.tool_name, output, None, None, call.findings or [], seconds, now, metadata
+            True, call.tool_name, output, None, None, call.findings or [], seconds, date, metadata
         )
         if self._bus.has_subscribers:
             self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
@@ -242,7 +247,7 @@ class CallEnding:
             metadata["error_details"] = failure.details
         if call.attempt_log is not None:
             metadata["attempt_log"] = call.attempt_log
-        context, now = call.context, datetime.now(UTC)
+        context, date = call.context, _to_the_millisecond(datetime.now(UTC))
         self._append(
             CallEntry(
                 call.tool_name,
@@ -255,7 +260,7 @@ class CallEnding:
                 context.caller_type,
                 context.conversation_id,
                 context.workflow_id,
-                now,
+                date,
                 call.call_id,
                 context.parent_call_id,
                 failure.error_type,
@@ -264,7 +269,7 @@ class CallEnding:
                 metadata["queue_wait"],
                 call.attempts,
                 tool,
-                next_serial(),
+                call.serial,
             )
         )
         result = ToolExecutionResult(
@@ -275,13 +280,25 @@ class CallEnding:
             failure.error_type,
             call.findings or [],
             seconds,
-            now,
+            date,
             metadata,
         )
         if self._bus.has_subscribers:
             kind = _FINAL_EVENTS.get(failure.error_type, ToolEngineEventType.EXECUTION_FAILED)
             self.publish(call, kind, result)
         return result
+
+    def forget_date(self) -> None:
+        """The clock by which calls end is another one from now on."""
+        self._next_date = -inf
+
+    def _read_date(self, now: float) -> datetime:
+        # Reading the wall clock as a date costs as much as all the rest of making a result, so it
+        # is read once per millisecond, the resolution in which dates are given.
+        date = datetime.now(UTC)
+        self._next_date = now + 0.001 - date.microsecond % 1_000 / 1e6
+        self._date = _to_the_millisecond(date)
+        return self._date
 
     def publish(
         self, call: Call, kind: ToolEngineEventType, result: ToolExecutionResult | None = None
@@ -311,6 +328,10 @@ class CallEnding:
                 },
             )
         )
+
+
+def _to_the_millisecond(date: datetime) -> datetime:
+    return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 
 def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:

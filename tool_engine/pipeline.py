@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
-from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -43,6 +42,7 @@ from tool_engine.failure import Failure, failure_of, refusal_of
 from tool_engine.knowledge.snapshot import pack, snapshot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.record import next_serial
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.plan import Plan, Planner
 
@@ -63,7 +63,6 @@ class Pipeline:
         "_id_prefix",
         "_is_closed",
         "_loop",
-        "_next_serial",
         "_pauses",
         "_planner",
         "_plans",
@@ -90,7 +89,6 @@ class Pipeline:
         self._ending = ending
         self._bus = bus
         self._id_prefix = id_prefix
-        self._next_serial = count(1).__next__
         self._plans: dict[str, Plan] = {}
         self._pauses: set[asyncio.Future[None]] = set()
         self._is_closed = False
@@ -134,8 +132,8 @@ class Pipeline:
             packed = pack(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed = None, snapshot(params)
-        call_id = f"{self._id_prefix}{self._next_serial()}"
-        call = Call(self, call_id, tool_name, packed, context, plan)
+        serial = next_serial()
+        call = Call(self, serial, f"{self._id_prefix}{serial}", tool_name, packed, context, plan)
         if plan is None or (arguments := plan.accept(params, packed)) is None:
             checked = self._check(call, params, packed)
             if isinstance(checked, Failure):
@@ -154,7 +152,7 @@ class Pipeline:
             deadline, home = slot.acquired_at + plan.timeout, self._backend
             if context is not ANONYMOUS:
                 deadline = call.deadline_from(slot.acquired_at)
-            run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, (), arguments)
+            run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, arguments)
             if plan.direct is None:
                 self._aim(run, call, plan)
             run.start(task)
@@ -172,7 +170,7 @@ class Pipeline:
         if run.is_troubled:
             return self._settle_badly(call, slot, run, now)
         self._controller.release(slot, now)
-        return self._ending.succeed(call, plan, slot, run.value, now - slot.acquired_at)
+        return self._ending.succeed(call, plan, slot, run.value, now)
 
     async def _nest_in(
         self, run: ToolTask, tool_name: str, params: Any, context: ToolExecutionContext | None
@@ -282,6 +280,7 @@ class Pipeline:
     def _use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads the clock of `loop`, without the detour through a method where that is the same."""
         self._loop = loop
+        self._ending.forget_date()
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time
 
@@ -312,9 +311,7 @@ class Pipeline:
             began = loop.time()
             call.retries += 1
             params = deepcopy(call.arguments)
-            run = ToolTask(
-                loop, deadline, self._backend, copy_context(), call, None, (), params or {}
-            )
+            run = ToolTask(loop, deadline, self._backend, copy_context(), call, None, params or {})
             self._aim(run, call, plan)
             run.start(task_of(loop))
             if not run.is_done:

@@ -99,8 +99,12 @@ def _keep_best(best: dict[str, float], name: str, seconds: float) -> None:
 
 
 def import_times(tries: int = 9) -> dict[str, float]:
-    """Seconds for a process that starts and ends, without and with the import: medians."""
-    statements = {"python": "pass", "python + import tool_engine": "import tool_engine"}
+    """Seconds for a process that starts and ends, with ever more imports: medians."""
+    statements = {
+        "python": "pass",
+        "python + what any such library needs": "import asyncio, msgspec, yaml, jsonschema_rs",
+        "python + import tool_engine": "import tool_engine",
+    }
     times: dict[str, list[float]] = {name: [] for name in statements}
     # The first start compiles the modules and keeps them, as a user's first start does.
     environment = {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.settable import settable
+
 __all__ = ["ACTIVE", "BYPASS", "PARKED", "RELEASED", "ZOMBIE", "ConcurrencySlot", "Order"]
 
 Order = tuple[float, int, int]
@@ -20,6 +22,7 @@ RELEASED: Final = "released"
 ZOMBIE: Final = "zombie"
 
 
+@settable
 class ConcurrencySlot(msgspec.Struct, eq=False):
     """Permission to run now, given by a controller and to be given back to it once.
 

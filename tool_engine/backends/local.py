@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from functools import partial
 from typing import Any
 
 from tool_engine.backends.task import ABORTED, ToolTask
@@ -36,8 +37,7 @@ class LocalBackend:
         context: ToolExecutionContext,
     ) -> None:
         """Lets `run` call an async executor; see `interfaces.ExecutionBackend`."""
-        run.function = executor.execute
-        run.args = (tool, params, context)
+        run.function = partial(executor.execute, tool, params, context)
 
     def aim_at_thread(
         self,
@@ -49,8 +49,7 @@ class LocalBackend:
     ) -> None:
         """The same for an executor whose `execute` is a plain function."""
         run.leaves_on_cancel = True
-        run.function = self._in_thread
-        run.args = (executor, tool, params, context)
+        run.function = partial(self._in_thread, executor, tool, params, context)
 
     def abort(self) -> None:
         """Lets the callers of all runs go on at once."""

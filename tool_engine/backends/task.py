@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from tool_engine.backends.current import CurrentTask
+from tool_engine.model.settable import settable
 
 __all__ = ["ABORTED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
 
@@ -62,6 +63,7 @@ class Home(Protocol):
         ...
 
 
+@settable
 class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     """One run of a tool's coroutine; see `interfaces.Run`.
 
@@ -79,7 +81,6 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     """The call that the run belongs to."""
     function: Callable[..., Coroutine[Any, Any, Any]] | None = None
     """What is run; called within the run, so that what it raises is the run's error."""
-    args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     _steps: Any = None
     value: Any = None
@@ -130,8 +131,6 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._step(None, None)
             return
         # The same as `_step`, written out: this is all that most runs have.
-        if cancels := caller.cancelling():
-            self._seen_cancels = cancels
         loop = self._loop
         _make_current(loop, self)
         try:
@@ -148,9 +147,10 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     def _step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
         """Runs on to the next wait or the end, as the current task; the tool sees `error`."""
         loop, steps = self._loop, self._steps
-        if caller is not None:
-            _leave_task(loop, caller)
-        _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+        if caller is None:
+            _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+        else:
+            _make_current(loop, self)
         try:
             if error is None:
                 self._waits_for = self._context.run(next, steps, None)
@@ -162,32 +162,40 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self.error = raised
             self.is_troubled = self.is_done = True
         finally:
-            _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
-            if caller is not None:
-                _enter_task(loop, caller)
+            if caller is None:
+                _leave_task(loop, self)  # type: ignore[arg-type] # it stands for a task
+            else:
+                _make_current(loop, caller)
         if self._callbacks is not None and self.is_done:
             self._tell_callbacks()
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Drives the coroutine to its end, the deadline or the caller's cancellation."""
-        timer = self._loop.call_at(self.deadline, self.end, TIMED_OUT)
+        loop = self._loop
+        timer = loop.call_at(self.deadline, self.end, TIMED_OUT)
         running = self._home.running
         running.add(self)
+        self._seen_cancels = _cancels_seen_by(task_of(loop))
         self._pass_on_cancel()
         try:
             while not self.is_done:
                 waits_for = self._waits_for
                 if waits_for is None or type(waits_for) is asyncio.Future:
                     # What most tools wait for, without the generator in between.
-                    error = None
                     try:
                         yield waits_for
                     except GeneratorExit:
                         self.close()
                         raise
                     except BaseException as raised:  # noqa: BLE001 - the tool is to see it
-                        error = raised
-                    self._resume(waits_for, error)
+                        self._resume(waits_for, raised)
+                    else:
+                        if self._must_cancel or (waits_for is not None and not waits_for.done()):
+                            self._resume(waits_for, None)
+                        else:
+                            self._step(task_of(loop), None)
+                            if self._must_cancel:
+                                self._pass_on_cancel()
                 else:
                     yield from self._wait_and_step()
                 if not self.is_done and (
@@ -236,8 +244,6 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
                     return  # it ends in its own time, and the tool with it, as in any task
         elif waits_for is not None and not waits_for.done():
             return  # woken by the end of the run; what it waits for goes on
-        if waits_for is not None:
-            self._waits_for = None
         if self._must_cancel:
             self._must_cancel = False
             error = error or asyncio.CancelledError()
@@ -289,8 +295,15 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
 @types.coroutine
 def _steps(task: ToolTask) -> Generator[Any, Any, None]:
-    task.value = yield from task.function(*task.args, **task.kwargs)  # type: ignore[misc]
+    task.value = yield from task.function(**task.kwargs)  # type: ignore[misc]
     task.is_done = True
+
+
+def _cancels_seen_by(caller: Any) -> int:
+    """How often `caller` was cancelled, without the cancellation that it is yet to see."""
+    if caller is None:
+        return 0
+    return int(caller.cancelling()) - bool(getattr(caller, "_must_cancel", False))
 
 
 def _ring(bell: asyncio.Future[None], _: object = None) -> None:

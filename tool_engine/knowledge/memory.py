@@ -45,6 +45,7 @@ class MemoryStorage:
         self.max_records = max_records
         self.max_bytes = max_bytes
         self._kept: deque[KeptCall] = deque(maxlen=max_records)
+        self._append = self._kept.append
         self._added = 0
         self._unweighed = 0
 
@@ -62,7 +63,7 @@ class MemoryStorage:
     def add(self, kept: KeptCall) -> None:
         """Takes one call; lets the oldest go where a bound is passed."""
         self._added += 1
-        self._kept.append(kept)
+        self._append(kept)
         # A dict's length is its number of keys: only an entry's snapshots ever count as large.
         if kept.error is not None or len(kept.result) > _LARGE or len(kept.params) > _LARGE:
             if type(kept) is CallEntry:

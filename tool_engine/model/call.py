@@ -278,6 +278,7 @@ class ToolExecutionResult(msgspec.Struct):
     execution_time: float = 0.0
     """Seconds that the tool ran; waiting for a slot is in `metadata["queue_wait"]`."""
     executed_at: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    """When the call ended, UTC, to the millisecond."""
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     """`call_id`, `tool_version`, `definition_hash`, `bucket`, `queue_wait`, `attempts`."""
 

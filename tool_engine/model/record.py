@@ -71,7 +71,7 @@ class _RecordFields(msgspec.Struct, frozen=True):
     conversation_id: str | None
     workflow_id: str | None
     created_at: datetime
-    """When the call ended, UTC."""
+    """When the call ended, UTC, to the millisecond."""
 
 
 class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
