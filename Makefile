@@ -18,7 +18,7 @@ export UV_NO_PROGRESS ?= 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench docs lock clean
+.PHONY: help setup run test check format bench proof docs lock clean
 
 # A virtual environment works only where it was made: a copied or moved one is made anew.
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
@@ -106,6 +106,9 @@ format: setup ## Format the code and mend what ruff can mend
 
 bench: $(BENCH_VENV)/.synced ## Measure the cost of a call beside the peers (in .venv-bench)
 	@$(BENCH_VENV)/bin/python -m tests.benchmarks
+
+proof: setup ## Prove the controller: a million random operations, and mutations that tests must catch
+	$(BIN)/python -m tests.proof
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
-from tool_engine import ConcurrencyConfig, ConfigurationError, ToolEngineConfig
+from tool_engine import (
+    BreakerPolicy,
+    ConcurrencyConfig,
+    ConfigurationError,
+    KeyLimits,
+    ToolEngineConfig,
+    ToolExecutionContext,
+    ToolRate,
+)
 
 
 def test_engine_defaults() -> None:
@@ -62,21 +72,190 @@ def test_directory_may_be_a_path(tmp_path: Path) -> None:
         ("default_timeout", "30", "default_timeout must be a positive, finite"),
         ("default_timeout", True, "default_timeout must be a positive, finite"),
         ("strategy", "fifoo", "did you mean 'fifo'"),
-        ("strategy", "zzz", "must be one of fifo, priority, reject, got 'zzz'$"),
-        ("bucket_limits", [("http", 1)], "bucket_limits must map bucket names to limits"),
+        ("strategy", "zzz", "must be one of fifo, priority, fair, reject, got 'zzz'$"),
+        ("strategy", ["fifo"], r"must be one of fifo, priority, fair, reject, got \['fifo'\]"),
+        ("bucket_limits", [("http", 1)], "bucket_limits must map names to limits, got"),
         ("bucket_limits", {"http": -3}, r"bucket_limits\['http'\] must be a whole number >= 1"),
-        ("bucket_limits", {"": 1}, "a bucket name must be a non-empty string"),
-        ("bucket_limits", {3: 1}, "a bucket name must be a non-empty string"),
+        ("bucket_limits", {"": 1}, "a name in bucket_limits must be a non-empty string, got ''"),
+        ("bucket_limits", {3: 1}, "a name in bucket_limits must be a non-empty string, got 3"),
         ("queue_timeout", -1, "queue_timeout must be a positive, finite number"),
         ("aging_interval", 0, "aging_interval must be a positive, finite number"),
         ("max_zombies", 0, "max_zombies must be a whole number >= 1"),
-        ("bypass_caller_types", "workflow_node", "must be a set of caller types"),
+        (
+            "bypass_caller_types",
+            "workflow_node",
+            "must be a set of caller types, got 'workflow_node'",
+        ),
+        ("bypass_caller_types", 5, "must be a set of caller types, got 5"),
+        ("bypass_caller_types", [["a"]], "must be a set of caller types"),
+        (
+            "bucket_queue_sizes",
+            {"http": -1},
+            r"bucket_queue_sizes\['http'\] must be a whole number",
+        ),
+        ("bucket_queue_sizes", 5, "bucket_queue_sizes must map names to limits, got 5"),
+        ("bucket_rates", "10/s", "bucket_rates must map names to rates, got '10/s'"),
+        ("bucket_rates", {"": "10/s"}, "a name in bucket_rates must be a non-empty string"),
+        (
+            "bucket_rates",
+            {"http": "10"},
+            r"bucket_rates\['http'\] is not a rate: '10'; write it as 10/s, 100/min, 1000/h or",
+        ),
+        ("bucket_rates", {"http": 10}, r"bucket_rates\['http'\] is not a rate: 10; write it as"),
+        ("bucket_rates", {"http": "5/0s"}, r"not a rate: '5/0s'; write it as"),
+        ("bucket_rates", {"http": "5/1.2.3s"}, r"not a rate: '5/1.2.3s'; write it as"),
+        ("bucket_rates", {"http": f"1/{'9' * 400}d"}, "not a rate"),
+        ("breakers", ["http"], r"breakers must map names to breakers, got \['http'\]"),
+        ("breakers", {2: {}}, "a name in breakers must be a non-empty string, got 2"),
+        (
+            "breakers",
+            {"http": 5},
+            r"breakers\['http'\] must be a BreakerPolicy or a mapping of its",
+        ),
+        (
+            "breakers",
+            {"http": {"failurs": 1}},
+            r"breakers\['http'\] has no field 'failurs'; did you",
+        ),
+        ("breakers", {"http": {"x": 1}}, "no field 'x'; it has failures, reset_after, probes$"),
+        ("breakers", {"http": {3: 1}}, "no field 3; it has"),
+        ("breakers", {"http": {"failures": 0}}, r"breakers\['http'\].failures must be a whole"),
+        (
+            "breakers",
+            {"http": {"reset_after": -1}},
+            r"breakers\['http'\].reset_after must be a pos",
+        ),
+        (
+            "breakers",
+            {"http": {"probes": True}},
+            r"breakers\['http'\].probes must be a whole number",
+        ),
+        ("max_bucket_pause", 0, "max_bucket_pause must be a positive, finite number of seconds"),
+        ("slot_ttl", 0, "slot_ttl must be a positive, finite number of seconds, got 0"),
+        ("slot_ttl", "1", "slot_ttl must be a positive, finite number of seconds, got '1'"),
+        ("key_limits", 2, "key_limits must be a KeyLimits or a mapping of its fields, got 2"),
+        ("key_limits", {"limt": 2}, "key_limits has no field 'limt'; did you mean 'limit'"),
+        ("key_limits", {"key": "conversation"}, "did you mean 'conversation_id'"),
+        (
+            "key_limits",
+            {"key": "params"},
+            "key_limits.key must be one of conversation_id, caller_id",
+        ),
+        ("key_limits", {"limit": 0}, "key_limits.limit must be a whole number >= 1, got 0"),
+        ("key_limits", {"queue_size": -1}, "key_limits.queue_size must be a whole number >= 0"),
+        ("key_limits", {"overrides": 10}, "key_limits.overrides must map names to limits, got 10"),
+        (
+            "key_limits",
+            {"overrides": {"vip": 0}},
+            r"overrides\['vip'\] must be a whole number >= 1",
+        ),
+        (
+            "key_limits",
+            {"overrides": {"": 1}},
+            "a name in key_limits.overrides must be a non-empty",
+        ),
+        ("key_limits", {"weights": [1]}, r"key_limits.weights must map names to shares, got \[1\]"),
+        (
+            "key_limits",
+            {"weights": {"vip": 0}},
+            r"weights\['vip'\] must be a positive, finite number",
+        ),
+        ("key_limits", {"weights": {"vip": True}}, r"weights\['vip'\] must be a positive, finite"),
+        ("key_limits", {"weights": {"vip": "2"}}, r"weights\['vip'\] must be a positive, finite"),
+        ("key_limits", {"weights": {1: 2}}, "a name in key_limits.weights must be a non-empty"),
     ],
 )
 def test_impossible_limits(field: str, value: Any, message: str) -> None:
     """C13, U4: a limit that cannot be is refused on construction, with the number and the cure."""
     with pytest.raises(ConfigurationError, match=message):
         ConcurrencyConfig(**{field: value})
+
+
+def test_key_limits() -> None:
+    """C14, C15: two slots per conversation, ten for a VIP, as a value or as a mapping."""
+    limits = KeyLimits(limit=2, overrides={"vip": 10}, weights={"vip": 2.5}, queue_size=0)
+    assert (limits.key, limits.limit_of("vip"), limits.limit_of("c1")) == ("conversation_id", 10, 2)
+    assert KeyLimits().limit_of("c1") is None
+    mapping = {"limit": 2, "overrides": {"vip": 10}, "weights": {"vip": 2.5}, "queue_size": 0}
+    assert ConcurrencyConfig(key_limits=mapping).key_limits == limits  # type: ignore[arg-type]
+    assert ConcurrencyConfig(key_limits=limits).key_limits is limits
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "has_keys"),
+    [
+        ({}, "c", False),
+        ({"strategy": "fair"}, "c", True),
+        ({"key_limits": KeyLimits()}, "c", True),
+        ({"key_limits": KeyLimits(key="caller_id")}, "a", True),
+        ({"key_limits": KeyLimits(key="workflow_id")}, None, True),
+        ({"key_limits": KeyLimits(key="caller_type")}, "conversation_agent", True),
+    ],
+)
+def test_key_of_a_caller(settings: dict[str, Any], key: str | None, has_keys: bool) -> None:
+    """C14, C15: the configured field of the context; the conversation, where none is."""
+    config = ConcurrencyConfig(**settings)
+    context = ToolExecutionContext.for_conversation("a", "c")
+    assert (config.key_of(context), config.has_keys) == (key, has_keys)
+
+
+def test_limits_of_buckets() -> None:
+    """C6, C17, C20: per bucket a queue, a rate as text, and a breaker as a mapping."""
+    config = ConcurrencyConfig(
+        bucket_queue_sizes={"http": 0},
+        bucket_rates={"http": "5/2s", "ai": ToolRate(1, 60.0)},  # type: ignore[dict-item]
+        breakers={"http": {"failures": 3}, "ai": BreakerPolicy(probes=2)},  # type: ignore[dict-item]
+        max_bucket_pause=5,
+        slot_ttl=60,
+    )
+    assert config.bucket_queue_sizes == {"http": 0}
+    assert config.bucket_rates == {"http": ToolRate(5, 2.0), "ai": ToolRate(1, 60.0)}
+    assert config.breakers == {"http": BreakerPolicy(3, 30.0, 1), "ai": BreakerPolicy(5, 30.0, 2)}
+    defaults = ConcurrencyConfig()
+    assert (defaults.key_limits, defaults.bucket_queue_sizes) == (None, {})
+    assert (defaults.bucket_rates, defaults.breakers) == ({}, {})
+    assert (defaults.max_bucket_pause, defaults.slot_ttl) == (60.0, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bucket_limits", 1),
+        ("bucket_queue_sizes", 1),
+        ("bucket_rates", ToolRate(1, 1.0)),
+        ("breakers", BreakerPolicy()),
+    ],
+)
+def test_given_mappings_are_copied(field: str, value: Any) -> None:
+    """K33: whoever keeps a mapping that they passed cannot slip in what was never checked."""
+    given = {"http": value}
+    for mapping in (given, MappingProxyType(given)):
+        settings: dict[str, Any] = {field: mapping}
+        config = ConcurrencyConfig(**settings)
+        given["http"] = "wrong"
+        assert getattr(config, field) == {"http": value}
+        given["http"] = value
+    getattr(ConcurrencyConfig(), field)["http"] = value
+    assert getattr(ConcurrencyConfig(), field) == {}
+
+
+@pytest.mark.parametrize("field", ["overrides", "weights"])
+def test_given_key_mappings_are_copied(field: str) -> None:
+    """C14: the same for the limits of keys."""
+    given: dict[str, Any] = {"vip": 2}
+    settings: dict[str, Any] = {field: given}
+    limits = KeyLimits(**settings)
+    given["vip"] = "wrong"
+    assert getattr(limits, field) == {"vip": 2}
+
+
+def test_a_changed_configuration_is_checked_again() -> None:
+    """C18: `replace` makes another configuration under the same rules."""
+    config = ConcurrencyConfig(bucket_rates={"http": ToolRate(1, 1.0)})
+    changed = msgspec.structs.replace(config, max_concurrent=3)
+    assert (changed.max_concurrent, changed.bucket_rates) == (3, config.bucket_rates)
+    with pytest.raises(ConfigurationError, match="breakers must map names to breakers"):
+        msgspec.structs.replace(config, breakers=3)
 
 
 def test_optional_limits() -> None:

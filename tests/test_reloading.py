@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
+from tool_engine import (
+    BreakerPolicy,
+    ConcurrencyConfig,
+    ToolConfigLoader,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolEngineEvent,
+    ToolRate,
+)
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.reloading import limit_warnings
 
 BOUND = 20.0
 
@@ -369,3 +379,39 @@ async def test_entry_that_its_executor_refuses(tmp_path: Path, engine: ToolEngin
     await engine.reload()
     assert engine.list_names() == []
     assert len(engine.load_errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bucket_limits", 2),
+        ("bucket_queue_sizes", 2),
+        ("bucket_rates", ToolRate(1, 1.0)),
+        ("breakers", BreakerPolicy()),
+    ],
+)
+def test_settings_for_unknown_buckets(field: str, value: Any) -> None:
+    """C13: a typo in any setting of buckets is told with the setting and the nearest bucket."""
+    text = "{name: t, description: d, concurrency: {bucket: search}}"
+    index = ToolIndex([ToolConfigLoader().load_text(text)])
+    names = ["zzz", "serach", "search", "htpp", "http", "ai"]
+    settings: dict[str, Any] = {field: dict.fromkeys(names, value)}
+    config = ConcurrencyConfig(**settings)
+    assert limit_warnings(config, index) == [
+        f"{field} names 'htpp', which no tool uses; did you mean 'http'?",
+        f"{field} names 'serach', which no tool uses; did you mean 'search'?",
+        f"{field} names 'zzz', which no tool uses",
+    ]
+    assert limit_warnings(ConcurrencyConfig(), index) == []
+
+
+def test_each_setting_has_its_own_warning() -> None:
+    """C13: one wrong name in two settings is two slips of the pen."""
+    config = ConcurrencyConfig(
+        bucket_limits={"htpp": 1},
+        breakers={"htpp": BreakerPolicy()},
+    )
+    assert [each.split()[0] for each in limit_warnings(config, ToolIndex())] == [
+        "bucket_limits",
+        "breakers",
+    ]

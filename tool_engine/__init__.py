@@ -1,12 +1,20 @@
 """A declarative tool engine for LLM agents: the public names."""
 
+from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.metrics import ConcurrencyMetrics
+from tool_engine.admission.snapshot import (
+    ConcurrencySnapshot,
+    HeldSlot,
+    WaitExplanation,
+    WaitingCall,
+)
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import (
     AdmissionError,
+    CircuitOpenError,
     ConfigurationError,
     ControllerClosedError,
     DefinitionError,
@@ -19,6 +27,7 @@ from tool_engine.errors import (
     QueueTimeoutError,
     RateLimitedError,
     SlotRejectedError,
+    SupersededError,
     ToolEngineError,
     ToolExecutionError,
     ToolNotFoundError,
@@ -38,25 +47,30 @@ from tool_engine.model.call import (
     ValidationError,
     ValidationResult,
 )
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.record import ToolCallRecord, ToolCallSummary
-from tool_engine.model.tool import (
-    RetryPolicy,
-    Tool,
-    ToolCategory,
+from tool_engine.model.concurrency import (
+    BreakerPolicy,
+    CollisionPolicy,
     ToolConcurrency,
     ToolRate,
 )
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.record import ToolCallRecord, ToolCallSummary
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.subagent import ToolSubAgent
 from tool_engine.validation.validator import ToolParameterValidator
 
 __all__ = [
     "AdmissionError",
+    "BreakerPolicy",
     "CalculatorExecutor",
+    "CircuitOpenError",
+    "CollisionPolicy",
     "ConcurrencyConfig",
     "ConcurrencyMetrics",
+    "ConcurrencySnapshot",
     "ConfigurationError",
+    "ControllerBridge",
     "ControllerClosedError",
     "DefinitionError",
     "DefinitionProblem",
@@ -65,6 +79,8 @@ __all__ = [
     "EngineClosedError",
     "ErrorType",
     "ExecutorNotFoundError",
+    "HeldSlot",
+    "KeyLimits",
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
@@ -73,6 +89,7 @@ __all__ = [
     "RateLimitedError",
     "RetryPolicy",
     "SlotRejectedError",
+    "SupersededError",
     "Tool",
     "ToolCall",
     "ToolCallRecord",
@@ -99,4 +116,6 @@ __all__ = [
     "UnboundContextError",
     "ValidationError",
     "ValidationResult",
+    "WaitExplanation",
+    "WaitingCall",
 ]

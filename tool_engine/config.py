@@ -2,29 +2,78 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.call import check_timeout
+from tool_engine.model.bounds import check_choice, check_count, check_share, nearest
+from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.concurrency import BreakerPolicy, ToolRate
 
-__all__ = ["ConcurrencyConfig", "ToolEngineConfig"]
+__all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig"]
 
-STRATEGIES: Final = ("fifo", "priority", "reject")
-
-
-def _check_count(name: str, value: object, *, minimum: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ConfigurationError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
+KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
 
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        near = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigurationError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")
+def _named(name: str, values: object, meaning: str) -> dict[str, Any]:
+    """A copy, so that nobody else can change what was checked."""
+    if not isinstance(values, Mapping):
+        raise ConfigurationError(f"{name} must map names to {meaning}, got {values!r}")
+    for key in values:
+        if not isinstance(key, str) or not key:
+            raise ConfigurationError(f"a name in {name} must be a non-empty string, got {key!r}")
+    return dict(values)
+
+
+def _limits(name: str, values: object, *, minimum: int = 1) -> dict[str, int]:
+    limits = _named(name, values, "limits")
+    for key, limit in limits.items():
+        check_count(f"{name}[{key!r}]", limit, minimum=minimum)
+    return limits
+
+
+def _check_fields(name: str, values: Mapping[Any, Any], kind: type[msgspec.Struct]) -> None:
+    for field in values:
+        if field not in kind.__struct_fields__:
+            known = kind.__struct_fields__
+            hint = nearest(field, known) or f"; it has {', '.join(known)}"
+            raise ConfigurationError(f"{name} has no field {field!r}{hint}")
+
+
+class KeyLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many slots the calls of one conversation, caller or workflow may hold at once."""
+
+    key: str = "conversation_id"
+    """`conversation_id`, `caller_id`, `workflow_id` or `caller_type`: the field of the context that
+    calls must have in common. A call without it counts against no key."""
+    limit: int | None = None
+    """Slots per key, inside the other limits. None: no limit, keys only share fairly."""
+    overrides: dict[str, int] = {}
+    """Slots for particular keys, such as `{"vip": 10}`."""
+    weights: dict[str, float] = {}
+    """Strategy `fair` only: shares for particular keys, such as `{"vip": 2.0}`; others have 1."""
+    queue_size: int | None = None
+    """The most calls of one key that wait. None: only `queue_size` of all bounds them."""
+
+    def __post_init__(self) -> None:
+        check_choice("key_limits.key", self.key, KEYS)
+        if self.limit is not None:
+            check_count("key_limits.limit", self.limit, minimum=1)
+        if self.queue_size is not None:
+            check_count("key_limits.queue_size", self.queue_size)
+        overrides = _limits("key_limits.overrides", self.overrides)
+        weights = _named("key_limits.weights", self.weights, "shares")
+        for key, weight in weights.items():
+            check_share(f"key_limits.weights[{key!r}]", weight)
+        msgspec.structs.force_setattr(self, "overrides", overrides)
+        msgspec.structs.force_setattr(self, "weights", weights)
+
+    def limit_of(self, key: str) -> int | None:
+        """The slots that `key` may hold; None: as many as there are."""
+        return self.overrides.get(key, self.limit)
 
 
 class _ConcurrencyFields(msgspec.Struct, frozen=True):
@@ -37,7 +86,7 @@ class _ConcurrencyFields(msgspec.Struct, frozen=True):
     default_timeout: float = 30.0
     """Seconds that a call may run when neither its caller nor its tool says otherwise."""
     strategy: str = "fifo"
-    """`fifo`, `priority` or `reject`."""
+    """`fifo`, `priority`, `fair` or `reject`."""
     bucket_limits: dict[str, int] = {}
     """Slots per bucket, inside `max_concurrent`, such as `{"http": 5, "ai": 2}`."""
 
@@ -52,32 +101,107 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     overtaken for at most `aging_interval` seconds per step."""
     max_zombies: int | None = None
     """While this many timed-out calls still hold their slots, new ones end as `rejected`."""
+    key_limits: KeyLimits | None = None
+    """Slots per conversation, caller or workflow, and their shares under `fair`."""
+    bucket_queue_sizes: dict[str, int] = {}
+    """The most calls that wait for one bucket, inside `queue_size`. 0: nobody waits for it."""
+    bucket_rates: dict[str, ToolRate] = {}
+    """How many calls may start in a bucket, such as `{"http": "10/s"}`."""
+    breakers: dict[str, BreakerPolicy] = {}
+    """Breakers of buckets, beside those of tools."""
+    max_bucket_pause: float = 60.0
+    """The most seconds for which one `Retry-After` may pause a bucket."""
+    slot_ttl: float | None = None
+    """Seconds after which a slot that is still held shows as overdue; it is never taken away."""
     bypass_caller_types: frozenset[str] = frozenset({"workflow_node"})
     """Caller types that the limits do not apply to, and that do not count."""
 
     def __post_init__(self) -> None:
-        _check_count("max_concurrent", self.max_concurrent, minimum=1)
-        _check_count("queue_size", self.queue_size, minimum=0)
+        check_count("max_concurrent", self.max_concurrent, minimum=1)
+        check_count("queue_size", self.queue_size)
+        check_choice("strategy", self.strategy, STRATEGIES)
+        if self.max_zombies is not None:
+            check_count("max_zombies", self.max_zombies, minimum=1)
+        self._check_times()
+        settle = msgspec.structs.force_setattr
+        settle(self, "key_limits", _key_limits(self.key_limits))
+        settle(self, "bucket_limits", _limits("bucket_limits", self.bucket_limits))
+        sizes = _limits("bucket_queue_sizes", self.bucket_queue_sizes, minimum=0)
+        settle(self, "bucket_queue_sizes", sizes)
+        settle(self, "bucket_rates", _rates(self.bucket_rates))
+        settle(self, "breakers", _breakers(self.breakers))
+        settle(self, "bypass_caller_types", _caller_types(self.bypass_caller_types))
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether it matters whose call it is."""
+        return self.key_limits is not None or self.strategy == "fair"
+
+    def key_of(self, context: ToolExecutionContext) -> str | None:
+        """What the caller shares with the others of its conversation, say; None: nothing."""
+        limits = self.key_limits
+        key = getattr(context, "conversation_id" if limits is None else limits.key)
+        return None if key is None else str(key)
+
+    def _check_times(self) -> None:
         check_timeout("default_timeout", self.default_timeout)
-        _check_choice("strategy", self.strategy, STRATEGIES)
-        if not isinstance(self.bucket_limits, dict):
-            raise ConfigurationError(
-                f"bucket_limits must map bucket names to limits, got {self.bucket_limits!r}"
-            )
-        for bucket, limit in self.bucket_limits.items():
-            if not isinstance(bucket, str) or not bucket:
-                raise ConfigurationError(f"a bucket name must be a non-empty string: {bucket!r}")
-            _check_count(f"bucket_limits[{bucket!r}]", limit, minimum=1)
+        check_timeout("aging_interval", self.aging_interval)
+        check_timeout("max_bucket_pause", self.max_bucket_pause)
         if self.queue_timeout is not None:
             check_timeout("queue_timeout", self.queue_timeout)
-        check_timeout("aging_interval", self.aging_interval)
-        if self.max_zombies is not None:
-            _check_count("max_zombies", self.max_zombies, minimum=1)
-        if isinstance(self.bypass_caller_types, str):
-            raise ConfigurationError("bypass_caller_types must be a set of caller types")
-        msgspec.structs.force_setattr(
-            self, "bypass_caller_types", frozenset(self.bypass_caller_types)
+        if self.slot_ttl is not None:
+            check_timeout("slot_ttl", self.slot_ttl)
+
+
+def _key_limits(value: object) -> KeyLimits | None:
+    if value is None or isinstance(value, KeyLimits):
+        return value
+    if isinstance(value, Mapping):
+        _check_fields("key_limits", value, KeyLimits)
+        return KeyLimits(**value)
+    raise ConfigurationError(
+        f"key_limits must be a KeyLimits or a mapping of its fields, got {value!r}"
+    )
+
+
+def _rates(values: object) -> dict[str, ToolRate]:
+    rates = _named("bucket_rates", values, "rates")
+    for bucket, rate in rates.items():
+        if not isinstance(rate, ToolRate):
+            try:
+                rates[bucket] = ToolRate.parse(rate)
+            except ValueError as error:
+                raise ConfigurationError(f"bucket_rates[{bucket!r}] is {error}") from None
+    return rates
+
+
+def _breakers(values: object) -> dict[str, BreakerPolicy]:
+    breakers = _named("breakers", values, "breakers")
+    for bucket, policy in breakers.items():
+        breakers[bucket] = _breaker(f"breakers[{bucket!r}]", policy)
+    return breakers
+
+
+def _breaker(name: str, policy: object) -> BreakerPolicy:
+    if isinstance(policy, BreakerPolicy):
+        return policy
+    if not isinstance(policy, Mapping):
+        raise ConfigurationError(
+            f"{name} must be a BreakerPolicy or a mapping of its fields, got {policy!r}"
         )
+    _check_fields(name, policy, BreakerPolicy)
+    try:
+        return BreakerPolicy(**policy)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{name}.{error}") from None
+
+
+def _caller_types(values: object) -> frozenset[str]:
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+        types = list(values)
+        if all(isinstance(each, str) for each in types):
+            return frozenset(types)
+    raise ConfigurationError(f"bypass_caller_types must be a set of caller types, got {values!r}")
 
 
 class _EngineFields(msgspec.Struct, frozen=True):
@@ -111,7 +235,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
             raise ConfigurationError("tools_directory must name a folder")
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
-        _check_count("max_records", self.max_records, minimum=1)
+        check_count("max_records", self.max_records, minimum=1)
         if not isinstance(self.concurrency, ConcurrencyConfig):
             raise ConfigurationError(
                 f"concurrency must be a ConcurrencyConfig, got {self.concurrency!r}"

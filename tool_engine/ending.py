@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from math import inf
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.admission.slot import ConcurrencySlot
-from tool_engine.backends.task import ABORTED, ToolTask
-from tool_engine.errors import ToolEngineError
 from tool_engine.events import EventBus
-from tool_engine.failure import Failure, failure_of
+from tool_engine.failure import Failure
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.knowledge.snapshot import pack, restore, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import CallEntry
-from tool_engine.model.settable import settable
 from tool_engine.model.tool import Tool
 from tool_engine.output.format import PLAIN, as_output
 from tool_engine.plan import Plan
+from tool_engine.progress import Call
 from tool_engine.redaction import redact, redact_text
 
-__all__ = [
-    "ANONYMOUS",
-    "CANCELLED",
-    "Call",
-    "CallEnding",
-    "attempt_of",
-    "end_of",
-    "nested_context",
-]
+__all__ = ["CallEnding"]
 
 _NOTHING: Final = pack({})
 _FINAL_EVENTS: Final = {
@@ -41,137 +34,25 @@ _FINAL_EVENTS: Final = {
     "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
 }
 
-
-ANONYMOUS: Final = ToolExecutionContext()
-"""The context of a call that comes without one."""
-CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
-_ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
-
-
-@settable
-class Call(msgspec.Struct, eq=False):
-    """One call on its way through the steps."""
-
-    owner: Any
-    """The pipeline that takes it through."""
-    serial: int
-    """The number of the call in this process."""
-    call_id: str
-    tool_name: str
-    params: bytes
-    """A copy of the arguments as they came, as MessagePack, for the record."""
-    context: ToolExecutionContext
-    """The caller's."""
-    plan: Plan | None = None
-    slot: Any = None
-    """Its `ConcurrencySlot`, once it has one."""
-    run: Any = None
-    """The `ToolTask` of the attempt that is waiting, if one is."""
-    arguments: dict[str, Any] | None = None
-    """What another attempt starts with; set where there may be one."""
-    retries: int = 0
-    attempt_log: list[dict[str, Any]] | None = None
-    findings: list[dict[str, Any]] | None = None
-    result: ToolExecutionResult | None = None
-    """Set where it was refused when it asked for a slot."""
-
-    def ended(self) -> ToolExecutionResult:
-        """The result of a call that has one."""
-        if self.result is None:
-            raise ToolEngineError(f"the call {self.call_id} has not ended")
-        return self.result
-
-    @property
-    def attempts(self) -> int:
-        """How often the tool was run."""
-        return 0 if self.slot is None else 1 + self.retries
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that the tool may run: the caller's word, else the tool's, else the default."""
-        timeout = self.context.timeout
-        if timeout is DEFAULT_TIMEOUT or timeout is None:
-            return 0.0 if self.plan is None else self.plan.timeout
-        return timeout
-
-    def deadline_from(self, started: float) -> float:
-        """When the call must have ended, on the loop's clock, if its tool starts at `started`."""
-        deadline, outer = started + self.timeout, self.context.deadline
-        return deadline if outer is None or deadline < outer else outer
-
-    def bind(self, deadline: float) -> ToolExecutionContext:
-        """The context that the tool sees: the caller's, bound to this call."""
-        context = self.context
-        return context.bound_to(
-            self,
-            self.owner.nest,
-            timeout=self.timeout,
-            call_id=self.call_id,
-            deadline=deadline,
-            retry_count=context.retry_count + self.retries,
-            variables={} if context is ANONYMOUS else context.variables,
-        )
-
-
-def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
-    """Why a run that did not succeed ended as it did, after `seconds`."""
-    if run.is_cancelled:
-        return CANCELLED
-    if run.end_reason is ABORTED:
-        return _ABORTED
-    if run.error is not None and not run.is_timed_out:
-        return failure_of(run.error)
-    within = f"within {call.timeout:g} s"
-    if call.context.deadline is not None and seconds < call.timeout:
-        outer = call.context.parent_call_id
-        within = f"by the deadline of the call {outer} that it is part of" if outer else ""
-        within = within or "by the deadline of its context"
-    return Failure(
-        "timeout",
-        f"tool {call.tool_name!r} did not finish {within}; raise its timeout or ask for less",
-    )
-
-
-def nested_context(
-    outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
-) -> ToolExecutionContext:
-    """Who a call made by a call speaks for: its maker, unless it says otherwise."""
-    source = outer if context is None else context
-    return ToolExecutionContext(
-        source.caller_id,
-        source.caller_type,
-        source.conversation_id,
-        source.workflow_id,
-        timeout if context is None else context.timeout,
-        0,
-        source.max_retries,
-        source.variables,
-        priority=outer.priority if source.priority is None else source.priority,
-        parent_call_id=outer.call_id,
-        deadline=outer.deadline,
-    )
-
-
-def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
-    """One attempt, as it stands in `metadata["attempt_log"]`."""
-    return {
-        "is_success": failure is None,
-        "error_type": None if failure is None else failure.error_type,
-        "error": None if failure is None else failure.error,
-        "execution_time": seconds,
-    }
+_AT_ONCE: Final = 50e-6
+"""Seconds between two looks at a clock that count as one moment."""
+_LOOKS: Final = 8
+"""Tries to have two looks at one moment, where other programs come between."""
 
 
 class CallEnding:
     """Makes the one result, the one record and the one final event of each call."""
 
-    __slots__ = ("_append", "_bus", "_date", "_next_date")
+    __slots__ = ("_append", "_bus", "_clock", "_date", "_dated", "_next_date")
 
     def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
         self._append = store.append
         self._bus = bus
         self._date = datetime.now(UTC)
+        self._dated = 0.0
+        """When, on the loop's clock, the millisecond of `_date` began."""
         self._next_date = -inf
+        self._clock: Callable[[], float] = monotonic
 
     def succeed(
         self, call: Call, plan: Plan, slot: ConcurrencySlot, value: Any, now: float
@@ -211,6 +92,7 @@ class CallEnding:
                 context.conversation_id,
                 context.workflow_id,
                 date,
+                now - self._dated,
                 call.call_id,
                 context.parent_call_id,
                 None,
@@ -218,6 +100,7 @@ class CallEnding:
                 plan.bucket,
                 queue_wait,
                 attempts,
+                slot.request.priority,
                 plan.tool,
                 call.serial,
             )
@@ -240,38 +123,14 @@ class CallEnding:
             "tool_version": None if tool is None else tool.version,
             "definition_hash": None if tool is None else tool.definition_hash,
             "bucket": None if plan is None else plan.bucket,
-            "queue_wait": 0.0 if slot is None else slot.queue_wait,
+            "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,
         }
         if failure.details is not None:
             metadata["error_details"] = failure.details
         if call.attempt_log is not None:
             metadata["attempt_log"] = call.attempt_log
-        context, date = call.context, _to_the_millisecond(datetime.now(UTC))
-        self._append(
-            CallEntry(
-                call.tool_name,
-                call.params,
-                _NOTHING,
-                seconds,
-                False,
-                failure.error,
-                context.caller_id,
-                context.caller_type,
-                context.conversation_id,
-                context.workflow_id,
-                date,
-                call.call_id,
-                context.parent_call_id,
-                failure.error_type,
-                slot is not None,
-                metadata["bucket"],
-                metadata["queue_wait"],
-                call.attempts,
-                tool,
-                call.serial,
-            )
-        )
+        date = datetime.now(UTC)
         result = ToolExecutionResult(
             False,
             call.tool_name,
@@ -280,25 +139,95 @@ class CallEnding:
             failure.error_type,
             call.findings or [],
             seconds,
-            date,
+            _to_the_millisecond(date),
             metadata,
         )
-        if self._bus.has_subscribers:
-            kind = _FINAL_EVENTS.get(failure.error_type, ToolEngineEventType.EXECUTION_FAILED)
-            self.publish(call, kind, result)
+        self._keep(call, result, _NOTHING, date)
+        self._tell(call, result)
         return result
 
-    def forget_date(self) -> None:
-        """The clock by which calls end is another one from now on."""
+    def _keep(self, call: Call, result: ToolExecutionResult, kept: bytes, date: datetime) -> None:
+        context, metadata = call.context, result.metadata
+        self._append(
+            CallEntry(
+                call.tool_name,
+                call.params,
+                kept,
+                result.execution_time,
+                result.is_success,
+                result.error,
+                context.caller_id,
+                context.caller_type,
+                context.conversation_id,
+                context.workflow_id,
+                date,
+                0.0,
+                call.call_id,
+                context.parent_call_id,
+                result.error_type,
+                call.slot is not None,
+                metadata["bucket"],
+                metadata["queue_wait"],
+                metadata["attempts"],
+                call.priority,
+                None if call.plan is None else call.plan.tool,
+                call.serial,
+            )
+        )
+
+    def _tell(self, call: Call, result: ToolExecutionResult) -> None:
+        if self._bus.has_subscribers:
+            done = ToolEngineEventType.EXECUTION_COMPLETED
+            failed = _FINAL_EVENTS.get(
+                result.error_type or "", ToolEngineEventType.EXECUTION_FAILED
+            )
+            self.publish(call, done if result.is_success else failed, result)
+
+    def share(self, call: Call, shared: ToolExecutionResult, waited: float) -> ToolExecutionResult:
+        """The end of a call that ran nothing and gets the result of one like it."""
+        metadata = {
+            **_copied(shared.metadata),
+            "call_id": call.call_id,
+            "queue_wait": waited,
+            "attempts": 0,
+            "shared_with": shared.call_id,
+        }
+        date = datetime.now(UTC)
+        result = msgspec.structs.replace(
+            shared,
+            output=_copied(shared.output),
+            validation_errors=call.findings or [],
+            executed_at=_to_the_millisecond(date),
+            metadata=metadata,
+        )
+        self._keep(call, result, snapshot(result.output), date)
+        self._tell(call, result)
+        return result
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        """Calls end by this clock from now on."""
+        self._clock = clock
         self._next_date = -inf
 
     def _read_date(self, now: float) -> datetime:
         # Reading the wall clock as a date costs as much as all the rest of making a result, so it
-        # is read once per millisecond, the resolution in which dates are given.
-        date = datetime.now(UTC)
-        self._next_date = now + 0.001 - date.microsecond % 1_000 / 1e6
-        self._date = _to_the_millisecond(date)
+        # is read once per millisecond, the resolution in which results give dates.
+        date, read = self._both_clocks()
+        moment = date - timedelta(seconds=read - now)
+        self._dated = now - moment.microsecond % 1_000 / 1e6
+        self._next_date = self._dated + 0.001
+        self._date = _to_the_millisecond(moment)
         return self._date
+
+    def _both_clocks(self) -> tuple[datetime, float]:
+        """The wall clock, and the loop's clock so shortly after it that it is the same moment."""
+        for _ in range(_LOOKS):
+            before = self._clock()
+            date = datetime.now(UTC)
+            read = self._clock()
+            if read - before < _AT_ONCE:
+                break
+        return date, read
 
     def publish(
         self, call: Call, kind: ToolEngineEventType, result: ToolExecutionResult | None = None
@@ -320,7 +249,7 @@ class CallEnding:
                 call_id=call.call_id,
                 data={
                     "bucket": None if plan is None else plan.bucket,
-                    "queue_wait": 0.0 if slot is None else slot.queue_wait,
+                    "queue_wait": call.waited if slot is None else slot.queue_wait,
                     "caller_id": context.caller_id,
                     "caller_type": context.caller_type,
                     "conversation_id": context.conversation_id,
@@ -328,6 +257,14 @@ class CallEnding:
                 },
             )
         )
+
+
+def _copied(output: dict[str, Any]) -> dict[str, Any]:
+    """What a caller may change without the others seeing it; as it is where it knows no copies."""
+    try:
+        return deepcopy(output)
+    except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied
+        return output
 
 
 def _to_the_millisecond(date: datetime) -> datetime:

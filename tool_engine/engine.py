@@ -16,6 +16,7 @@ from tool_engine.catalog.function import adapted_handler, tool_from_function
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.view import CatalogView
+from tool_engine.closing import end_calls
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
 from tool_engine.errors import ConfigurationError, EngineClosedError
@@ -82,6 +83,7 @@ class ToolEngine(CatalogView, RecordsView):
         self._registry = ExecutorRegistry()
         self._backend = LocalBackend()
         self._pipeline = self._make_pipeline()
+        self.controller.on_configure.append(self._pipeline.forget_plans)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._pipeline.execute  # type: ignore[method-assign]
@@ -95,7 +97,7 @@ class ToolEngine(CatalogView, RecordsView):
             ToolParameterValidator(strict=self.config.strict_validation),
             self._registry,
             self._backend,
-            self.controller.config.default_timeout,
+            lambda: self.controller.config,
         )
         return Pipeline(
             self.get,
@@ -159,7 +161,10 @@ class ToolEngine(CatalogView, RecordsView):
         Waiting calls end as `engine_closed` at once; running ones have `config.close_timeout`
         seconds to end by themselves, then they end as `engine_closed` too.
         """
-        if self._closing is None:
+        self._pipeline.close()
+        self.controller.close()
+        # A closing that was cancelled before its first step has closed nothing.
+        if self._closing is None or self._closing.cancelled():
             self._closing = asyncio.create_task(self._close(), name="tool-engine-close")
         await asyncio.shield(self._closing)
 
@@ -169,19 +174,14 @@ class ToolEngine(CatalogView, RecordsView):
             stack.push_async_callback(self.store.close)
             stack.push_async_callback(self._bus.close)
             stack.push_async_callback(self._registry.close)
-            stack.push_async_callback(self._end_calls)
+            stack.push_async_callback(
+                end_calls,
+                self._pipeline,
+                self.controller,
+                self._backend,
+                self.config.close_timeout,
+            )
             stack.push_async_callback(self._reloader.stop)
-
-    async def _end_calls(self) -> None:
-        self._pipeline.close()
-        self.controller.close()
-        if not await self.controller.drain(self.config.close_timeout):
-            self._pipeline.abort()
-            # An aborted call has its record and its final event before store and bus are closed.
-            await self.controller.drain(_LAST_GRACE)
-        stuck = await self._backend.close(_LAST_GRACE)
-        if stuck:
-            _log.warning("close_left_threads", threads=stuck)
 
     def _swap(self, index: ToolIndex) -> None:
         self.index = index
@@ -377,7 +377,7 @@ class ToolEngine(CatalogView, RecordsView):
         return self._bus.events(event_types, tool_name, buffer)
 
     def _warnings(self) -> list[str]:
-        return limit_warnings(self.controller.config.bucket_limits, self.index)
+        return limit_warnings(self.controller.config, self.index)
 
     def _explain_missing(self, name: str) -> str:
         near = self.index.nearest(name)
@@ -385,10 +385,6 @@ class ToolEngine(CatalogView, RecordsView):
         if not self._reloader.is_loaded:
             hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
         return f"there is no tool {name!r}{hint}"
-
-
-_LAST_GRACE: Final = 1.0
-"""Seconds that cancelled work has to end when the engine closes."""
 
 
 def _loop_time() -> float:

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 __all__ = [
     "AdmissionError",
+    "CircuitOpenError",
     "ConfigurationError",
     "ControllerClosedError",
     "DefinitionError",
@@ -24,6 +25,7 @@ __all__ = [
     "QueueTimeoutError",
     "RateLimitedError",
     "SlotRejectedError",
+    "SupersededError",
     "ToolEngineError",
     "ToolExecutionError",
     "ToolNotFoundError",
@@ -147,6 +149,18 @@ class RateLimitedError(AdmissionError):
     """The tool's rate allows no call now, and the strategy is not to wait."""
 
     error_type = "rate_limited"
+
+
+class CircuitOpenError(AdmissionError):
+    """Too many calls in a row have failed: the breaker of the tool or the bucket is open."""
+
+    error_type = "circuit_open"
+
+
+class SupersededError(AdmissionError):
+    """Another call with the same key took the place of this one."""
+
+    error_type = "cancelled"
 
 
 class ControllerClosedError(AdmissionError, EngineClosedError):

@@ -70,16 +70,23 @@ class AdmissionController(Protocol):
     given back already, and may be called any number of times.
     """
 
-    def admit_nowait(self, request: Any) -> Slot | None:
-        """A slot if the call may run now, else None."""
+    def admit_nowait(
+        self, request: Any, now: float | None = None, call_id: str | None = None
+    ) -> Slot | None:
+        """A slot if the call may run now, else None; `now` on the controller's clock."""
         ...
 
-    async def admit(self, request: Any, on_queued: Callable[[], None] | None = None) -> Slot:
+    async def admit(
+        self,
+        request: Any,
+        on_queued: Callable[[], None] | None = None,
+        call_id: str | None = None,
+    ) -> Slot:
         """Waits until the call may run; calls `on_queued` once if it has to wait."""
         ...
 
-    def release(self, slot: Any) -> None:
-        """Gives the slot back and hands it to the next waiter."""
+    def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
+        """Gives the slot back, hands it on, and tells breakers how the call ended."""
         ...
 
 

@@ -15,22 +15,14 @@ from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.admission.controller import ToolConcurrencyController
-from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.request import AdmissionRequest, tool_key_of
 from tool_engine.admission.slot import RELEASED, ConcurrencySlot
 from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
-from tool_engine.ending import (
-    ANONYMOUS,
-    CANCELLED,
-    Call,
-    CallEnding,
-    attempt_of,
-    end_of,
-    nested_context,
-)
+from tool_engine.ending import CallEnding
 from tool_engine.errors import (
     AdmissionError,
     ToolEngineError,
@@ -45,8 +37,20 @@ from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.plan import Plan, Planner
+from tool_engine.progress import (
+    ANONYMOUS,
+    CANCELLED,
+    Call,
+    attempt_of,
+    end_of,
+    nested_context,
+)
+from tool_engine.sharing import Flight, Flights, leads_flight
 
 __all__ = ["Pipeline"]
+
+_FAULTS: Final = ("execution_error", "timeout")
+"""What a circuit breaker counts."""
 
 
 class Pipeline:
@@ -55,11 +59,11 @@ class Pipeline:
     __slots__ = (
         "_backend",
         "_bus",
-        "_bypass",
         "_controller",
         "_ending",
         "_explain_missing",
         "_find",
+        "_flights",
         "_id_prefix",
         "_is_closed",
         "_loop",
@@ -84,16 +88,22 @@ class Pipeline:
         self._explain_missing = explain_missing
         self._planner = planner
         self._controller = controller
-        self._bypass = controller.config.bypass_caller_types
+        controller.current_slot = _slot_of_this_task
         self._backend = backend
         self._ending = ending
+        self._flights = Flights(ending)
         self._bus = bus
         self._id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._pauses: set[asyncio.Future[None]] = set()
+        self._pauses: set[Call] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
+
+    def back_off(self, call: Call, seconds: float) -> None:
+        """The service behind the tool of `call` asks for a pause."""
+        if call.plan is not None:
+            self._controller.pause_bucket(call.plan.bucket, seconds)
 
     def forget_plans(self) -> None:
         """Tools or executors have changed: later calls are planned anew."""
@@ -107,9 +117,8 @@ class Pipeline:
     def abort(self) -> None:
         """Ends the calls that are still running as `engine_closed`."""
         self._backend.abort()
-        for bell in self._pauses:
-            if not bell.done():
-                bell.set_result(None)
+        for call in self._pauses:
+            call.end_pause(ABORTED)
 
     async def execute(  # noqa: C901, PLR0912 - the steps are to be read in one place
         self,
@@ -118,6 +127,7 @@ class Pipeline:
         context: ToolExecutionContext | None = None,
         *,
         parent: ConcurrencySlot | None = None,
+        leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Takes one call through all steps; see `ToolEngine.execute`."""
         loop = get_running_loop()
@@ -135,35 +145,34 @@ class Pipeline:
         serial = next_serial()
         call = Call(self, serial, f"{self._id_prefix}{serial}", tool_name, packed, context, plan)
         if plan is None or (arguments := plan.accept(params, packed)) is None:
-            checked = self._check(call, params, packed)
-            if isinstance(checked, Failure):
+            if isinstance(checked := self._check(call, params, packed), Failure):
                 return self._ending.fail(call, checked)
             plan, arguments = checked
         request = plan.request
-        if context is not ANONYMOUS:
-            request = self._request(request, context, parent)
-        slot = self._controller.admit_nowait(request, self._time())
+        if context is not ANONYMOUS or plan.is_keyed:
+            if plan.is_shared and not leads_flight(call, leads):
+                return await self._flights.take(self, call, params, arguments, parent)
+            request = self._request(plan, context, arguments, parent)
+        slot = self._controller.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request)) is None:
             return call.ended()
         call.slot = slot
         try:
             if self._bus.has_subscribers:
-                self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
-            deadline, home = slot.acquired_at + plan.timeout, self._backend
-            if context is not ANONYMOUS:
-                deadline = call.deadline_from(slot.acquired_at)
+                self._tell_start(call, slot)
+            began, home = slot.acquired_at, self._backend
+            deadline = began + plan.timeout if context is ANONYMOUS else call.deadline_from(began)
             run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, arguments)
             if plan.direct is None:
                 self._aim(run, call, plan)
             run.start(task)
             if not run.is_done:
-                call.run = run
+                self._suspend(call, plan, slot, run)
                 await run
-                call.run = None
             if run.is_troubled and plan.retry is not None:
                 run = await self._retry(call, plan, plan.retry, slot, run)
         except BaseException:
-            self._controller.release(slot)
+            self._controller.release(slot, outcome=None)
             self._ending.fail(call, CANCELLED)
             raise
         now = self._time()
@@ -243,30 +252,35 @@ class Pipeline:
                 plan = self._plans[name] = self._planner.plan(tool)
             except ToolEngineError as error:
                 return failure_of(ToolExecutionError(str(error)))
-            plan.request.is_bypass = ANONYMOUS.caller_type in self._bypass
         return plan
 
     def _request(
         self,
-        request: AdmissionRequest,
+        plan: Plan,
         context: ToolExecutionContext,
+        arguments: dict[str, Any],
         parent: ConcurrencySlot | None,
     ) -> AdmissionRequest:
-        is_bypass = context.caller_type in self._bypass
-        is_other = is_bypass is not request.is_bypass
-        if is_other or context.priority is not None or parent is not None:
-            return request.for_caller(context.priority, is_bypass, parent)
-        return request
+        request, config = plan.request, self._controller.config
+        if not plan.is_keyed and not config.has_keys and parent is None:
+            is_bypass = context.caller_type in config.bypass_caller_types
+            if is_bypass is request.is_bypass and context.priority is None:
+                return request
+        key = None if plan.is_shared else tool_key_of(plan.tool, context, arguments)
+        return request.for_caller(config, context, key, parent)
 
     async def _wait_for_slot(self, call: Call, request: AdmissionRequest) -> ConcurrencySlot | None:
         """The slot; None for a call that was refused, which then has its result."""
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
+        began = self._time()
         try:
-            return await self._controller.admit(request, queued)
+            return await self._controller.admit(request, queued, call.call_id)
         except AdmissionError as error:
+            call.waited = self._time() - began
             call.result = self._ending.fail(call, refusal_of(error))
             return None
         except BaseException:
+            call.waited = self._time() - began
             self._ending.fail(call, CANCELLED)
             raise
 
@@ -280,9 +294,21 @@ class Pipeline:
     def _use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads the clock of `loop`, without the detour through a method where that is the same."""
         self._loop = loop
-        self._ending.forget_date()
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time
+        self._ending.use_clock(self._time)
+
+    def _tell_start(self, call: Call, slot: ConcurrencySlot) -> None:
+        """Whoever hears of the start may look for the slot."""
+        self._controller.watch(slot)
+        self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+
+    def _suspend(self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask) -> None:
+        """From here on others can see the call, and end it."""
+        call.run = run
+        self._controller.watch(slot)
+        if plan.is_keyed:
+            slot.on_superseded = call.supersede
 
     async def _retry(
         self, call: Call, plan: Plan, retry: RetryPolicy, slot: ConcurrencySlot, run: ToolTask
@@ -293,6 +319,7 @@ class Pipeline:
         most = min(retry.attempts, 1 + call.context.max_retries)
         pause, began = retry.backoff, slot.acquired_at
         log = call.attempt_log = []
+        self._suspend(call, plan, slot, run)
         while True:
             seconds = loop.time() - began
             failure = None if run.error is None else end_of(call, run, seconds)
@@ -301,9 +328,10 @@ class Pipeline:
                 return run
             if failure.error_type not in retry.on or call.retries + 1 >= most:
                 return run
-            if loop.time() + pause >= deadline:
+            wait = max(pause, self._controller.pause_left(plan.bucket))
+            if loop.time() + wait >= deadline:
                 return run
-            reason = await self._pause(slot, pause, deadline)
+            reason = await self._pause(call, slot, wait, deadline)
             if reason is not None:
                 run.end_reason, run.is_troubled = reason, True
                 return run
@@ -315,43 +343,45 @@ class Pipeline:
             self._aim(run, call, plan)
             run.start(task_of(loop))
             if not run.is_done:
-                call.run = run
+                self._suspend(call, plan, slot, run)
                 await run
                 call.run = None
 
-    async def _pause(self, slot: ConcurrencySlot, seconds: float, deadline: float) -> str | None:
+    async def _pause(
+        self, call: Call, slot: ConcurrencySlot, seconds: float, deadline: float
+    ) -> str | None:
         """Waits between two attempts, without the slot; says why if there must be no other."""
-        self._controller.park(slot)
-        bell = get_running_loop().create_future()
-        self._pauses.add(bell)
+        controller, is_back = self._controller, False
+        controller.park(slot)
+        call.bell = bell = get_running_loop().create_future()
+        self._pauses.add(call)
         try:
             await asyncio.wait([bell], timeout=seconds)
-        except BaseException:
-            self._controller.stay_parked(slot)
-            raise
-        finally:
-            self._pauses.discard(bell)
-        if bell.done():
-            self._controller.stay_parked(slot)
-            return ABORTED
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._controller.unpark(slot)
+            if not bell.done():
+                bell.add_done_callback(lambda _: controller.withdraw_resuming(slot))
+                is_back = True
+                async with asyncio.timeout_at(deadline):
+                    await controller.unpark(slot)
         except TimeoutError:
             return TIMED_OUT
-        return None
+        finally:
+            self._pauses.discard(call)
+            if not is_back:
+                controller.stay_parked(slot)
+        return bell.result() if bell.done() else None
 
     def _settle_badly(
         self, call: Call, slot: ConcurrencySlot, run: ToolTask, now: float
     ) -> ToolExecutionResult:
         """The tool failed, or its caller need not wait for it any more."""
-        if run.is_detached:
-            self._controller.mark_overdue(slot)
-            run.on_end = partial(self._controller.release, slot)
-        else:
-            self._controller.release(slot, now)
         seconds = now - slot.acquired_at
         failure = end_of(call, run, seconds)
+        outcome = False if failure.error_type in _FAULTS else None
+        if run.is_detached:
+            self._controller.mark_overdue(slot, outcome)
+            run.on_end = partial(self._controller.release, slot)
+        else:
+            self._controller.release(slot, now, outcome=outcome)
         if failure.error_type == "timeout":
             self._controller.count_timeout()
         result = self._ending.fail(call, failure, seconds)
@@ -360,3 +390,11 @@ class Pipeline:
         if isinstance(run.error, KeyboardInterrupt):
             raise run.error
         return result
+
+
+def _slot_of_this_task() -> ConcurrencySlot | None:
+    try:
+        task: Any = task_of(get_running_loop())
+    except RuntimeError:
+        return None
+    return task.call.slot if type(task) is ToolTask else None

@@ -12,10 +12,12 @@ from typing import Any
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
+from tool_engine.config import ConcurrencyConfig
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.failure import Failure
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ValidationResult
+from tool_engine.model.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.validation import ToolParameterValidator
 
@@ -33,6 +35,8 @@ class Plan:
         "direct",
         "executor",
         "explain",
+        "is_keyed",
+        "is_shared",
         "request",
         "retry",
         "timeout",
@@ -48,6 +52,7 @@ class Plan:
         executor: ToolExecutor | None,
         aim: Callable[..., None],
         timeout: float,
+        request: AdmissionRequest,
     ) -> None:
         self.tool = tool
         # Without an executor every call takes the way on which that is found out.
@@ -66,7 +71,12 @@ class Plan:
             self.direct = getattr(executor, "direct", None)
         self.timeout = timeout
         """Seconds for a call whose caller names none."""
-        self.request = AdmissionRequest.for_tool(tool)
+        wants = tool.concurrency
+        self.is_shared = wants.collision is CollisionPolicy.SINGLE_FLIGHT
+        """Whether calls that are alike get one result."""
+        self.is_keyed = wants.key is not None or self.is_shared
+        """Whether each call asks for a slot in its own way."""
+        self.request = request
         self.bucket = tool.bucket
         self.version = tool.version
         self.definition_hash = tool.definition_hash
@@ -84,12 +94,12 @@ class Planner:
         validator: ToolParameterValidator,
         registry: ExecutorRegistry,
         backend: LocalBackend,
-        default_timeout: float,
+        config: Callable[[], ConcurrencyConfig],
     ) -> None:
         self._validator = validator
         self._registry = registry
         self._backend = backend
-        self._default_timeout = default_timeout
+        self._config = config
 
     def plan(self, tool: Tool) -> Plan:
         """The plan for calls of `tool`."""
@@ -106,7 +116,8 @@ class Planner:
             compiled.explain,
             executor,
             self._backend.aim if is_async else self._backend.aim_at_thread,
-            tool.timeout or self._default_timeout,
+            tool.timeout or self._config().default_timeout,
+            AdmissionRequest.for_tool(tool, self._config()),
         )
 
     def unknown_executor(self, tool: Tool) -> Failure:

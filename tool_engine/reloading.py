@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypedDict
 
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.reload import Catalog, FolderOutcome, ScanOutcome, merge
 from tool_engine.catalog.watcher import ToolWatcher
-from tool_engine.config import ToolEngineConfig
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.events import EventBus
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.logger import get_logger, prepare
+from tool_engine.model.bounds import nearest
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -165,12 +165,12 @@ def _has_moved(before: ToolIndex, outcome: ScanOutcome) -> bool:
     return any(tool.source != sources.get(tool.name) for tool in outcome.index)
 
 
-def limit_warnings(limits: Iterable[str], index: ToolIndex) -> list[str]:
+def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     """Limits for buckets that no tool counts against: most likely a slip of the pen."""
     known = {tool.bucket for tool in index} | {each.value for each in ToolCategory}
     warnings = []
-    for bucket in sorted(set(limits) - known):
-        near = difflib.get_close_matches(bucket, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        warnings.append(f"bucket_limits names {bucket!r}, which no tool uses{hint}")
+    for field in ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers"):
+        for bucket in sorted(set(getattr(config, field)) - known):
+            hint = nearest(bucket, sorted(known))
+            warnings.append(f"{field} names {bucket!r}, which no tool uses{hint}")
     return warnings

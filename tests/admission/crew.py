@@ -25,8 +25,11 @@ def context(caller_type: str = "conversation_agent", **fields: Any) -> ToolExecu
     return ToolExecutionContext(caller_id="ann", caller_type=caller_type, **fields)
 
 
-def check(controller: ToolConcurrencyController) -> None:
-    """C26: what was given is accounted for, in all and per bucket, and no limit is passed."""
+def check(controller: ToolConcurrencyController, *, has_shrunk: bool = False) -> None:
+    """C26: what was given is accounted for, in all and per bucket, and no limit is passed.
+
+    After limits have shrunk, more may be held than they would allow now.
+    """
     m = controller.get_metrics()
     assert m.total_acquired == m.total_released + m.active + m.zombies, m
     assert m.total_dequeued == (
@@ -34,11 +37,14 @@ def check(controller: ToolConcurrencyController) -> None:
     ), m
     assert m.total_enqueued == m.total_dequeued + m.queue_length, m
     assert min(v for v in m.to_dict().values() if v is not None) >= 0, m
-    assert m.current_concurrent <= m.max_concurrent_observed <= controller.config.max_concurrent
+    assert m.current_concurrent <= m.max_concurrent_observed
+    assert has_shrunk or m.max_concurrent_observed <= controller.config.max_concurrent
     buckets = controller.get_bucket_metrics().values()
     assert sum(bucket["current"] for bucket in buckets) == m.current_concurrent, buckets
     assert sum(bucket["queue"] for bucket in buckets) == m.queue_length, buckets
-    assert all(b["limit"] is None or b["current"] <= b["limit"] for b in buckets), buckets
+    assert has_shrunk or all(b["limit"] is None or b["current"] <= b["limit"] for b in buckets), (
+        buckets
+    )
 
 
 class Crew:
@@ -55,6 +61,7 @@ class Crew:
         self.slots: dict[str, ConcurrencySlot] = {}
         self.errors: dict[str, BaseException] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.has_shrunk = False
 
     def begin(
         self,
@@ -86,11 +93,24 @@ class Crew:
             self.tasks[name].cancel()
             await self.turn()
 
+    async def serve(self, count: int) -> list[str]:
+        """Gives slots back, the oldest first, and says who was given one instead each time."""
+        before = len(self.started)
+        for _ in range(count):
+            await self.end(next(iter(self.slots)))
+        return self.started[before:]
+
+    async def configure(self, **limits: Any) -> None:
+        """Applies other limits; the fields that are not named go back to their defaults."""
+        self.has_shrunk = True
+        self.controller.configure(ConcurrencyConfig(**limits))
+        await self.turn()
+
     async def turn(self) -> None:
         """Lets everybody come as far as they can; no time passes."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
-            check(self.controller)
+            check(self.controller, has_shrunk=self.has_shrunk)
 
     async def leave(self) -> None:
         """Ends all calls, and asserts that nothing of them is left."""
@@ -112,6 +132,10 @@ class Crew:
             m.bypass_active,
         )
         assert rest == (0, 0, 0, 0, 0, 0), m
+        layout = self.controller._layout
+        assert not layout.keys, layout.keys
+        assert not [lane.id for lane in layout.lanes.values() if lane.keys]
+        assert self.controller._deadlines._timer is None
 
     async def _run(
         self, name: str, bucket: str | None, request: AdmissionRequest | None, how: dict[str, Any]

@@ -11,13 +11,16 @@ from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.throttle import Throttle
+from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import QueueTimeoutError, RateLimitedError, SlotRejectedError
-from tool_engine.model.tool import Tool, ToolCategory, ToolConcurrency, ToolRate
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.tool import Tool, ToolCategory
 
 
 def rated(calls: int = 1, period: float = 1.0, lane: str = "slow", **fields: Any) -> Any:
     """What a call of a tool with a rate asks for, in the bucket `web`."""
-    return AdmissionRequest("web", lane=lane, rate=ToolRate(calls, period), **fields)
+    return AdmissionRequest("web", lane=lane, line=lane, rate=ToolRate(calls, period), **fields)
 
 
 async def at(crew: Crew, seconds: float) -> list[str]:
@@ -111,7 +114,7 @@ async def test_waiting_for_the_rate_times_out(crew_of: MakeCrew) -> None:
     error = crew.errors["b"]
     assert isinstance(error, RateLimitedError)
     assert error.retry_after == 6.0
-    assert "waited 4 s in bucket 'web', but its rate of 1/10s allows no call" in str(error)
+    assert "waited 4 s in bucket 'web', but the rate of 1/10s" in str(error)
     assert crew.controller.get_metrics().total_queue_timeout == 1
     await asyncio.sleep(10.0)
     await crew.call("c", request=rated(1, 10.0))
@@ -212,12 +215,14 @@ def test_request_of_a_tool(rate: ToolRate | None) -> None:
         concurrency=ToolConcurrency("web", priority=3, weight=2),
         rate=rate,
     )
-    request = AdmissionRequest.for_tool(tool)
+    request = AdmissionRequest.for_tool(tool, ConcurrencyConfig())
     assert (request.bucket, request.priority, request.weight) == ("web", 3, 2)
     assert (request.lane == "web") == (rate is None)
-    asked = request.for_caller(None, is_bypass=False)
-    assert asked == request
-    assert request.for_caller(1, is_bypass=True).priority == 1
+    config = ConcurrencyConfig()
+    assert request.for_caller(config, ToolExecutionContext()) == request
+    urgent = ToolExecutionContext(priority=1, caller_type="workflow_node")
+    asked = request.for_caller(config, urgent)
+    assert (asked.priority, asked.is_bypass) == (1, True)
 
 
 def test_throttle_counts_the_period_from_each_start() -> None:

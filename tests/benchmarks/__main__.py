@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.benchmarks import report
+from tests.benchmarks.admission import admission
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
 from tests.benchmarks.loading import import_times, load_times, write_tools
 from tests.benchmarks.measure import Figures, measure
@@ -57,6 +58,8 @@ async def main() -> bool:
         rows = [*hand_rows(add_suspending), *engine]
         title = "One call of add(a, b), which suspends once"
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
+
+        kept &= await admission()
 
         loads = await load_times(directory, paths)
         report.seconds(f"Loading {TOOLS:,} files, warm", loads)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from tool_engine.catalog.export import definition_of, export_to_yaml
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.tool import RetryPolicy, Tool, ToolConcurrency, ToolRate
+from tool_engine.model.concurrency import (
+    BreakerPolicy,
+    CollisionPolicy,
+    ToolConcurrency,
+    ToolRate,
+)
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import RetryPolicy, Tool
 
 TEXTS = st.one_of(
     st.text(
@@ -87,7 +94,16 @@ def test_every_key_survives() -> None:
             "retry": {"attempts": 2},
             "effect": "read",
             "idempotent": True,
-            "concurrency": {"bucket": "b", "weight": 2},
+            "concurrency": {
+                "bucket": "b",
+                "priority": 1,
+                "weight": 2,
+                "queue_timeout": 3,
+                "key": "params.p",
+                "key_limit": 4,
+                "collision": "keep_newest_queued",
+                "breaker": {"failures": 2, "reset_after": 1.5, "probes": 3},
+            },
             "rate": "7/3min",
             "output": {"type": "object", "properties": {"a": {"type": "array", "items": "string"}}},
             "entry": {"type": "http", "request": {"url": "https://x", "json": {"a": [1, None]}}},
@@ -153,15 +169,67 @@ def test_rates_survive(rate: ToolRate) -> None:
     assert again(make(rate=rate)).rate == rate
 
 
+@st.composite
+def limits(draw: st.DrawFn) -> ToolConcurrency:
+    weight = draw(st.integers(1, 4))
+    collision = draw(st.sampled_from(CollisionPolicy))
+    least = draw(st.none() | st.integers(weight, 2**53 - 1))
+    seconds = st.floats(0, 1e300, exclude_min=True)
+    counts = st.integers(1, 2**53 - 1)
+    return ToolConcurrency(
+        draw(st.none() | TEXTS.filter(bool)),
+        draw(st.integers(-(2**53) + 1, 2**53 - 1)),
+        weight,
+        draw(st.none() | seconds),
+        draw(st.sampled_from([None, "tool", "conversation_id", "params", "params.no"])),
+        None if collision is CollisionPolicy.SINGLE_FLIGHT else least,
+        collision,
+        draw(st.none() | st.builds(BreakerPolicy, counts, seconds, counts)),
+    )
+
+
+@given(limits())
+def test_any_limits_survive(concurrency: ToolConcurrency) -> None:
+    """C22, U20: whatever a tool's `concurrency` says, it loads as the same again."""
+    parameter = ToolParameter("no", "string", description="d")
+    tool = make(concurrency=concurrency, parameters=[parameter], effect="read")
+    assert again(tool).concurrency == concurrency
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ({}, None),
+        ({"key": "tool"}, {"key": "tool"}),
+        ({"key": "tool", "key_limit": 1}, {"key": "tool"}),
+        ({"key_limit": 3, "weight": 3}, {"weight": 3, "key": "tool"}),
+        ({"key_limit": 3}, {"key_limit": 3}),
+        ({"collision": CollisionPolicy.REJECT}, {"collision": "reject"}),
+        ({"collision": CollisionPolicy.SINGLE_FLIGHT}, {"collision": "single_flight"}),
+        (
+            {"collision": CollisionPolicy.SINGLE_FLIGHT, "key": "tool"},
+            {"key": "tool", "collision": "single_flight"},
+        ),
+        (
+            {"breaker": BreakerPolicy(probes=2)},
+            {"breaker": {"failures": 5, "reset_after": 30.0, "probes": 2}},
+        ),
+    ],
+)
+def test_filled_in_limits_are_left_out(
+    given: dict[str, Any], written: dict[str, Any] | None
+) -> None:
+    """U20: what follows from the other limits is not written."""
+    assert definition_of(make(concurrency=ToolConcurrency(**given))).get("concurrency") == written
+
+
 def test_policies_survive() -> None:
     """U20: policies are written with the values they have."""
     tool = make(
         retry=RetryPolicy(3, 0.0, ("timeout",)),
         idempotent=True,
-        concurrency=ToolConcurrency(priority=1),
     )
     assert again(tool).retry == tool.retry
-    assert again(tool).concurrency == tool.concurrency
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,18 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.strict_yaml import parse
 from tool_engine.catalog.structure import definition_schema, did_you_mean, structure_faults
 from tool_engine.errors import DefinitionError
+from tool_engine.model.concurrency import (
+    LARGEST,
+    TOOL_KEYS,
+    BreakerPolicy,
+    CollisionPolicy,
+    ToolConcurrency,
+)
 
 
-def _corpus() -> ModuleType:
-    file = Path(__file__).parent / "test_tool_config_loader.py"
-    spec = importlib.util.spec_from_file_location("loader_corpus", file)
+def _corpus(name: str) -> ModuleType:
+    file = Path(__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"corpus_{name}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -25,15 +32,19 @@ def _corpus() -> ModuleType:
     return module
 
 
-CORPUS = _corpus()
+CORPUS = _corpus("test_tool_config_loader")
+LIMITS = _corpus("test_concurrency")
 GOOD = [
     CORPUS.HTTP_REQUEST,
     CORPUS.HEAD,
     CORPUS.parameter("type: object, properties: {a: {type: array, items: string}}"),
     CORPUS.parameter("type: array, validation: {items: {type: object, properties: {x: any}}}"),
+    *(LIMITS.tool(text) for text, *_ in LIMITS.ACCEPTED),
 ]
-BAD = [text for text, *_ in CORPUS.REFUSED] + [
-    CORPUS.parameter(text) for text, *_ in CORPUS.PARAMETER_REFUSED
+BAD = [
+    *(text for text, *_ in CORPUS.REFUSED),
+    *(CORPUS.parameter(text) for text, *_ in CORPUS.PARAMETER_REFUSED),
+    *(LIMITS.tool(text) for text, *_ in LIMITS.REFUSED),
 ]
 
 
@@ -67,6 +78,23 @@ def test_most_bad_files_are_refused_by_the_schema_alone() -> None:
     values = [parse(text, "x")[0] for text in BAD]
     refused = [bool(structure_faults(found[0].value)) for found in values if found]
     assert sum(refused) > len(refused) * 0.5
+
+
+def test_the_schema_knows_the_policies() -> None:
+    """C22, K3: an editor offers each collision and each key, with the defaults that hold."""
+    limits = definition_schema()["properties"]["concurrency"]["properties"]
+    assert list(limits) == list(ToolConcurrency.__struct_fields__)
+    assert list(limits["breaker"]["properties"]) == list(BreakerPolicy.__struct_fields__)
+    assert limits["collision"]["enum"] == [policy.value for policy in CollisionPolicy]
+    assert limits["key"]["else"]["enum"] == [*TOOL_KEYS, "params.NAME"]
+    for owner, specs in (
+        (ToolConcurrency(), limits),
+        (BreakerPolicy(), limits["breaker"]["properties"]),
+    ):
+        for name, spec in specs.items():
+            assert spec["description"]
+            assert spec.get("default") == getattr(owner, name), name
+            assert spec.get("maximum", LARGEST) == LARGEST
 
 
 def test_did_you_mean() -> None:

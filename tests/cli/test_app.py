@@ -18,7 +18,7 @@ from tool_engine.cli import app as app_module
 from tool_engine.cli.app import main, run
 from tool_engine.errors import ConfigurationError, MissingExtraError
 
-COMMANDS = ("list", "show", "validate", "call", "batch", "watch", "schema", "demo")
+COMMANDS = ("list", "show", "validate", "call", "batch", "watch", "simulate", "schema", "demo")
 
 
 def spawn(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:

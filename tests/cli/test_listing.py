@@ -107,6 +107,27 @@ def test_show_json_hides_secrets(command: Callable[..., Any]) -> None:
     assert "secret-value" not in command("show", "fetch").out
 
 
+def test_show_tells_how_calls_are_admitted(command: Callable[..., Any], tools: Path) -> None:
+    """`limits` has all of the definition's `concurrency`; a table leaves out what is not set."""
+    (tools / "pay.yaml").write_text(
+        "name: pay\ndescription: x\nconcurrency:\n  queue_timeout: 3\n  key: conversation_id\n"
+        "  key_limit: 2\n  weight: 2\n  collision: reject\n  breaker: {failures: 2, probes: 3}\n",
+        encoding="utf-8",
+    )
+    limits = command("show", "pay", "--json").json["limits"]
+    assert (limits["queue_timeout"], limits["weight"]) == (3.0, 2)
+    assert (limits["key"], limits["key_limit"]) == ("conversation_id", 2)
+    assert limits["collision"] == "reject"
+    assert limits["breaker"] == {"failures": 2, "reset_after": 30.0, "probes": 3}
+    table = " ".join(command("show", "pay").out.split())
+    for part in ("queue_timeout", "3", "conversation_id", "reject", '"failures": 2'):
+        assert part in table
+    bare = command("show", "echo")
+    for name in ("queue_timeout", "key", "collision", "breaker"):
+        assert command("show", "echo", "--json").json["limits"][name] is None
+        assert name not in bare.out
+
+
 def test_show_prints_the_findings_of_a_tool(command: Callable[..., Any], tools: Path) -> None:
     """A warning about the definition is shown; a tool without parameters has no table of them."""
     text = "name: odd\ndescription: x\nparameters:\n  - {name: a, type: string, description: x"

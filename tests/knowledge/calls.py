@@ -31,7 +31,8 @@ def entry_of(
         "caller_type": context.caller_type,
         "conversation_id": context.conversation_id,
         "workflow_id": context.workflow_id,
-        "created_at": result.executed_at,
+        "date": fields.pop("created_at", result.executed_at),
+        "after": 0.0,
         "call_id": None,
         "parent_call_id": context.parent_call_id,
         "error_type": result.error_type,
@@ -40,6 +41,7 @@ def entry_of(
         "queue_wait": 0.0,
         "attempts": 1,
         "tool": tool,
+        "priority": 5,
         "serial": next_serial(),
     }
     return CallEntry(**{**values, **fields})

@@ -112,6 +112,8 @@ async def test_record_has_every_field_of_the_document(store: ToolKnowledgeStore)
         "bucket": "custom",
         "queue_wait": 0.5,
         "attempts": 2,
+        "priority": 5,
+        "weight": 1,
     }
 
 

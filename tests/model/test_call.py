@@ -65,7 +65,8 @@ def test_outcomes(error_type: ErrorType | None) -> None:
     value = None if error_type is None else error_type.value
     outcome = outcome_of(value)
     assert (outcome is Outcome.SUCCEEDED) == (value is None)
-    rejected = {"queue_full", "queue_timeout", "rejected", "rate_limited", "engine_closed"}
+    rejected = {"queue_full", "queue_timeout", "rejected", "rate_limited", "circuit_open"}
+    rejected |= {"engine_closed"}
     assert (outcome is Outcome.REJECTED) == (value in rejected)
     assert (outcome is Outcome.TIMEOUT) == (value == "timeout")
     assert (outcome is Outcome.CANCELLED) == (value == "cancelled")

@@ -34,8 +34,8 @@ def record(**keys: Any) -> ToolCallRecord:
 
 def entry(serial: int) -> CallEntry:
     return CallEntry(
-        *("echo", b"", b"", 0.0, True, None, None, "direct", None, None, NOW, None, None, None),
-        *(True, None, 0.0, 1, None, serial),
+        *("echo", b"", b"", 0.0, True, None, None, "direct", None, None, NOW, 0.0),
+        *(None, None, None, True, None, 0.0, 1, 5, None, serial),
     )
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from tool_engine import Tool, ToolCategory, ToolEngineEvent, ToolEngineEventType, ToolParameter
-from tool_engine.model.tool import RetryPolicy, ToolConcurrency, ToolRate
+from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.tool import RetryPolicy
 
 
 def tool(**keys: Any) -> Tool:

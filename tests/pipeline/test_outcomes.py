@@ -318,6 +318,8 @@ async def test_no_slot(limits: dict[str, Any], error_type: str, was_queued: bool
     assert audit.kinds(refused.call_id) == [*queued, "execution_failed"]
     records = {record.call_id: record for record in await audit.records()}
     assert not records[refused.call_id].reached_executor
+    assert refused.metadata["queue_wait"] == limits.get("queue_timeout", 0.0)
+    assert records[refused.call_id].queue_wait == refused.metadata["queue_wait"]
     await audit.check([first.result(), refused])
     await engine.close()
 

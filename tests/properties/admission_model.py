@@ -3,145 +3,75 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
+from tests.properties.admission_calls import Breaker, Call, Share
+from tests.properties.admission_lines import Lines
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.tool import ToolRate
-
-RATE = ToolRate(2, 8.0)
-LIVE = ("active", "parked", "resuming", "zombie")
+from tool_engine.model.concurrency import CollisionPolicy
 
 
-@dataclass(eq=False)
-class Call:
-    """One call, from asking to its end."""
-
-    number: int
-    bucket: str
-    weight: int
-    priority: int
-    is_rated: bool
-    timeout: float | None
-    is_bypass: bool
-    parent: Call | None
-    state: str = "new"
-    place: tuple[float, int, int] = (0.0, 0, 0)
-    line_place: tuple[float, int, int] = (0.0, 0, 0)
-    deadline: float = math.inf
-    since: float = 0.0
-    nested: int = 0
-    is_overdue: bool = False
-
-    @property
-    def lane(self) -> str:
-        return f"{self.bucket}-rated" if self.is_rated else self.bucket
-
-
-@dataclass
-class Model:
-    """All calls there ever were; who runs next is found by looking at all of them."""
-
-    config: ConcurrencyConfig
-    calls: list[Call] = field(default_factory=list)
-    now: float = 0.0
-    is_paused: bool = False
-    closed: str | None = None
-    started: list[int] = field(default_factory=list)
-    errors: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    starts: dict[str, list[float]] = field(default_factory=dict)
-    drains: list[bool] = field(default_factory=list)
-    counted: dict[str, float] = field(default_factory=dict)
-    sequence: int = 0
-
-    def call(self, **fields: object) -> Call:
-        call = Call(len(self.calls), **fields)  # type: ignore[arg-type]
-        if call.timeout is not None:
-            # No two timers are due at the same moment, so that there is one right answer.
-            call.timeout += 0.5 + call.number / 1024
-        return call
-
-    def waiting(self) -> list[Call]:
-        """Everybody in line, the first one first."""
-        waiting = [call for call in self.calls if call.state in ("waiting", "resuming")]
-        return sorted(waiting, key=lambda call: call.line_place)
-
-    def live(self) -> list[Call]:
-        return [call for call in self.calls if call.state in LIVE]
-
-    def in_state(self, *states: str) -> list[Call]:
-        return [c for c in self.calls if c.state in states and not c.is_bypass]
-
-    def used(self, bucket: str | None = None) -> int:
-        holders = self.in_state("active", "zombie")
-        return sum(call.weight for call in holders if bucket in (None, call.bucket))
-
-    def bucket_has_room(self, call: Call) -> bool:
-        limit = self.config.bucket_limits.get(call.bucket)
-        return limit is None or self.used(call.bucket) + call.weight <= limit
-
-    def has_room(self, call: Call) -> bool:
-        fits = self.used() + call.weight <= self.config.max_concurrent
-        return fits and self.bucket_has_room(call)
-
-    def is_throttled(self, call: Call) -> bool:
-        if not call.is_rated or call.state == "resuming":
-            return False
-        recent = [s for s in self.starts.get(call.lane, []) if self.now - s < RATE.period]
-        return len(recent) >= RATE.calls
-
-    def is_flooded(self) -> bool:
-        most = self.config.max_zombies
-        return most is not None and len(self.in_state("zombie")) >= most
-
-    def next_in_line(self) -> tuple[Call | None, set[str], bool]:
-        """Who runs next; which buckets and lanes have waiters; whether room is kept for one."""
-        barred: set[str] = set()
-        for call in self.waiting():
-            if self.is_paused and call.state != "resuming":
-                return None, barred, True
-            if f"bucket {call.bucket}" in barred or call.lane in barred:
-                continue
-            if not self.bucket_has_room(call):
-                barred.add(f"bucket {call.bucket}")
-            elif self.is_throttled(call):
-                barred.add(call.lane)
-            elif not self.has_room(call):
-                return None, barred, True
-            else:
-                return call, barred, False
-        return None, barred, False
-
-    def may_run_at_once(self, call: Call) -> bool:
-        if self.is_paused or self.closed or self.is_flooded():
-            return False
-        _, barred, is_room_kept = self.next_in_line()
-        has_company = any(waiter.lane == call.lane for waiter in self.waiting())
-        is_barred = has_company or is_room_kept or f"bucket {call.bucket}" in barred
-        return self.has_room(call) and not is_barred and not self.is_throttled(call)
+class Model(Lines):
+    """What becomes of the calls, whatever is done to them and to the controller."""
 
     def refusal(self, call: Call) -> str | None:
-        limit = self.config.bucket_limits.get(call.bucket, math.inf)
-        if call.weight > min(limit, self.config.max_concurrent):
+        if self.is_impossible(call):
             return "SlotRejectedError"
         if self.closed == "closed" or (self.closed and call.parent is None):
             return "ControllerClosedError"
         if self.is_flooded():
             return "SlotRejectedError"
+        return "CircuitOpenError" if self.is_broken(call) else self.collision(call)
+
+    def collision(self, call: Call) -> str | None:
+        policy = call.kind.collision
+        if policy is CollisionPolicy.QUEUE:
+            return None
+        key = (call.tool_name, call.tool_key)
+        waiting = [each for each in self.in_state("waiting") if key in self.keys_of(each)]
+        excess = self.load(key, call) + call.weight + sum(each.weight for each in waiting)
+        excess -= call.kind.key_limit or 0
+        if excess <= 0:
+            return None
+        if policy is CollisionPolicy.REJECT:
+            return "SlotRejectedError"
+        if policy is CollisionPolicy.CANCEL_NEWEST:
+            return "SupersededError"
+        if policy is CollisionPolicy.CANCEL_IN_PROGRESS:
+            holders = [each for each in self.holders() if key in self.keys_of(each)]
+            holders += self.lent_by_others(key, call)
+            for holder in sorted(holders, key=lambda each: (each.started, each.sequence))[:excess]:
+                excess -= 1
+                if not holder.is_overdue:
+                    self.superseded.append(holder.number)
+        for waiter in sorted(waiting, key=lambda each: each.sequence):
+            if excess > 0 and waiter.state == "waiting":
+                excess -= 1
+                self.dismiss(waiter, "SupersededError")
+                self.hand_out()
+        return None
+
+    def refusal_to_wait(self, call: Call) -> str | None:
+        """Of a call that stands in line and could not go at once."""
         if call.parent is not None:
             return None
-        if self.config.strategy == "reject":
-            return "RateLimitedError" if self.is_throttled(call) else "SlotRejectedError"
-        queued = [c for c in self.calls if c.state == "waiting" and c.parent is None]
-        return "QueueFullError" if len(queued) >= self.config.queue_size else None
+        config = self.config
+        if config.strategy == "reject":
+            return "RateLimitedError" if self.is_delayed(call) else "SlotRejectedError"
+        waiting = self.in_state("waiting", "resuming")
+        queued = [each for each in self.in_state("waiting") if each.parent is None]
+        beside = [each for each in waiting if each.bucket == call.bucket]
+        is_full = len(queued) > config.queue_size
+        is_full |= len(beside) > config.bucket_queue_sizes.get(call.bucket, math.inf)
+        if config.key_limits is not None and call.key is not None:
+            size = config.key_limits.queue_size
+            is_full |= size is not None and self.waiting_of(("", call.key)) > size
+        return "QueueFullError" if is_full else None
 
     def submit(self, call: Call) -> None:
         self.calls.append(call)
         self.sequence += 1
-        is_aging = self.config.strategy == "priority"
-        key = self.now + self.config.aging_interval * call.priority if is_aging else 0.0
-        call.place = (key, self.sequence, 0)
-        if call.parent is not None:
-            call.place = (*call.parent.place[:2], self.sequence)
+        call.asked, call.sequence = self.now, self.sequence
+        self.line_up(call)
         is_open = self.closed is None or (self.closed == "draining" and call.parent is not None)
         if call.is_bypass and is_open:
             call.state = "active"
@@ -149,61 +79,110 @@ class Model:
         elif self.may_run_at_once(call):
             self.take(call)
         elif refusal := self.refusal(call):
-            call.state = "ended"
-            self.errors[call.number] = (refusal,)
-            self.count("total_rejected")
+            self.refuse(call, refusal)
         else:
-            call.line_place = call.place
             call.deadline = self.now + (call.timeout or math.inf)
+            most = self.counted["max_queue_length_observed"]
             self.join(call, "waiting")
+            if call.state == "waiting" and (refusal := self.refusal_to_wait(call)):
+                self.counted["max_queue_length_observed"] = most
+                self.counted["total_enqueued"] -= 1
+                self.refuse(call, refusal)
+                self.hand_out()
+
+    def refuse(self, call: Call, refusal: str) -> None:
+        self.end(call, refusal)
+        self.counted["total_rejected"] += 1
+        self.rejected[call.bucket] += 1
+
+    def end(self, call: Call, error: str | None = None) -> None:
+        call.state = "ended"
+        self.calls.remove(call)
+        self.forget_shares()
+        if error is not None:
+            self.errors[call.number] = error
 
     def join(self, call: Call, state: str) -> None:
+        self.begin_turns(call)
         call.state = state
-        self.count("total_enqueued")
-        most = self.counted.get("max_queue_length_observed", 0)
-        self.counted["max_queue_length_observed"] = max(most, len(self.waiting()))
+        self.counted["total_enqueued"] += 1
         self.hand_out()
+        most = self.counted["max_queue_length_observed"]
+        self.counted["max_queue_length_observed"] = max(most, len(self.waiting()))
+
+    def dismiss(self, call: Call, error: str) -> None:
+        self.end(call, error)
+        self.counted["total_rejected_in_queue"] += 1
 
     def hand_out(self) -> None:
         while (call := self.next_in_line()[0]) is not None:
-            self.count("total_granted")
-            self.take(call)
+            if call.state != "resuming" and self.is_broken(call):
+                self.dismiss(call, "CircuitOpenError")
+            else:
+                self.counted["total_granted"] += 1
+                is_turn = self.config.strategy == "fair" and call.is_new
+                if is_turn:
+                    self.take_turn(call)
+                self.take(call)
+                if is_turn and not self.waiting_of(("", call.key)):
+                    self.share_of(call).credit = 0.0
         self.drains = [done or self.is_idle() for done in self.drains]
+
+    # What happens to those who run?
 
     def take(self, call: Call) -> None:
         if call.state != "resuming":
-            self.started.append(call.number)
-            if call.is_rated:
-                self.starts.setdefault(call.lane, []).append(self.now)
+            self.start(call)
         call.state = "zombie" if call.is_overdue else "active"
         call.since = self.now
-        self.count("total_acquired")
-        most = self.counted.get("max_concurrent_observed", 0)
+        self.counted["total_acquired"] += 1
+        most = self.counted["max_concurrent_observed"]
         self.counted["max_concurrent_observed"] = max(most, self.used())
+
+    def start(self, call: Call) -> None:
+        self.started.append(call.number)
+        call.started = self.now
+        for name, _ in self.rates_of(call):
+            self.starts.setdefault(name, []).append(self.now)
+        call.probes = [(breaker, breaker.start()) for breaker in self.breakers_of(call)]
 
     def give(self, call: Call, state: str) -> None:
         if call.state in ("active", "zombie") and not call.is_bypass:
-            self.count("total_released")
-            self.count("total_execution_time", self.now - call.since)
+            self.counted["total_released"] += 1
+            self.counted["total_execution_time"] += self.now - call.since  # type: ignore[assignment]
         elif call.state == "resuming":
-            self.count("total_rejected_in_queue")
+            self.counted["total_rejected_in_queue"] += 1
         call.state = state
+        if state == "ended":
+            self.calls.remove(call)
+            self.forget_shares()
         self.hand_out()
 
-    def release(self, call: Call) -> None:
+    def release(self, call: Call, outcome: bool | None = True) -> None:
+        self.report(call, outcome)
         self.give(call, "ended")
+
+    def report(self, call: Call, outcome: bool | None) -> None:
+        """Tells the breakers; whoever waits behind an open one is refused."""
+        probes, call.probes = call.probes, []
+        for breaker, epoch in probes:
+            breaker.end(epoch, outcome, self.now)
+            if breaker.is_open(self.now):
+                for waiter in self.in_state("waiting"):
+                    if breaker in self.breakers_of(waiter):
+                        self.dismiss(waiter, "CircuitOpenError")
 
     def cancel(self, call: Call) -> None:
         """Ends a wait; whoever was given a slot a moment ago passes it on."""
         if call.state == "waiting":
-            self.count("total_cancelled")
-            call.state = "ended"
+            self.counted["total_cancelled"] += 1
+            self.end(call)
         elif call.state == "resuming":
-            self.count("total_cancelled")
+            self.counted["total_cancelled"] += 1
             call.state = "parked"
-        else:
+        elif call.state != "ended":
             self.started.remove(call.number)
-            self.release(call)
+            self.release(call, None)
         self.hand_out()
 
     def park(self, call: Call) -> None:
@@ -218,18 +197,27 @@ class Model:
             call.line_place = (-math.inf, call.place[1], self.sequence)
             self.join(call, "resuming")
 
-    def mark_overdue(self, call: Call) -> None:
+    def mark_overdue(self, call: Call, outcome: bool | None) -> None:
         call.is_overdue = True
         if call.state == "active" and not call.is_bypass:
             call.state = "zombie"
+        self.report(call, outcome)
+        self.hand_out()
+
+    # What happens to all of them?
 
     def pass_time(self, seconds: float) -> None:
         """Goes from one thing that happens by itself to the next."""
         end = self.now + seconds
         while True:
-            waiters = [call for call in self.calls if call.state == "waiting"]
-            dues = [call.deadline for call in waiters]
-            dues += [s + RATE.period for starts in self.starts.values() for s in starts]
+            waiters = self.in_state("waiting")
+            dues = [call.deadline for call in waiters] + list(self.paused_until.values())
+            dues += [
+                start + rate.period
+                for call in waiters
+                for name, rate in self.rates_of(call)
+                for start in self.starts.get(name, [])
+            ]
             self.now = min([due for due in dues if self.now < due < end], default=end)
             for call in waiters:
                 if call.deadline == self.now:
@@ -239,11 +227,41 @@ class Model:
                 return
 
     def expire(self, call: Call) -> None:
-        call.state = "ended"
-        either = ("RateLimitedError", "QueueTimeoutError")
-        self.errors[call.number] = either if call.is_rated else ("QueueTimeoutError",)
-        self.count("total_queue_timeout")
-        self.count("total_timeout")
+        error = "RateLimitedError" if self.is_delayed(call) else "QueueTimeoutError"
+        self.end(call, error)
+        self.counted["total_queue_timeout"] += 1
+        self.counted["total_timeout"] += 1
+
+    def configure(self, config: ConcurrencyConfig) -> None:
+        """Everybody lines up anew, as if those who wait had come under the new rules."""
+        for bucket in self.config.bucket_rates.keys() - config.bucket_rates.keys():
+            self.starts.pop(("bucket", bucket), None)
+        self.config = config
+        for bucket in "abc":
+            name, policy = ("bucket", bucket), config.breakers.get(bucket)
+            if policy is None:
+                self.breakers.pop(name, None)
+            else:
+                self.breakers.setdefault(name, Breaker(policy)).policy = policy
+        self.forget_shares()
+        for call in self.calls:
+            self.line_up(call)
+            call.due = None
+            if call.state in ("waiting", "resuming") and self.share_of(call).round < self.round:
+                self.shares[call.key] = Share(self.round)
+        for call in self.in_state("waiting"):
+            if self.is_impossible(call):
+                self.dismiss(call, "SlotRejectedError")
+        self.hand_out()
+
+    def pause_bucket(self, bucket: str, seconds: float) -> None:
+        """A longer pause outlasts a shorter one; 0 ends any."""
+        until = self.now + min(seconds, self.config.max_bucket_pause)
+        if seconds <= 0:
+            self.paused_until.pop(bucket, None)
+            self.hand_out()
+        else:
+            self.paused_until[bucket] = max(until, self.paused_until.get(bucket, 0.0))
 
     def resume(self) -> None:
         self.is_paused = False
@@ -257,39 +275,35 @@ class Model:
 
     def close(self) -> None:
         self.closed = "closed"
-        for call in self.waiting():
-            if call.state == "waiting":
-                call.state = "ended"
-                self.errors[call.number] = ("ControllerClosedError",)
-                self.count("total_rejected_in_queue")
+        for call in self.in_state("waiting"):
+            self.dismiss(call, "ControllerClosedError")
         self.hand_out()
 
-    def is_idle(self) -> bool:
-        return not any(call.state in (*LIVE, "waiting") for call in self.calls)
-
-    def count(self, name: str, amount: float = 1) -> None:
-        self.counted[name] = self.counted.get(name, 0) + amount
+    # What can be seen of it?
 
     def metrics(self) -> dict[str, float]:
         """The metrics of the controller, as far as the lists tell them."""
+        counted = (
+            "total_rejected",
+            "total_timeout",
+            "total_acquired",
+            "total_released",
+            "total_enqueued",
+            "total_granted",
+            "total_queue_timeout",
+            "total_cancelled",
+            "total_rejected_in_queue",
+            "total_execution_time",
+            "max_concurrent_observed",
+            "max_queue_length_observed",
+        )
         return {
-            "total_rejected": 0,
-            "total_timeout": 0,
-            "total_acquired": 0,
-            "total_released": 0,
-            "total_enqueued": 0,
-            "total_granted": 0,
-            "total_queue_timeout": 0,
-            "total_cancelled": 0,
-            "total_rejected_in_queue": 0,
-            "total_execution_time": 0.0,
-            "max_concurrent_observed": 0,
-            "max_queue_length_observed": 0,
-            **self.counted,
+            **{name: self.counted[name] for name in counted},
+            "overdue": sum(call.is_overdue for call in self.live()),
             "current_concurrent": self.used(),
             "queue_length": len(self.waiting()),
             "active": len(self.in_state("active")),
             "parked": len(self.in_state("parked", "resuming")),
             "zombies": len(self.in_state("zombie")),
-            "bypass_active": len([c for c in self.live() if c.is_bypass]),
+            "bypass_active": len([call for call in self.live() if call.is_bypass]),
         }

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from math import inf
 
 from tool_engine.admission import refusal
-from tool_engine.admission.dispatch import SlotDispatcher, broken_accounting
+from tool_engine.admission.bridge import ControllerBridge
+from tool_engine.admission.dispatch import broken_accounting
+from tool_engine.admission.entrance import Entrance
+from tool_engine.admission.lease import SlotLease
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
-from tool_engine.admission.waiting import Lane, Waiter
+from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
+from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError, ToolEngineError
+from tool_engine.errors import ToolEngineError
 from tool_engine.model.call import ToolExecutionContext
 
 __all__ = ["ToolConcurrencyController"]
 
 
-class ToolConcurrencyController(SlotDispatcher):
-    """Gives slots to calls: at most so many at once, in all and per bucket.
+class ToolConcurrencyController(Entrance):
+    """Gives slots to calls: at most so many at once, in all, per bucket and per key.
 
-    Works alone, without an engine. It may be created anywhere and is used from one event loop.
+    Works alone, without an engine. It may be created anywhere and is used from one event loop;
+    others, and threads, use its `bridge()`.
 
     Args:
         config: The limits and the strategy.
@@ -36,13 +39,7 @@ class ToolConcurrencyController(SlotDispatcher):
         ...         return slot.queue_wait
     """
 
-    __slots__ = (
-        "_bypass",
-        "_closed_because",
-        "_idle",
-        "_is_flooded",
-        "_is_shut",
-    )
+    __slots__ = ("_requests", "on_configure")
 
     def __init__(
         self,
@@ -51,13 +48,12 @@ class ToolConcurrencyController(SlotDispatcher):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config or ConcurrencyConfig(), clock)
-        self._bypass = self.config.bypass_caller_types
-        self._closed_because: str | None = None
-        self._is_shut = self._is_flooded = False
-        self._idle: list[asyncio.Future[None]] = []
+        self._requests: dict[str | None, AdmissionRequest] = {}
+        self.on_configure: list[Callable[[], None]] = []
+        """Called after each `configure`."""
 
-    def admit_nowait(
-        self, request: AdmissionRequest, now: float | None = None
+    def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
+        self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
     ) -> ConcurrencySlot | None:
         """Gives a slot if the call may run at once, else None; never waits and never raises.
 
@@ -65,7 +61,7 @@ class ToolConcurrencyController(SlotDispatcher):
         """
         lane = self._lanes.get(request.lane)
         if lane is None:
-            lane = self._open_lane(request)
+            lane = self._layout.open(request)
         if now is None:
             now = self._clock()
         weight = request.weight
@@ -73,46 +69,55 @@ class ToolConcurrencyController(SlotDispatcher):
             self._closed_because is None
             or (self._closed_because == "draining" and request.parent is not None)
         ):
-            return self._let_bypass(lane, request, now)
+            return self._let_bypass(lane, request, now, call_id)
         bucket = lane.bucket
         used = self._used + weight
         bucket_used = bucket.used + weight
         if used > self._limit or bucket_used > bucket.most:
-            return None
-        if self._is_shut or (self._waiting and (lane.waiting or self._line or bucket.held_up)):
-            return None
-        if lane.throttle is not None:
-            if lane.throttle.delay(now) > 0:
-                return None
-            lane.throttle.count(now)
+            return self._turn_away(lane, request, now, call_id)
+        if self._is_shut or (
+            self._waiting and (lane.waiting or self._root.entries or bucket.entries)
+        ):
+            return self._turn_away(lane, request, now, call_id)
+        if lane.is_gated:
+            if self._is_open(lane, request, now):
+                return self._admit_gated(lane, request, now, call_id)
+            return self._turn_away(lane, request, now, call_id)
         # The same as `_take`, written out: every call that need not wait comes this way.
         self._used = used
         bucket.used = bucket_used
         if used > self._most_used:
             self._most_used = used
         acquired = self._acquired
-        slot = ConcurrencySlot(lane, weight, acquired + self._enqueued, now)
+        slot = ConcurrencySlot(lane, weight, acquired + self._enqueued, now, request, call_id)
         if self._aging is not None or request.parent is not None:
             slot.key, slot.arrival, _ = self._order_of(request, now)
         self._acquired = acquired + 1
+        if call_id is None:
+            self.watch(slot)
         return slot
 
     async def admit(
-        self, request: AdmissionRequest, on_queued: Callable[[], None] | None = None
+        self,
+        request: AdmissionRequest,
+        on_queued: Callable[[], None] | None = None,
+        call_id: str | None = None,
     ) -> ConcurrencySlot:
         """Waits until the call may run.
 
         Args:
             request: What the call needs.
             on_queued: Called once, before the wait, if the call has to wait.
+            call_id: The call, for `snapshot` and `explain`.
 
         Raises:
             AdmissionError: The call was refused, at once or after waiting.
         """
-        slot = self.admit_nowait(request)
+        slot = self.admit_nowait(request, None, call_id)
         if slot is not None:
+            self.watch(slot)
             return slot
-        waiter = self._enqueue(request)
+        waiter = self._enqueue(request, call_id)
         if waiter.is_waiting:
             try:
                 if on_queued is not None:
@@ -125,27 +130,41 @@ class ToolConcurrencyController(SlotDispatcher):
             raise ToolEngineError(f"{waiter!r} was woken without a slot")
         return waiter.slot
 
-    def release(self, slot: ConcurrencySlot, now: float | None = None) -> None:
+    def release(
+        self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
+    ) -> None:
         """Gives the slot back and hands it to the next waiter; a second time changes nothing.
 
-        `now`, on the controller's clock, saves a caller that knows it another look.
+        Args:
+            slot: What `acquire` gave.
+            now: The time on the controller's clock; saves a caller that knows it another look.
+            outcome: What breakers are told: the call succeeded, failed, or None for neither.
         """
         state = slot.state
         if state is ACTIVE:
             # The same as `_put_back`, written out, as in `admit_nowait`.
-            slot.state = RELEASED
-            bucket, weight = slot.lane.bucket, slot.weight
-            self._used -= weight
-            bucket.used = bucket_used = bucket.used - weight
-            if bucket_used < 0:
-                raise broken_accounting(slot)
-            self._released += 1
-            held = (self._clock() if now is None else now) - slot.acquired_at
-            self._held_seconds += held - slot.counted
-            if self._waiting:
-                self._hand_over(bucket)
+            lane = slot.lane
+            if now is None:
+                now = self._clock()
+            if lane.is_gated:
+                self._release_gated(slot, now, outcome)
+            else:
+                slot.state = RELEASED
+                bucket, weight = lane.bucket, slot.weight
+                self._used -= weight
+                bucket.used = bucket_used = bucket.used - weight
+                if bucket_used < 0:
+                    raise broken_accounting(slot)
+                if slot.is_listed:
+                    self._held.remove(slot)
+                self._released += 1
+                held = now - slot.acquired_at - slot.counted
+                self._held_seconds += held
+                if self._waiting:
+                    bucket.served.append(held)
+                    self._hand_over(lane)
         elif state is not RELEASED:
-            self._release_special(slot, state)
+            self._release_special(slot, state, outcome)
         if self._idle:
             self._wake_idle()
 
@@ -155,11 +174,12 @@ class ToolConcurrencyController(SlotDispatcher):
         *,
         context: ToolExecutionContext | None = None,
         priority: int | None = None,
+        key: str | None = None,
         weight: int = 1,
     ) -> ConcurrencySlot | None:
         """A slot if one is free for this call now, else None; never waits."""
         return self.admit_nowait(
-            AdmissionRequest.of(bucket, context, priority, weight, None, self._bypass)
+            AdmissionRequest.of(self.config, bucket, context, priority, key, weight)
         )
 
     async def acquire(
@@ -168,6 +188,7 @@ class ToolConcurrencyController(SlotDispatcher):
         *,
         context: ToolExecutionContext | None = None,
         priority: int | None = None,
+        key: str | None = None,
         weight: int = 1,
         timeout: float | None = None,  # noqa: ASYNC109 - bounds the wait, as in asyncio's locks
     ) -> ConcurrencySlot:
@@ -177,51 +198,57 @@ class ToolConcurrencyController(SlotDispatcher):
             bucket: The limit to count against; None: only the global one.
             context: Who calls; its `caller_type` may bypass the limits.
             priority: Smaller is more urgent; None: the context's, else 5.
+            key: What the call shares with others, see `KeyLimits`; None: the context's.
             weight: How many units of the limits the call takes.
             timeout: Seconds to wait at most; None: the configured `queue_timeout`.
 
         Raises:
             QueueFullError: As many wait as may.
             QueueTimeoutError: The time to wait ran out.
+            RateLimitedError: The rate allows no call in that time.
+            CircuitOpenError: The breaker of the bucket is open.
             SlotRejectedError: The strategy is `reject` and no slot is free; the weight is over the
                 limit; or too many zombies hold slots.
             ControllerClosedError: The controller is closed or draining.
         """
         return await self.admit(
-            AdmissionRequest.of(bucket, context, priority, weight, timeout, self._bypass)
+            AdmissionRequest.of(self.config, bucket, context, priority, key, weight, timeout)
         )
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self,
         bucket: str | None = None,
         *,
         context: ToolExecutionContext | None = None,
         priority: int | None = None,
+        key: str | None = None,
         weight: int = 1,
-        timeout: float | None = None,  # noqa: ASYNC109 - bounds the wait for the slot, not the body
-    ) -> AsyncIterator[ConcurrencySlot]:
+        timeout: float | None = None,
+    ) -> SlotLease:
         """Acquires on entry and releases on exit; arguments and errors as for `acquire`."""
-        request = AdmissionRequest.of(bucket, context, priority, weight, timeout, self._bypass)
-        slot = await self.admit(request)
-        try:
-            yield slot
-        finally:
-            self.release(slot)
+        if context is None and priority is None and key is None and timeout is None and weight == 1:
+            request = self._requests.get(bucket)
+            if request is None:
+                request = self._requests[bucket] = AdmissionRequest.of(self.config, bucket)
+        else:
+            config = self.config
+            request = AdmissionRequest.of(config, bucket, context, priority, key, weight, timeout)
+        return SlotLease(self, request)
 
     def park(self, slot: ConcurrencySlot) -> None:
-        """Lends a slot out while its call waits for a call of its own.
+        """Lends a slot out while its call waits for a call of its own, so that none deadlocks.
 
-        So nesting cannot deadlock, at any depth and any limit. Each `park` needs one `unpark`.
+        Each `park` needs one `unpark`.
         """
         slot.nested += 1
         if slot.is_bypass:
             return
         if slot.state is PARKED:
-            self._withdraw_resuming(slot)
+            self.withdraw_resuming(slot)
         elif slot.state is ACTIVE:
             slot.state = PARKED
             self._parked += 1
+            slot.lane.lent.add(slot)
             self._put_back(slot, self._clock())
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
@@ -232,10 +259,10 @@ class ToolConcurrencyController(SlotDispatcher):
         if slot.nested or slot.state is not PARKED:
             return
         order = (-inf, slot.arrival, self._acquired + self._enqueued)
-        waiter = Waiter(slot.lane, slot.weight, order, self._clock())
-        waiter.resumes = slot
-        slot.resuming = waiter
+        waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
+        waiter.resumes, slot.resuming = slot, waiter
         self._join(waiter)
+        self._note_peak()
         if waiter.is_waiting:
             try:
                 await waiter.future
@@ -247,18 +274,49 @@ class ToolConcurrencyController(SlotDispatcher):
         """In place of `unpark`, for a call that is ending and does not want its slot back."""
         slot.nested -= 1
 
-    def mark_overdue(self, slot: ConcurrencySlot) -> None:
+    def mark_overdue(self, slot: ConcurrencySlot, outcome: bool | None = False) -> None:
         """Notes that the call has ended for its caller while its work goes on: a zombie.
 
-        The slot stays taken until `release`.
+        The slot stays taken until `release`; breakers are told of the `outcome` now.
         """
         if slot.is_overdue or slot.state is RELEASED:
             return
         slot.is_overdue = True
+        self._end_probes(slot, outcome, self._clock())
         if slot.state is ACTIVE:
             slot.state = ZOMBIE
             self._zombies += 1
             self._update_gate()
+
+    def watch(self, slot: ConcurrencySlot) -> None:
+        """Lets snapshots show a slot; until then its tool is in its first step.
+
+        A slot that was lent out in that step is shown among the parked ones already.
+        """
+        slot.is_listed = True
+        if slot.state is ACTIVE:
+            self._held.add(slot)
+
+    def renew(self, slot: ConcurrencySlot) -> None:
+        """Says that the holder is alive: `slot_ttl` starts anew."""
+        slot.renewed_at = self._clock()
+
+    def configure(self, config: ConcurrencyConfig) -> None:
+        """Applies another configuration at once, to those who wait too.
+
+        A limit that grows lets exactly as many more run; one that shrinks ends nobody: slots are
+        given again when enough were given back. Calls that wait keep the time that they came and
+        the `queue_timeout` that they came with.
+        """
+        self.config = config
+        self._requests = {}
+        self._set_up()
+        self._layout.configure(config)
+        self._line_up_anew()
+        self._update_gate()
+        self._hand_over_all()
+        for tell in self.on_configure:
+            tell()
 
     def pause(self) -> None:
         """Gives no more slots; calls wait, running ones go on."""
@@ -272,6 +330,30 @@ class ToolConcurrencyController(SlotDispatcher):
         self._is_paused = False
         self._update_gate()
         self._hand_over_all()
+
+    def pause_bucket(self, name: str, seconds: float) -> None:
+        """Gives no slots of a bucket for `seconds`, at most `max_bucket_pause`; calls wait.
+
+        What a server asks for with `Retry-After`. A shorter pause does not end a longer one, but
+        0 does.
+        """
+        bucket = self._layout.bucket(name)
+        if not seconds > 0:
+            self._end_pause(bucket, at_once=True)
+            self._hand_over_all()
+            return
+        until = self._clock() + min(seconds, self.config.max_bucket_pause)
+        if bucket.paused_until is None or bucket.paused_until < until:
+            bucket.paused_until = until
+        bucket.most = -1
+
+    def bridge(self) -> ControllerBridge:
+        """What other event loops and threads use in place of the controller.
+
+        Raises:
+            RuntimeError: No event loop is running: call it where the controller is used.
+        """
+        return ControllerBridge(self, asyncio.get_running_loop())
 
     async def drain(
         self,
@@ -303,9 +385,9 @@ class ToolConcurrencyController(SlotDispatcher):
         """Refuses new calls for good and ends the wait of those that wait; idempotent."""
         self._closed_because = "closed"
         self._update_gate()
-        for lane in self._lanes.values():
-            for _, waiter in sorted(lane.waiters, key=lambda entry: entry[0]):
-                if waiter.is_waiting and waiter.resumes is None:
+        for lane in list(self._lanes.values()):
+            for waiter in lane.waiting_calls():
+                if waiter.resumes is None:
                     self._dismiss(waiter, refusal.closed("closed"))
         self._hand_over_all()
         if self._idle:
@@ -316,77 +398,3 @@ class ToolConcurrencyController(SlotDispatcher):
             f"<ToolConcurrencyController {self._used}/{self._limit} in use, {self._waiting} wait, "
             f"{self._zombies} zombies, {self._closed_because or 'open'}>"
         )
-
-    def _let_bypass(self, lane: Lane, request: AdmissionRequest, now: float) -> ConcurrencySlot:
-        key, arrival, _ = self._order_of(request, now)
-        if request.parent is None:
-            # It takes no number of its own: it stands right behind the last call that took one.
-            arrival -= 1
-        slot = ConcurrencySlot(lane, request.weight, arrival, now, key)
-        slot.is_bypass, slot.state = True, BYPASS
-        self._bypass_active += 1
-        return slot
-
-    def _enqueue(self, request: AdmissionRequest) -> Waiter:
-        """Lets a call that could not start at once wait, unless it must be refused."""
-        lane = self._lanes[request.lane]
-        error = self._refusal(request, lane)
-        if error is not None:
-            self._rejected += 1
-            lane.bucket.rejected += 1
-            raise error
-        now = self._clock()
-        waiter = Waiter(lane, request.weight, self._order_of(request, now), now)
-        waiter.is_queued = request.parent is None
-        timeout = self.config.queue_timeout if request.timeout is None else request.timeout
-        if timeout is not None:
-            loop = asyncio.get_running_loop()
-            waiter.timer = loop.call_later(timeout, self._expire, waiter, timeout)
-        self._join(waiter)
-        return waiter
-
-    def _refusal(self, request: AdmissionRequest, lane: Lane) -> AdmissionError | None:
-        return (
-            refusal.impossible(request, lane, self._limit)
-            or self._refusal_when_shut(request)
-            or (None if request.parent is not None else self._refusal_to_wait(lane))
-        )
-
-    def _refusal_when_shut(self, request: AdmissionRequest) -> AdmissionError | None:
-        reason = self._closed_because
-        if reason == "closed" or (reason is not None and request.parent is None):
-            return refusal.closed(reason)
-        return refusal.flooded(self._zombies) if self._is_flooded else None
-
-    def _refusal_to_wait(self, lane: Lane) -> AdmissionError | None:
-        if self.config.strategy == "reject":
-            delay = 0.0 if lane.throttle is None else lane.throttle.delay(self._clock())
-            if delay > 0:
-                return refusal.too_fast(lane, delay)
-            return refusal.no_room(lane, self._used, self._limit, self._estimated_wait())
-        if self._queued >= self.config.queue_size:
-            return refusal.full(lane, self._queued, self.config.queue_size, self._estimated_wait())
-        return None
-
-    def _release_special(self, slot: ConcurrencySlot, state: str) -> None:
-        slot.state = RELEASED
-        if slot.is_bypass:
-            self._bypass_active -= 1
-        elif state is PARKED:
-            self._withdraw_resuming(slot)
-            self._parked -= 1
-        else:
-            self._zombies -= 1
-            self._update_gate()
-            self._put_back(slot, self._clock())
-
-    def _update_gate(self) -> None:
-        most = self.config.max_zombies
-        self._is_flooded = most is not None and self._zombies >= most
-        self._is_shut = self._is_paused or self._is_flooded or self._closed_because is not None
-
-    def _wake_idle(self) -> None:
-        if self._is_idle():
-            for future in self._idle:
-                if not future.done():
-                    future.set_result(None)

@@ -4,9 +4,8 @@ Everything is decided synchronously: queues and counters change in methods witho
 no lock is needed and no cancellation can come between. A freed slot is given to the next waiter
 before that waiter is woken.
 
-After every change no waiter is left that could run: `_line` holds the lanes whose head waits for
-room in the global limit; a lane whose head waits for its bucket or its rate stands there instead.
-The head of the line is never overtaken, so a heavy call cannot be starved by light ones.
+After every change no waiter is left that could run. The head of the controller's line is never
+overtaken, so a heavy call cannot be starved by light ones.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from heapq import heappop, heappush
-from typing import Any
 
-from tool_engine.admission.metrics import ConcurrencyMetrics
+from tool_engine.admission import refusal
+from tool_engine.admission.deadlines import Deadlines
+from tool_engine.admission.fairness import join, serve, turn_in_line
+from tool_engine.admission.layout import Layout
+from tool_engine.admission.lines import Bucket, Key, Lane, Line
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, ZOMBIE, ConcurrencySlot, Order
-from tool_engine.admission.throttle import Throttle
-from tool_engine.admission.waiting import Bucket, Lane, Waiter
+from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import AdmissionError, QueueTimeoutError, RateLimitedError, ToolEngineError
+from tool_engine.errors import AdmissionError, ToolEngineError
 
 __all__ = ["SlotDispatcher", "broken_accounting"]
 
@@ -33,98 +33,82 @@ def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
     return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
 
 
+def _nothing() -> None:
+    return None
+
+
 class SlotDispatcher(ABC):
     """The slots, the lines in front of them, and the counters of both."""
 
     __slots__ = (
         "_acquired",
         "_aging",
-        "_buckets",
         "_bypass_active",
         "_cancelled",
         "_clock",
+        "_deadlines",
         "_dismissed",
         "_enqueued",
         "_expired",
         "_granted",
+        "_held",
         "_held_seconds",
         "_is_paused",
         "_lanes",
+        "_layout",
         "_limit",
-        "_line",
+        "_loop",
         "_most_used",
         "_most_waiting",
         "_parked",
         "_queued",
         "_rejected",
         "_released",
+        "_root",
+        "_round",
         "_timed_out",
+        "_turned_away",
         "_used",
         "_waiting",
         "_zombies",
         "config",
+        "current_slot",
     )
 
     def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
         self.config = config
         self._clock = clock
-        self._limit = config.max_concurrent
-        self._aging = config.aging_interval if config.strategy == "priority" else None
-        self._buckets = {name: Bucket(name, limit) for name, limit in config.bucket_limits.items()}
-        self._lanes: dict[str, Lane] = {}
-        self._line: list[tuple[Order, Lane]] = []
+        self._layout = Layout(config)
+        self._lanes = self._layout.lanes
+        self._root = self._layout.root
+        self._deadlines = Deadlines(self._expire)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._held: set[ConcurrencySlot] = set()
+        self.current_slot: Callable[[], ConcurrencySlot | None] = _nothing
+        """Finds the slot of the call whose tool is running at this moment."""
         self._is_paused = False
         self._used = 0
         self._parked = self._zombies = self._bypass_active = 0
         self._acquired = self._released = self._rejected = 0
         self._waiting = self._queued = 0
         self._enqueued = self._granted = self._expired = self._cancelled = self._dismissed = 0
+        self._turned_away = 0
         self._timed_out = 0
         self._held_seconds = 0.0
         self._most_used = self._most_waiting = 0
-
-    def get_metrics(self) -> ConcurrencyMetrics:
-        """All counters, taken in one step."""
-        return ConcurrencyMetrics(
-            current_concurrent=self._used,
-            queue_length=self._waiting,
-            total_acquired=self._acquired,
-            total_rejected=self._rejected,
-            total_timeout=self._timed_out,
-            avg_execution_time=self._held_seconds / self._released if self._released else 0.0,
-            active=self._acquired - self._released - self._zombies,
-            parked=self._parked,
-            zombies=self._zombies,
-            bypass_active=self._bypass_active,
-            total_released=self._released,
-            total_enqueued=self._enqueued,
-            total_dequeued=self._enqueued - self._waiting,
-            total_granted=self._granted,
-            total_queue_timeout=self._expired,
-            total_cancelled=self._cancelled,
-            total_rejected_in_queue=self._dismissed,
-            total_execution_time=self._held_seconds,
-            max_concurrent_observed=self._most_used,
-            max_queue_length_observed=self._most_waiting,
-        )
-
-    def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
-        """Per bucket: `current`, `limit`, `queue` and `utilization`.
-
-        `limit` is None, and `utilization` 0.0, for a bucket that only the global limit holds.
-        """
-        return {
-            name: {
-                "current": bucket.used,
-                "limit": bucket.limit,
-                "queue": bucket.waiting,
-                "utilization": bucket.used / bucket.limit if bucket.limit else 0.0,
-            }
-            for name, bucket in self._buckets.items()
-        }
+        self._round = 0.0
+        self._set_up()
 
     @abstractmethod
-    def release(self, slot: ConcurrencySlot, now: float | None = None) -> None:
+    def admit_nowait(
+        self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
+    ) -> ConcurrencySlot | None:
+        """Gives a slot if the call may run at once; the controller says when."""
+
+    @abstractmethod
+    def release(
+        self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
+    ) -> None:
         """Gives a slot back; the controller says how."""
 
     @abstractmethod
@@ -135,36 +119,29 @@ class SlotDispatcher(ABC):
     def _wake_idle(self) -> None:
         """Ends the wait of those who drain, if nothing runs and nothing waits."""
 
+    def _set_up(self) -> None:
+        config = self.config
+        self._limit = config.max_concurrent
+        self._aging = config.aging_interval if config.strategy == "priority" else None
+
     def count_timeout(self) -> None:
         """Counts a call that ran out of time while it ran."""
         self._timed_out += 1
 
     def _is_idle(self) -> bool:
-        held = self._acquired - self._released
-        busy = held + self._parked + self._bypass_active + self._waiting
+        busy = self._acquired - self._released + self._parked + self._bypass_active + self._waiting
         return not busy
 
-    def _open_lane(self, request: AdmissionRequest) -> Lane:
-        bucket = self._buckets.get(request.bucket)
-        if bucket is None:
-            bucket = self._buckets[request.bucket] = Bucket(request.bucket, None)
-        throttle = None if request.rate is None else Throttle(request.rate)
-        lane = self._lanes[request.lane] = Lane(bucket, throttle)
-        return lane
-
-    def _order_of(self, request: AdmissionRequest, now: float) -> Order:
-        # Each grant and each wait counts up one of the two: the sum numbers the calls as they come.
-        arrival = self._acquired + self._enqueued
-        if request.parent is not None:
-            key, inherited, _ = request.parent.order
-            return (key, inherited, arrival)
-        key = 0.0 if self._aging is None else now + self._aging * request.priority
-        return (key, arrival, 0)
-
     def _take(self, slot: ConcurrencySlot) -> None:
+        lane = slot.lane
         self._used = used = self._used + slot.weight
-        slot.lane.bucket.used += slot.weight
+        lane.bucket.used += slot.weight
+        for key in lane.keys:
+            key.used += slot.weight
+            key.holders.add(slot)
         self._acquired += 1
+        slot.is_listed = True
+        self._held.add(slot)
         if slot.is_overdue:
             slot.state = ZOMBIE
             self._zombies += 1
@@ -176,54 +153,89 @@ class SlotDispatcher(ABC):
 
     def _put_back(self, slot: ConcurrencySlot, now: float) -> None:
         """Undoes `_take`, whatever state the slot goes to; its old state is already uncounted."""
-        bucket = slot.lane.bucket
+        lane = slot.lane
+        bucket = lane.bucket
         self._used -= slot.weight
         bucket.used -= slot.weight
-        if self._used < 0 or bucket.used < 0:
+        for key in lane.keys:
+            key.used -= slot.weight
+            key.holders.discard(slot)
+        if self._used < 0 or bucket.used < 0 or any(key.used < 0 for key in lane.keys):
             raise broken_accounting(slot)
+        self._held.discard(slot)
         self._released += 1
-        self._held_seconds += now - slot.acquired_at - slot.counted
+        held = now - slot.acquired_at - slot.counted
+        self._held_seconds += held
         if self._waiting:
-            self._hand_over(bucket)
+            bucket.served.append(held)
+            self._hand_over(lane)
 
     def _join(self, waiter: Waiter) -> None:
         """Puts a waiter in its line, and lets it through at once if it may run."""
-        lane = waiter.lane
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._waiting:
+                raise ToolEngineError(
+                    "calls of another event loop wait in this controller; use controller.bridge() "
+                    "to share it between event loops and threads"
+                )
+            self._loop = loop
+            for line in self._layout.lines():
+                line.timer = None
+        lane: Lane = waiter.lane
+        if lane.share is not None:
+            join(lane.share, self._round)
         lane.push(waiter)
         self._enqueued += 1
         self._waiting += 1
         if waiter.is_queued:
             self._queued += 1
-        if self._waiting > self._most_waiting:
-            self._most_waiting = self._waiting
-        if lane.head() is waiter:
-            self._offer(lane)
-            self._hand_over(lane.bucket)
+        best = lane.best()
+        if best is not None and best[1] is waiter:
+            self._hand_over(lane)
 
     def _leave(self, waiter: Waiter) -> None:
-        waiter.lane.forget(waiter)
+        lane = waiter.lane
+        lane.forget(waiter)
+        if not lane.refs:
+            self._layout.let_go(lane)
         self._waiting -= 1
+        if not self._waiting:
+            self._deadlines.clear()
         if waiter.is_queued:
             self._queued -= 1
 
-    def _grant(self, waiter: Waiter) -> None:
-        now = self._clock()
-        self._leave(waiter)
-        self._granted += 1
+    def _grant(self, waiter: Waiter, now: float) -> None:
+        lane: Lane = waiter.lane
         slot = waiter.resumes
         if slot is None:
             key, arrival, _ = waiter.order
-            slot = ConcurrencySlot(waiter.lane, waiter.weight, arrival, now, key)
+            slot = ConcurrencySlot(
+                lane, waiter.weight, arrival, now, waiter.request, waiter.call_id, key=key
+            )
             slot.queue_wait = now - waiter.enqueued_at
-            if waiter.lane.throttle is not None:
-                waiter.lane.throttle.count(now)
+            lane.bucket.waits.append(slot.queue_wait)
+            self._count_start(slot, now)
         else:
             slot.counted = now - slot.acquired_at
             slot.resuming = None
             self._parked -= 1
+            slot.lane.lent.discard(slot)
+        self._leave(waiter)
+        if lane.share is not None and waiter.is_new:
+            self._round = serve(lane.share, waiter, self._round)
+        self._granted += 1
         self._take(slot)
         waiter.slot = slot
         waiter.wake()
+
+    def _count_start(self, slot: ConcurrencySlot, now: float) -> None:
+        """Tells rates and breakers that a call starts."""
+        lane = slot.lane
+        lane.refs += 1
+        for throttle in lane.throttles:
+            throttle.count(now)
+        slot.probes = tuple((breaker, breaker.start(now)) for breaker in lane.breakers)
 
     def _dismiss(self, waiter: Waiter, error: AdmissionError | None) -> None:
         """Ends a wait without a slot."""
@@ -231,119 +243,146 @@ class SlotDispatcher(ABC):
         self._dismissed += 1
         waiter.wake(error)
 
+    def _drop(self, waiter: Waiter) -> None:
+        """After a wait has ended without a slot: those behind it may go."""
+        self._hand_over(waiter.lane)
+        self._wake_idle()
+
     def _give_up(self, waiter: Waiter) -> None:
         """The task of a waiter was cancelled: whatever it was given meanwhile passes on."""
         if waiter.is_waiting:
             self._cancelled += 1
             self._leave(waiter)
             waiter.wake()
-            self._hand_over(waiter.lane.bucket)
-            self._wake_idle()
+            self._drop(waiter)
         elif waiter.slot is not None and waiter.resumes is None:
-            self.release(waiter.slot)
-
-    def _withdraw_resuming(self, slot: ConcurrencySlot) -> None:
-        """A parked slot is not wanted back after all, or not yet."""
-        waiter, slot.resuming = slot.resuming, None
-        if waiter is not None and waiter.is_waiting:
-            self._dismiss(waiter, None)
-            self._hand_over(waiter.lane.bucket)
-
-    def _hand_over_all(self) -> None:
-        for bucket in list(self._buckets.values()):
-            self._hand_over(bucket)
+            self.release(waiter.slot, outcome=None)
 
     def _expire(self, waiter: Waiter, timeout: float) -> None:
         """The timer of a waiter has run out."""
-        waiter.timer = None
-        lane = waiter.lane
         self._expired += 1
         self._timed_out += 1
         self._leave(waiter)
-        where = f"bucket {lane.bucket.name!r}"
-        held = self._zombies
-        zombies = f", {held} slots are held by work that outlived its call" if held else ""
-        error: AdmissionError
-        if lane.throttle is not None and lane.throttle_timer is not None:
-            delay = lane.throttle.delay(self._clock())
-            error = RateLimitedError(
-                f"waited {timeout:g} s in {where}, but its rate of {lane.throttle.rate} allows no "
-                f"call for another {delay:.2f} s; call less often or raise the tool's rate",
-                retry_after=delay,
-            )
-        else:
-            error = QueueTimeoutError(
-                f"waited {timeout:g} s for a slot in {where} ({self._waiting} others wait"
-                f"{zombies}); raise queue_timeout or max_concurrent, or make fewer calls at once",
-                retry_after=self._estimated_wait(),
-            )
-        waiter.wake(error)
-        self._hand_over(lane.bucket)
-        self._wake_idle()
-
-    def _offer(self, lane: Lane) -> None:
-        """Lets a lane stand in the line under the order of its head."""
-        head = lane.head()
-        if head is None or (lane.throttle_timer is not None and head.resumes is None):
-            lane.offered = None
-        elif lane.offered != head.order:
-            lane.offered = head.order
-            heappush(self._line, (head.order, lane))
-
-    def _hand_over(self, bucket: Bucket) -> None:
-        """Gives out all slots that can be given, after something changed in `bucket`."""
-        if bucket.held_up:
-            held_up, bucket.held_up = bucket.held_up, []
-            for lane in held_up:
-                self._offer(lane)
-        line = self._line
-        while line:
-            order, lane = line[0]
-            if lane.offered != order:
-                heappop(line)
-                continue
-            head = lane.head()
-            if head is None or head.order != order:
-                heappop(line)
-                self._offer(lane)
-                continue
-            if self._is_paused and head.resumes is None:
-                return
-            if not self._may_leave_lane(lane, head):
-                heappop(line)
-                lane.offered = None
-                continue
-            # Asked last, so that no room is kept for a head that could not use it.
-            if self._used + head.weight > self._limit:
-                return
-            heappop(line)
-            lane.offered = None
-            self._grant(head)
-            self._offer(lane)
-
-    def _may_leave_lane(self, lane: Lane, head: Waiter) -> bool:
-        """Whether bucket and rate let the head through; if not, notes who brings the lane back."""
-        bucket = lane.bucket
-        if bucket.held_up or not bucket.has_room(head.weight):
-            bucket.held_up.append(lane)
-            return False
-        if lane.throttle is None or head.resumes is not None:
-            return True
-        delay = lane.throttle.delay(self._clock())
+        delay = self._delay(waiter)
         if delay > 0:
-            loop = asyncio.get_running_loop()
-            lane.throttle_timer = loop.call_later(delay, self._end_throttle, lane)
-            return False
-        return True
+            error: AdmissionError = refusal.still_too_fast(waiter, timeout, delay)
+        else:
+            others, wait = self._waiting, self._estimated_wait()
+            error = refusal.waited_too_long(waiter, timeout, others, self._zombies, wait)
+        waiter.wake(error)
+        self._drop(waiter)
 
-    def _end_throttle(self, lane: Lane) -> None:
-        lane.throttle_timer = None
-        self._offer(lane)
-        self._hand_over(lane.bucket)
+    def _delay(self, waiter: Waiter) -> float:
+        """Seconds until rates and pauses let `waiter` through."""
+        lane: Lane = waiter.lane
+        now, above = self._clock(), lane.above or lane.bucket
+        return max(0.0, above.delay(waiter, now), lane.bucket.delay(waiter, now))
 
-    def _estimated_wait(self) -> float | None:
+    def _hand_over(self, lane: Lane) -> None:
+        """Gives out all slots that can be given, after something changed in `lane`."""
+        for key in lane.keys:
+            if key.held_up:
+                self._refresh_key(key)
+        self._refresh(lane)
+        self._give_out()
+
+    def _hand_over_all(self) -> None:
+        for key in list(self._layout.keys.values()):
+            self._refresh_key(key)
+        for line in self._layout.lines():
+            self._refresh(line)
+        self._give_out()
+
+    def _give_out(self) -> None:
+        root = self._root
+        while (best := root.best()) is not None:
+            head = best[1]
+            if self._used >= self._limit or (self._is_paused and head.resumes is None):
+                return
+            # No room is kept for a head that could not use it: what holds it up is asked first.
+            now, lane = self._clock(), head.lane
+            if not self._is_ready(lane, head, now):
+                self._refresh(lane)
+            elif self._used + head.weight > self._limit and (self._used or head.resumes is None):
+                return
+            elif head.resumes is None and (error := refusal.broken(lane, now)) is not None:
+                self._dismiss(head, error)
+                self._refresh(lane)
+            else:
+                self._grant(head, now)
+                self._refresh(lane)
+
+    def _is_ready(self, lane: Lane, head: Waiter, now: float) -> bool:
+        line: Line = lane
+        while line.above is not None:
+            if not line.lets(head, now):
+                return False
+            line = line.above
+        return lane.offered == self._turn(lane, head)
+
+    def _turn(self, lane: Lane, head: Waiter) -> Order:
+        """The order under which a lane stands in line for its first waiter."""
+        if lane.share is None or not head.is_new:
+            return head.order
+        return (turn_in_line(lane.share, head), head.order[1], 0)
+
+    def _refresh(self, line: Line) -> None:
+        """Brings the first call of a line up, as far as nothing holds it up."""
+        now = self._clock()
+        while (above := line.above) is not None:
+            best = line.best()
+            if best is None:
+                line.withdraw()
+            else:
+                order, head = best
+                if isinstance(line, Lane):
+                    order = self._turn(line, head)
+                if line.lets(head, now):
+                    line.offer(order, head)
+                else:
+                    line.withdraw()
+                    self._hold_up(line, head, now)
+            line = above
+
+    def _hold_up(self, line: Line, head: Waiter, now: float) -> None:
+        """Notes who brings a line back whose first call cannot go yet."""
+        if isinstance(line, Lane):
+            full = (key for key in line.keys if not key.lets(head.weight, head.order))
+            next(full, line.keys[-1]).hold_up(line, head.order)
+            return
+        delay = line.delay(head, now)
+        if delay <= 0:
+            return  # a slot that is given back brings its bucket back
+        loop = asyncio.get_running_loop()
+        if line.timer is not None:
+            if line.timer.when() <= loop.time() + delay:
+                return
+            line.timer.cancel()
+        line.timer = loop.call_later(delay, self._end_delay, line)
+
+    def _end_delay(self, line: Line) -> None:
+        line.timer = None
+        if isinstance(line, Bucket):
+            self._end_pause(line)
+        best = line.best()
+        if best is not None:
+            self._hand_over(best[1].lane)
+
+    def _end_pause(self, bucket: Bucket, *, at_once: bool = False) -> None:
+        """Opens a bucket whose pause is over."""
+        until = bucket.paused_until
+        if until is not None and (at_once or until <= self._clock()):
+            bucket.paused_until = None
+            bucket.set_limit(bucket.limit)
+
+    def _refresh_key(self, key: Key) -> None:
+        """The lanes that a key held up try again, in the order of their first calls."""
+        for lane in key.let_up():
+            self._refresh(lane)
+
+    def _estimated_wait(self, ahead: int | None = None) -> float | None:
         """Seconds until a slot may be free, from the mean time for which slots were held."""
         if not self._released:
             return None
         mean = self._held_seconds / self._released
-        return mean * (self._waiting + 1) / self._limit
+        return mean * ((self._waiting if ahead is None else ahead) + 1) / self._limit

@@ -57,6 +57,8 @@ class ConcurrencyMetrics(_MetricsFields, frozen=True, kw_only=True):
     """Waiting calls that ended because the controller closed or their slot was not needed."""
     total_execution_time: float = 0.0
     """Seconds for which slots were held, in all."""
+    overdue: int = 0
+    """Slots held for longer than `slot_ttl` without a sign of life, zombies included."""
     max_concurrent_observed: int = 0
     max_queue_length_observed: int = 0
 

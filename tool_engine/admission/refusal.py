@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from typing import Final
 
+from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.lines import Lane, ToolLine
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.waiting import Lane
+from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import (
     AdmissionError,
+    CircuitOpenError,
     ControllerClosedError,
     QueueFullError,
+    QueueTimeoutError,
     RateLimitedError,
     SlotRejectedError,
+    SupersededError,
 )
+from tool_engine.model.concurrency import CollisionPolicy
 
-__all__ = ["closed", "flooded", "full", "impossible", "no_room", "too_fast"]
+__all__ = [
+    "broken",
+    "closed",
+    "collides",
+    "flooded",
+    "full",
+    "impossible",
+    "no_room",
+    "still_too_fast",
+    "superseded",
+    "too_fast",
+    "waited_too_long",
+]
 
 _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",
@@ -37,26 +55,81 @@ def flooded(zombies: int) -> AdmissionError:
 
 def impossible(request: AdmissionRequest, lane: Lane, max_concurrent: int) -> AdmissionError | None:
     """The call is heavier than a limit, so that no wait would ever end."""
-    limit = lane.bucket.limit
-    if request.weight > max_concurrent:
-        name, limit = "max_concurrent", max_concurrent
-    elif limit is not None and request.weight > limit:
-        name = f"the limit of bucket {lane.bucket.name!r}"
-    else:
+    if request.weight == 1:
         return None
-    return SlotRejectedError(
-        f"a call of weight {request.weight} can never run: {name} is {limit}; "
-        "lower the weight or raise the limit"
+    limits = {"max_concurrent": max_concurrent}
+    if lane.bucket.limit is not None:
+        limits[f"the limit of bucket {lane.bucket.name!r}"] = lane.bucket.limit
+    limits |= {f"the limit of {_key(key.name)}": key.most for key in lane.keys}
+    for name, limit in limits.items():
+        if request.weight > limit:
+            return SlotRejectedError(
+                f"a call of weight {request.weight} can never run: {name} is {limit}; "
+                "lower the weight or raise the limit"
+            )
+    return None
+
+
+def broken(lane: Lane, now: float) -> AdmissionError | None:
+    """A breaker is open, or its probes are out."""
+    for breaker in lane.breakers:
+        delay = breaker.delay(now)
+        if delay > 0:
+            return CircuitOpenError(
+                f"the circuit breaker of {_broken(lane, breaker)} is open: calls failed "
+                f"{breaker.policy.failures} times in a row; the next one may be tried in "
+                f"{delay:.3g} s",
+                retry_after=delay,
+            )
+    return None
+
+
+def collides(request: AdmissionRequest) -> AdmissionError:
+    """Another call with the same key runs or waits, and the policy is not to wait."""
+    message = (
+        f"another call of {request.tool_name!r} with the same key runs or waits, and its collision "
+        f"policy is {request.collision.value!r}; wait for that call, or use the policy 'queue'"
+    )
+    if request.collision is CollisionPolicy.REJECT:
+        return SlotRejectedError(message)
+    return SupersededError(message)
+
+
+def superseded(request: AdmissionRequest) -> AdmissionError:
+    """A newer call with the same key takes the place of one that waits."""
+    return SupersededError(
+        f"a newer call of {request.tool_name!r} with the same key took the place of this one, as "
+        f"its collision policy {request.collision.value!r} says"
     )
 
 
-def too_fast(lane: Lane, delay: float) -> AdmissionError:
-    """The rate allows no call now, and the strategy is not to wait."""
-    rate = lane.throttle.rate if lane.throttle else ""
+def too_fast(waiter: Waiter, delay: float) -> AdmissionError:
+    """Rate or pause allow no call now, and the strategy is not to wait."""
     return RateLimitedError(
-        f"the rate of {rate} in bucket {lane.bucket.name!r} allows no call for another "
-        f"{delay:.2f} s; call less often, or use the strategy 'fifo' to wait",
+        f"{_pace(waiter)} allows no call for another {delay:.2f} s; call less often, or use the "
+        "strategy 'fifo' to wait",
         retry_after=delay,
+    )
+
+
+def still_too_fast(waiter: Waiter, timeout: float, delay: float) -> AdmissionError:
+    """Rate or pause allowed no call as long as the call may wait."""
+    return RateLimitedError(
+        f"waited {timeout:g} s in bucket {waiter.lane.bucket.name!r}, but {_pace(waiter)} allows "
+        f"no call for another {delay:.2f} s; call less often or raise the rate",
+        retry_after=delay,
+    )
+
+
+def waited_too_long(
+    waiter: Waiter, timeout: float, others: int, zombies: int, wait: float | None
+) -> AdmissionError:
+    """No slot was free as long as the call may wait."""
+    held = f", {zombies} slots are held by work that outlived its call" if zombies else ""
+    return QueueTimeoutError(
+        f"waited {timeout:g} s for a slot in bucket {waiter.lane.bucket.name!r} ({others} others "
+        f"wait{held}); raise queue_timeout or max_concurrent, or make fewer calls at once",
+        retry_after=wait,
     )
 
 
@@ -64,18 +137,40 @@ def no_room(lane: Lane, used: int, max_concurrent: int, wait: float | None) -> A
     """No slot is free, and the strategy is not to wait."""
     bucket = lane.bucket
     limit = max_concurrent if bucket.limit is None else bucket.limit
+    keys = "".join(f", {each.used} of {each.most} for {_key(each.name)}" for each in lane.keys)
     return SlotRejectedError(
         f"no slot is free in bucket {bucket.name!r} ({bucket.used} of {limit} in use, "
-        f"{used} of {max_concurrent} in all) and the strategy is 'reject'; try again later, "
+        f"{used} of {max_concurrent} in all{keys}) and the strategy is 'reject'; try again later, "
         "raise the limit, or use the strategy 'fifo' to wait",
         retry_after=wait,
     )
 
 
-def full(lane: Lane, waiting: int, queue_size: int, wait: float | None) -> AdmissionError:
+def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) -> AdmissionError:
     """As many calls wait as may."""
+    bucket = lane.bucket
     return QueueFullError(
-        f"the queue is full ({waiting} of {queue_size} waiting, {lane.bucket.waiting} of them for "
-        f"bucket {lane.bucket.name!r}); try again later, raise queue_size, or raise the limits",
+        f"{queue} is full ({waiting} of {size} waiting, {bucket.waiting - 1} of them for bucket "
+        f"{bucket.name!r}); try again later, raise queue_size, or raise the limits",
         retry_after=wait,
     )
+
+
+def _broken(lane: Lane, breaker: CircuitBreaker) -> str:
+    above = lane.above
+    if isinstance(above, ToolLine) and above.breaker is breaker:
+        return f"tool {above.tool_name!r}"
+    return f"bucket {lane.bucket.name!r}"
+
+
+def _pace(waiter: Waiter) -> str:
+    lane = waiter.lane
+    rates = " and ".join(str(throttle.rate) for throttle in lane.throttles)
+    if lane.bucket.paused_until is not None or not rates:
+        return f"the pause of bucket {lane.bucket.name!r}"
+    return f"the rate of {rates} in bucket {lane.bucket.name!r}"
+
+
+def _key(name: tuple[str, object]) -> str:
+    scope, value = name
+    return f"the key of tool {scope!r}" if scope else f"key {value!r}"

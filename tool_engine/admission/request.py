@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+import hashlib
+import json
+import secrets
+from typing import Any, Final
 
 import msgspec
 
+from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext, check_timeout
-from tool_engine.model.tool import DEFAULT_PRIORITY, Tool, ToolRate
+from tool_engine.model.concurrency import (
+    DEFAULT_PRIORITY,
+    BreakerPolicy,
+    CollisionPolicy,
+    ToolRate,
+)
+from tool_engine.model.tool import Tool
 
-__all__ = ["AdmissionRequest"]
+__all__ = ["AdmissionRequest", "digest_of", "tool_key_of"]
 
-DEFAULT_BUCKET = "__default__"
+DEFAULT_BUCKET: Final = "__default__"
+_SECRET: Final = secrets.token_bytes(16)
+"""Without it, whoever sees the digest of a short secret could find the secret by trying."""
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
 
 class AdmissionRequest(msgspec.Struct):
@@ -22,27 +34,40 @@ class AdmissionRequest(msgspec.Struct):
     bucket: str = DEFAULT_BUCKET
     priority: int = DEFAULT_PRIORITY
     weight: int = 1
-    lane: str = DEFAULT_BUCKET
-    """The line to wait in: the bucket's own, or that of a tool with a rate."""
+    lane: Any = DEFAULT_BUCKET
+    """Names the lane to wait in: the line alone, or the line and the keys."""
+    line: str = DEFAULT_BUCKET
+    """The bucket's own line, or that of a tool with a rate or a breaker."""
     rate: ToolRate | None = None
+    breaker: BreakerPolicy | None = None
     is_bypass: bool = False
     """Whether the limits do not apply to the caller."""
     timeout: float | None = None
     """Seconds to wait at most; None: the controller's `queue_timeout`."""
     parent: Any = None
     """The slot of the call that makes this one; its place in line is inherited."""
+    key: str | None = None
+    """What the call shares with others of its conversation, say: see `KeyLimits`."""
+    tool_name: str | None = None
+    tool_key: Any = None
+    """What calls of the tool must have in common to count against `tool_key_limit`."""
+    tool_key_limit: int | None = None
+    collision: CollisionPolicy = CollisionPolicy.QUEUE
+    call_id: str | None = None
+    """The call that asks without an engine, as its context names it."""
 
     @classmethod
     def of(
         cls,
-        bucket: str | None,
-        context: ToolExecutionContext | None,
-        priority: int | None,
-        weight: int,
-        timeout: float | None,
-        bypass: Collection[str],
+        config: ConcurrencyConfig,
+        bucket: str | None = None,
+        context: ToolExecutionContext | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        weight: int = 1,
+        timeout: float | None = None,
     ) -> AdmissionRequest:
-        """A request that no tool stands behind; `bypass` holds the caller types without limits.
+        """A request that no tool stands behind.
 
         Raises:
             ConfigurationError: A value is out of range.
@@ -51,40 +76,105 @@ class AdmissionRequest(msgspec.Struct):
             raise ConfigurationError(f"weight must be a whole number >= 1, got {weight!r}")
         if timeout is not None:
             check_timeout("timeout", timeout)
-        if priority is None and context is not None:
-            priority = context.priority
+        is_bypass = False
+        if context is not None:
+            priority = context.priority if priority is None else priority
+            key = config.key_of(context) if key is None else key
+            is_bypass = context.caller_type in config.bypass_caller_types
         name = DEFAULT_BUCKET if bucket is None else bucket
         return cls(
             bucket=name,
             priority=DEFAULT_PRIORITY if priority is None else priority,
             weight=weight,
-            lane=name,
-            is_bypass=context is not None and context.caller_type in bypass,
+            lane=_lane(config, name, key),
+            line=name,
+            is_bypass=is_bypass,
             timeout=timeout,
+            key=key,
+            call_id=None if context is None else context.call_id,
         )
 
     @classmethod
-    def for_tool(cls, tool: Tool) -> AdmissionRequest:
-        """What an ordinary call of `tool` asks for."""
+    def for_tool(cls, tool: Tool, config: ConcurrencyConfig) -> AdmissionRequest:
+        """What an ordinary call of `tool` asks for, whoever makes it."""
+        wants = tool.concurrency
+        line = tool.bucket
+        if tool.rate or wants.breaker:
+            line = f"{line}\0{tool.name}\0{tool.rate}\0{wants.breaker}"
+        is_single_flight = wants.collision is CollisionPolicy.SINGLE_FLIGHT
         return cls(
             bucket=tool.bucket,
-            priority=tool.concurrency.priority,
-            weight=tool.concurrency.weight,
-            lane=f"{tool.bucket}\0{tool.name}\0{tool.rate}" if tool.rate else tool.bucket,
+            priority=wants.priority,
+            weight=wants.weight,
+            is_bypass=ToolExecutionContext().caller_type in config.bypass_caller_types,
+            lane=_lane(config, line),
+            line=line,
             rate=tool.rate,
+            breaker=wants.breaker,
+            timeout=wants.queue_timeout,
+            tool_name=tool.name,
+            tool_key_limit=None if is_single_flight else wants.key_limit,
+            collision=wants.collision,
         )
 
     def for_caller(
-        self, priority: int | None, is_bypass: bool, parent: Any = None
+        self,
+        config: ConcurrencyConfig,
+        context: ToolExecutionContext,
+        tool_key: Any = None,
+        parent: Any = None,
     ) -> AdmissionRequest:
         """The same request on behalf of one caller."""
-        return AdmissionRequest(
-            self.bucket,
-            self.priority if priority is None else priority,
-            self.weight,
-            self.lane,
-            self.rate,
-            is_bypass,
-            self.timeout,
-            parent,
+        priority = self.priority if context.priority is None else context.priority
+        key = config.key_of(context)
+        return msgspec.structs.replace(
+            self,
+            priority=priority,
+            key=key,
+            tool_key=tool_key,
+            parent=parent,
+            is_bypass=context.caller_type in config.bypass_caller_types,
+            lane=_lane(config, self.line, key, _named(self, tool_key)),
         )
+
+    def under(self, config: ConcurrencyConfig) -> AdmissionRequest:
+        """The same request after a change of the configuration."""
+        lane = _lane(config, self.line, self.key, _named(self, self.tool_key))
+        return msgspec.structs.replace(self, lane=lane)
+
+
+def _lane(config: ConcurrencyConfig, line: str, key: str | None = None, own: Any = None) -> Any:
+    if config.strategy == "fair":
+        return (line, key, own, "fair")
+    if config.has_keys:
+        return (line, key, own)
+    return line if own is None else (line, None, own)
+
+
+def _named(request: AdmissionRequest, tool_key: Any) -> Any:
+    # With the limit, so that one that is changed by a reload applies to the next call.
+    return None if tool_key is None else (request.tool_name, tool_key, request.tool_key_limit)
+
+
+def digest_of(value: Any) -> str:
+    """Stands for an argument in a key: keys are shown in snapshots, and arguments may be secret."""
+    try:
+        data = _encode(value)
+    except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
+        data = json.dumps(value, sort_keys=True, default=repr).encode()
+    return hashlib.blake2b(data, digest_size=12, key=_SECRET).hexdigest()
+
+
+def tool_key_of(tool: Tool, context: ToolExecutionContext, arguments: dict[str, Any]) -> Any:
+    """The value of the key that the definition names for one call; None: it has none."""
+    key = tool.concurrency.key
+    if key is None:
+        return None
+    if key == "tool":
+        return ""
+    if key == "params":
+        return digest_of(arguments)
+    if key.startswith("params."):
+        value = arguments.get(key.removeprefix("params."))
+        return None if value is None else digest_of(value)
+    return getattr(context, key)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.model.settable import settable
 
-__all__ = ["ACTIVE", "BYPASS", "PARKED", "RELEASED", "ZOMBIE", "ConcurrencySlot", "Order"]
+__all__ = [
+    "ACTIVE",
+    "BYPASS",
+    "PARKED",
+    "RELEASED",
+    "ZOMBIE",
+    "ConcurrencySlot",
+    "Order",
+    "ancestry",
+]
 
 Order = tuple[float, int, int]
 """A place in line: the strategy's key, then the number of the arrival, then that of a call made by
@@ -20,6 +31,7 @@ BYPASS: Final = "bypass"
 PARKED: Final = "parked"
 RELEASED: Final = "released"
 ZOMBIE: Final = "zombie"
+_numbers: Final = count(1)
 
 
 @settable
@@ -30,13 +42,19 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     """
 
     lane: Any
-    """The `Lane` that it was given in, which knows its bucket."""
+    """The `Lane` that it was given in, which knows its bucket and its keys."""
     weight: int
     """How many units of the limits the slot takes."""
     arrival: int
     """The number of the call in the order of asking."""
     acquired_at: float
     """When the slot was given, on the controller's clock."""
+    request: Any
+    """The `AdmissionRequest` that it was given for."""
+    call_id: str | None = None
+    """The call that holds it; None where nobody said."""
+    is_listed: bool = False
+    """Whether snapshots find it among those that are held."""
     key: float = 0.0
     """What the strategy puts before the arrival."""
     state: str = ACTIVE
@@ -52,11 +70,26 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     """Calls made by the slot's own call that have not ended."""
     resuming: Any = None
     """The waiter with which a parked slot is taken again."""
+    probes: tuple[tuple[Any, int], ...] = ()
+    """What each `CircuitBreaker` gave for the call, to be given back to it with the outcome."""
+    renewed_at: float | None = None
+    """When its holder last said that it is alive, on the controller's clock."""
+    on_superseded: Callable[[], None] | None = None
+    """Called when a newer call with the same key is to take the place of its call."""
+    number: int = 0
+    """Tells it from others, calls of calls included; 0: nobody has asked yet."""
 
     @property
     def order(self) -> Order:
         """The place in line that the call had; what it calls itself inherits it."""
         return (self.key, self.arrival, 0)
+
+    @property
+    def slot_id(self) -> str:
+        """Names the slot in this process, such as `slot_00000000002a`; given when asked for."""
+        if not self.number:
+            self.number = next(_numbers)
+        return f"slot_{self.number:012x}"
 
     @property
     def bucket(self) -> str:
@@ -65,3 +98,10 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"
+
+
+def ancestry(slot: ConcurrencySlot | None) -> Iterator[ConcurrencySlot]:
+    """The slot and those of the calls that its call is part of, the innermost first."""
+    while slot is not None:
+        yield slot
+        slot = slot.request.parent

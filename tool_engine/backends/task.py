@@ -27,7 +27,7 @@ import msgspec
 from tool_engine.backends.current import CurrentTask
 from tool_engine.model.settable import settable
 
-__all__ = ["ABORTED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
+__all__ = ["ABORTED", "SUPERSEDED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
 
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
@@ -47,6 +47,8 @@ else:
 
 ABORTED: Final = "aborted"
 """The engine closed."""
+SUPERSEDED: Final = "superseded"
+"""Another call took its place."""
 TIMED_OUT: Final = "timed out"
 _TURNS: Final = 8
 """Turns of the loop that tasks have to end which a tool waits for; no time passes in them."""

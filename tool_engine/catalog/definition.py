@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.concurrency import build_concurrency, concurrency_faults, rate_faults
 from tool_engine.catalog.document import Path
 from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.rules import FLAT_RULES, check_value
 from tool_engine.catalog.structure import Fault, structure_faults
+from tool_engine.model.concurrency import ToolRate
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import output_schema
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, ToolConcurrency, ToolRate
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 
-__all__ = ["build_tool", "definition_faults", "definition_warnings", "parse_rate", "plain_data"]
+__all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data"]
 
-_RATE: Final = re.compile(r"([0-9]+)/([0-9.]*)(s|min|h|d)")
-_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _COPIED: Final = ("version", "author", "icon", "shareable_scope", "status", "timeout", "effect")
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
@@ -41,7 +40,9 @@ def definition_faults(definition: Any) -> list[Fault]:
     for key in ("output", "returns"):
         check_value(definition.get(key), (key,), faults, is_sound=(key,) not in unsound)
     _check_retry(definition, faults)
-    _check_rate(definition.get("rate"), faults)
+    faults += concurrency_faults(definition)
+    if "rate" in definition and ("rate",) not in unsound:
+        faults += rate_faults(definition["rate"])
     return faults
 
 
@@ -68,9 +69,9 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     if "retry" in definition:
         fields["retry"] = _retry(definition["retry"])
     if "concurrency" in definition:
-        fields["concurrency"] = ToolConcurrency(**definition["concurrency"])
+        fields["concurrency"] = build_concurrency(definition["concurrency"])
     if "rate" in definition:
-        fields["rate"] = parse_rate(definition["rate"])
+        fields["rate"] = ToolRate.parse(definition["rate"])
     tool = Tool(
         id=name,
         name=name,
@@ -90,15 +91,6 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     change(tool, "source", source)
     change(tool, "findings", findings)
     return tool
-
-
-def parse_rate(text: str) -> ToolRate:
-    """Reads `10/s`, `100/min`, `1000/h` or `5/2s`."""
-    found = _RATE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a rate: {text!r}")
-    calls, amount, unit = found.groups()
-    return ToolRate(int(calls), float(amount or 1) * _SECONDS[unit])
 
 
 def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
@@ -219,9 +211,3 @@ def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
                 at_key=True,
             )
         )
-
-
-def _check_rate(rate: Any, faults: list[Fault]) -> None:
-    check: Callable[[str], Any] = _RATE.fullmatch
-    if isinstance(rate, str) and check(rate) and parse_rate(rate).period == 0:
-        faults.append(Fault(("rate",), f"the period of {rate!r} must be more than 0 seconds"))

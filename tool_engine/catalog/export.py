@@ -6,14 +6,16 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.catalog.short_form import short_form
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import output_schema
-from tool_engine.model.tool import RetryPolicy, Tool, ToolConcurrency, ToolRate
+from tool_engine.model.tool import RetryPolicy, Tool
 
 __all__ = ["definition_of", "export_to_yaml"]
 
@@ -105,9 +107,17 @@ def _retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
 
 
 def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
-    default = ToolConcurrency()
     values = {name: getattr(concurrency, name) for name in ToolConcurrency.__struct_fields__}
-    return {name: value for name, value in values.items() if value != getattr(default, name)}
+    # The last ones first: a key stays, and the limit that follows from it goes.
+    for name in reversed(ToolConcurrency.__struct_fields__):
+        fewer = {key: value for key, value in values.items() if key != name}
+        if ToolConcurrency(**fewer) == concurrency:
+            values = fewer
+    if "collision" in values:
+        values["collision"] = concurrency.collision.value
+    if "breaker" in values:
+        values["breaker"] = msgspec.structs.asdict(values["breaker"])
+    return values
 
 
 def _rate(rate: ToolRate | None) -> str | None:

@@ -191,7 +191,8 @@ def _wrong_form(error: jsonschema_rs.ValidationError) -> str:
     rule = _schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
         return "must not be empty"
-    return f"{_describe(error.instance)} is not allowed; {rule['description']}"
+    cure = rule["description"].removesuffix(".")
+    return f"{_describe(error.instance)} is not allowed; {cure[0].lower()}{cure[1:]}"
 
 
 def _too_small(error: jsonschema_rs.ValidationError) -> str:

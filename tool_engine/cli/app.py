@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from tool_engine.cli.completion import complete_tool
+from tool_engine.cli.completion import complete_strategy, complete_tool
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
@@ -266,6 +266,10 @@ def _batch(
         int | None,
         typer.Option("--max-parallel", min=1, metavar="N", help="At most N at the same time."),
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="FILE", help="Record the calls for `simulate`."),
+    ] = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
@@ -275,8 +279,66 @@ def _batch(
     """
     from tool_engine.cli.calling import BatchOptions, run_batch
 
-    options = BatchOptions(parallel or max_parallel is not None, max_parallel)
+    options = BatchOptions(parallel or max_parallel is not None, max_parallel, trace)
     return run_batch(_settings(ctx, tools), file, options, as_json=as_json)
+
+
+@app.command("simulate", epilog=_EXIT_CODES)
+def _simulate(
+    trace: Annotated[
+        str, typer.Argument(metavar="TRACE", help="JSON lines, one call each; - is stdin.")
+    ],
+    *,
+    max_concurrent: Annotated[
+        int | None, typer.Option("--max-concurrent", metavar="N", help="Slots in all.")
+    ] = None,
+    bucket: Annotated[
+        list[str] | None,
+        typer.Option("--bucket", metavar="NAME=N", help="Slots of a bucket; repeatable."),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            metavar="NAME",
+            help="fifo, priority, fair or reject.",
+            autocompletion=complete_strategy,
+        ),
+    ] = None,
+    queue_size: Annotated[
+        int | None, typer.Option("--queue-size", metavar="N", help="The most calls that wait.")
+    ] = None,
+    queue_timeout: Annotated[
+        float | None,
+        typer.Option("--queue-timeout", metavar="S", help="The most seconds to wait, or inf."),
+    ] = None,
+    key_limit: Annotated[
+        int | None, typer.Option("--key-limit", metavar="N", help="Slots per key.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="0, or shuffle what happens at once.")
+    ] = 0,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw slots over time, as SVG.")
+    ] = None,
+    as_json: JSONOption = False,
+    tools: ToolsOption = None,
+) -> int:
+    """Replay recorded calls under other limits: waits, refusals and use, beside the original.
+
+    Example: tool-engine simulate calls.jsonl --bucket http=8 --strategy priority --plot slots.svg
+    """
+    from tool_engine.cli.simulate import Limits, simulate_trace
+
+    limits = Limits(
+        max_concurrent=max_concurrent,
+        buckets=tuple(bucket or ()),
+        strategy=strategy,
+        queue_size=queue_size,
+        queue_timeout=queue_timeout,
+        key_limit=key_limit,
+    )
+    return simulate_trace(trace, limits, seed=seed, picture=plot, as_json=as_json)
 
 
 @app.command("watch", epilog=_EXIT_CODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,11 +15,15 @@ from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.record import ToolCallRecord
 from tool_engine.subagent import ToolSubAgent
+from tool_engine.testing.trace import write_trace
 
 __all__ = ["BatchOptions", "Request", "call_tool", "print_result", "run_batch", "summary_facts"]
 
 _CALLER = "tool-engine-cli"
+_MOST_TRACED = 1_000_000
+"""Calls of a batch that a trace holds, those made by calls included."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -35,6 +40,8 @@ class BatchOptions(msgspec.Struct, frozen=True):
 
     is_parallel: bool = False
     max_parallel: int | None = None
+    trace: str | None = None
+    """The file to record the calls in."""
 
 
 def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
@@ -47,7 +54,17 @@ def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
 def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: bool) -> int:
     """Runs the calls of a file through a sub-agent and prints the results and a summary."""
     calls = read_calls(file)
-    return run_async(_run_batch(settings, calls, options, as_json=as_json))
+    if options.trace is None:
+        return run_async(_run_batch(settings, calls, options, as_json=as_json))
+    records: list[ToolCallRecord] = []
+    _open_trace(options.trace)
+    code = run_async(_run_batch(settings, calls, options, records, as_json=as_json))
+    # Written after the loop has ended, which a slow disk would have blocked.
+    written = write_trace(options.trace, records)
+    if not as_json:
+        text = f"trace: {count_text(written, 'call')} in {options.trace}"
+        make_console().print(plain(text), soft_wrap=True)
+    return code
 
 
 def print_result(result: ToolExecutionResult) -> None:
@@ -96,15 +113,19 @@ async def _run_batch(
     settings: Settings,
     calls: list[tuple[str, dict[str, Any]]],
     options: BatchOptions,
+    records: list[ToolCallRecord] | None = None,
     *,
     as_json: bool,
 ) -> int:
-    async with ToolEngine(settings.engine_config()) as engine:
+    changes = {} if records is None else {"max_records": _MOST_TRACED}
+    async with ToolEngine(settings.engine_config(**changes)) as engine:
         agent = ToolSubAgent(_CALLER, engine)
         results = await agent.execute_batch(
             calls, parallel=options.is_parallel, max_parallel=options.max_parallel
         )
         summary = summary_facts(agent.get_execution_summary())
+        if records is not None:
+            records += await engine.query_call_records()
     if as_json:
         print_json({"results": [result.to_dict() for result in results], "summary": summary})
     else:
@@ -112,3 +133,11 @@ async def _run_batch(
         console.print(results_table(results, count_text(len(results), "call")))
         console.print(fact_table("summary", summary))
     return EXIT_OK if all(result.is_success for result in results) else EXIT_FAILED
+
+
+def _open_trace(path: str) -> None:
+    """Finds out before any call is made whether the trace can be written."""
+    try:
+        Path(path).open("ab").close()
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error

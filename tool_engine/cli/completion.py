@@ -1,4 +1,4 @@
-"""Which names does the shell offer behind `show` and `call`?
+"""Which names does the shell offer behind `show`, `call` and `--strategy`?
 
 Completion answers while a person waits for the key to come back, so it reads the `name:` lines
 of the files and loads nothing.
@@ -14,12 +14,18 @@ from typing import Final
 import typer
 
 from tool_engine.cli.settings import DEFAULT_TOOLS
+from tool_engine.config import STRATEGIES
 
-__all__ = ["complete_tool", "tool_names"]
+__all__ = ["complete_strategy", "complete_tool", "tool_names"]
 
 _NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 65_536
+
+
+def complete_strategy(incomplete: str) -> list[str]:
+    """The strategies that begin with `incomplete`."""
+    return [name for name in STRATEGIES if name.startswith(incomplete)]
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -132,14 +132,19 @@ def _tool_details(tool: Tool) -> dict[str, Any]:
 
 
 def _limits(tool: Tool) -> dict[str, Any]:
-    retry = None if tool.retry is None else msgspec.to_builtins(tool.retry)
+    wants = tool.concurrency
     return {
         "bucket": tool.bucket,
-        "priority": tool.concurrency.priority,
-        "weight": tool.concurrency.weight,
+        "priority": wants.priority,
+        "weight": wants.weight,
+        "queue_timeout": wants.queue_timeout,
+        "key": wants.key,
+        "key_limit": wants.key_limit,
+        "collision": None if wants.key is None else wants.collision.value,
+        "breaker": None if wants.breaker is None else msgspec.to_builtins(wants.breaker),
         "timeout": tool.timeout,
         "rate": None if tool.rate is None else str(tool.rate),
-        "retry": retry,
+        "retry": None if tool.retry is None else msgspec.to_builtins(tool.retry),
         "idempotent": tool.idempotent,
     }
 

@@ -23,6 +23,7 @@ from tool_engine.executors.addresses import AllowList, ends_in_number
 from tool_engine.executors.http_answer import HTTPAnswer, described, selected
 from tool_engine.executors.http_entry import HTTPEntry, compile_entry
 from tool_engine.executors.http_request import HTTPRequest, request_of_call, request_of_plan
+from tool_engine.executors.http_retry_after import pause_asked_for
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -98,7 +99,7 @@ class HTTPExecutor:
         entry = self._entry(tool)
         secrets = SecretScope()
         try:
-            return secrets.hide(await self._run(entry, params, secrets))
+            return secrets.hide(await self._run(entry, params, secrets, context))
         except ToolExecutionError as error:
             message = secrets.hide_text(str(error))
             if message == str(error):
@@ -115,12 +116,18 @@ class HTTPExecutor:
             else:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
 
-    async def _run(self, entry: HTTPEntry, params: dict[str, Any], secrets: SecretScope) -> Any:
+    async def _run(
+        self,
+        entry: HTTPEntry,
+        params: dict[str, Any],
+        secrets: SecretScope,
+        context: ToolExecutionContext,
+    ) -> Any:
         if entry.plan is not None:
             request = request_of_plan(entry.plan, params, secrets)
-            return selected(await self._answer(request, entry, None), entry)
+            return selected(await self._answer(request, entry, context, None), entry)
         request = request_of_call(params, secrets)
-        answer = await self._answer(request, entry, _timeout_of(params))
+        answer = await self._answer(request, entry, context, _timeout_of(params))
         return described(answer) if entry.select is None else selected(answer, entry)
 
     def _entry(self, tool: Tool) -> HTTPEntry:
@@ -132,13 +139,17 @@ class HTTPExecutor:
         return entry
 
     async def _answer(
-        self, request: HTTPRequest, entry: HTTPEntry, seconds: float | None
+        self,
+        request: HTTPRequest,
+        entry: HTTPEntry,
+        context: ToolExecutionContext,
+        seconds: float | None,
     ) -> HTTPAnswer:
         first = request.url.host_port_subcomponent
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                return await self._send(request, entry)
+                return await self._send(request, entry, context)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if deadline.expired():
                 raise TimeoutError(
@@ -147,7 +158,9 @@ class HTTPExecutor:
                 ) from None
             raise ToolExecutionError(_reason(error, request.url)) from None
 
-    async def _send(self, request: HTTPRequest, entry: HTTPEntry) -> HTTPAnswer:
+    async def _send(
+        self, request: HTTPRequest, entry: HTTPEntry, context: ToolExecutionContext
+    ) -> HTTPAnswer:
         allow = AllowList(self._allow.entries + entry.allow.entries)
         session = await self._session(allow)
         for _ in range(MAX_REDIRECTS + 1):
@@ -161,6 +174,7 @@ class HTTPExecutor:
             ) as response:
                 location = response.headers.get("Location")
                 if response.status not in _REDIRECTS or location is None:
+                    _back_off(response, context)
                     return await _read(response, entry.max_bytes)
                 response.close()
             request.redirect(response.status, location)
@@ -188,6 +202,13 @@ class HTTPExecutor:
     async def _forget_closed_loops(self) -> None:
         for key in [key for key in self._sessions if key[0].is_closed()]:
             await self._sessions.pop(key).close()
+
+
+def _back_off(response: aiohttp.ClientResponse, context: ToolExecutionContext) -> None:
+    """Passes on that the server asks for a pause, before its body is read: others may be next."""
+    seconds = pause_asked_for(response.status, response.headers)
+    if seconds is not None and context.bound_call is not None:
+        context.back_off(seconds)
 
 
 def _timeout_of(params: Mapping[str, Any]) -> float | None:

@@ -108,6 +108,8 @@ def record_of(kept: KeptCall) -> ToolCallRecord:
         bucket=kept.bucket,
         queue_wait=kept.queue_wait,
         attempts=kept.attempts,
+        priority=kept.priority,
+        weight=kept.weight,
     )
 
 

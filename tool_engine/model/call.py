@@ -38,6 +38,7 @@ class ErrorType(str, Enum):
     QUEUE_TIMEOUT = "queue_timeout"
     REJECTED = "rejected"
     RATE_LIMITED = "rate_limited"
+    CIRCUIT_OPEN = "circuit_open"
     CANCELLED = "cancelled"
     ENGINE_CLOSED = "engine_closed"
 
@@ -60,6 +61,7 @@ _OUTCOMES: Final = {
     "queue_timeout": Outcome.REJECTED,
     "rejected": Outcome.REJECTED,
     "rate_limited": Outcome.REJECTED,
+    "circuit_open": Outcome.REJECTED,
     "engine_closed": Outcome.REJECTED,
 }
 
@@ -245,6 +247,23 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
                 "use the context that the engine passes to the handler"
             )
         return await self._nested(self, tool_name, params, timeout)
+
+    def back_off(self, seconds: float) -> None:
+        """Says that the service behind the tool asks for a pause, as with `Retry-After`.
+
+        The tool's bucket gives no slots for that long, at most `max_bucket_pause`.
+
+        Raises:
+            UnboundContextError: The context does not belong to a running call.
+            ConfigurationError: `seconds` is not a positive, finite number.
+        """
+        if self._call is None:
+            raise UnboundContextError(
+                "cannot back off: this context is not bound to a running call; use the context "
+                "that the engine passes to the handler"
+            )
+        check_timeout("seconds", seconds)
+        self._call.owner.back_off(self._call, seconds)
 
     def to_wire(self) -> dict[str, Any]:
         """The part of the context that can cross to another process, as JSON values."""

@@ -7,13 +7,14 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -71,7 +72,7 @@ class _RecordFields(msgspec.Struct, frozen=True):
     conversation_id: str | None
     workflow_id: str | None
     created_at: datetime
-    """When the call ended, UTC, to the millisecond."""
+    """When the call ended, UTC."""
 
 
 class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
@@ -88,6 +89,9 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     queue_wait: float = 0.0
     """Seconds between asking for a slot and having it."""
     attempts: int = 1
+    priority: int = DEFAULT_PRIORITY
+    weight: int = 1
+    """How many units of the limits the call took."""
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values; `created_at` in ISO 8601."""
@@ -114,7 +118,10 @@ class CallEntry(msgspec.Struct, gc=False):
     caller_type: str
     conversation_id: str | None
     workflow_id: str | None
-    created_at: datetime
+    date: datetime
+    """The beginning of the millisecond in which the call ended, or of a part of it."""
+    after: float
+    """Seconds from `date` until the call ended."""
     call_id: str | None
     parent_call_id: str | None
     error_type: str | None
@@ -122,10 +129,21 @@ class CallEntry(msgspec.Struct, gc=False):
     bucket: str | None
     queue_wait: float
     attempts: int
+    priority: int
     tool: Tool | None
     """The definition that the call ran on, which names the secret parameters."""
     serial: int
     """Counts the entries of this process."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When the call ended."""
+        return self.date + timedelta(seconds=self.after)
+
+    @property
+    def weight(self) -> int:
+        """How many units of the limits the call took."""
+        return 1 if self.tool is None else self.tool.concurrency.weight
 
     @property
     def record_id(self) -> str:

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import parameters_schema
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "RetryPolicy",
-    "Tool",
-    "ToolCategory",
-    "ToolConcurrency",
-    "ToolRate",
-]
-
-DEFAULT_PRIORITY: Final = 5
+__all__ = ["RetryPolicy", "Tool", "ToolCategory"]
 
 
 class ToolCategory(str, Enum):
@@ -43,29 +35,6 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """Seconds before the second attempt; doubles for each one after."""
     on: tuple[str, ...] = ("execution_error", "timeout")
     """The error types that are tried again."""
-
-
-class ToolRate(msgspec.Struct, frozen=True):
-    """How many calls may start in a period (`rate: 10/s`)."""
-
-    calls: int
-    period: float
-    """Seconds."""
-
-    def __str__(self) -> str:
-        units = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
-        return f"{self.calls}/{units.get(self.period, f'{self.period:g}s')}"
-
-
-class ToolConcurrency(msgspec.Struct, frozen=True):
-    """How calls of a tool are admitted."""
-
-    bucket: str | None = None
-    """The limit that the calls count against; None: the tool's category."""
-    priority: int = DEFAULT_PRIORITY
-    """Smaller is more urgent."""
-    weight: int = 1
-    """How many slots one call takes."""
 
 
 class _ToolFields(msgspec.Struct, frozen=True, dict=True):

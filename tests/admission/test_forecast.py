@@ -1,0 +1,203 @@
+"""Do calls get their slots in the order, and at the times, that the forecast says?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import example, given, settings
+
+from tests.admission.crew import controller_of
+from tests.admission.virtual_time import VirtualTimeLoop
+from tool_engine.admission import ToolConcurrencyController
+from tool_engine.admission.forecast import Forecast
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.model.concurrency import ToolRate
+
+STEP = 1 / 64
+"""Calls come one after another; all times are sums of halves, so that none is rounded."""
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(coroutine)
+
+
+class Stream:
+    """Calls that run for a given time each, and what became of them."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.controller: ToolConcurrencyController = controller_of(queue_timeout=None, **limits)
+        self.started: dict[str, float] = {}
+        self.order: dict[str, list[str]] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def call(self, name: str, request: AdmissionRequest, seconds: float = 1.0) -> None:
+        self.tasks.append(asyncio.create_task(self._run(name, request, seconds)))
+        await asyncio.sleep(STEP)
+
+    async def end(self) -> None:
+        await asyncio.gather(*self.tasks)
+        assert self.controller.get_metrics().current_concurrent == 0
+
+    async def warm_up(self, *buckets: str) -> None:
+        """Calls of one second in each bucket, of which some have to wait."""
+        for bucket in buckets:
+            for number in range(self.controller.config.max_concurrent + 1):
+                await self.call(f"warm {bucket} {number}", self.request(bucket))
+            await self.end()
+            self.tasks.clear()
+        assert {len(b.served) > 0 for b in self.controller._layout.buckets.values()} == {True}
+
+    def request(self, bucket: str, **how: Any) -> AdmissionRequest:
+        return AdmissionRequest.of(self.controller.config, bucket, **how)
+
+    async def _run(self, name: str, request: AdmissionRequest, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        slot = await self.controller.admit(request, call_id=name)
+        self.started[name] = loop.time()
+        self.order.setdefault(slot.bucket, []).append(name)
+        await asyncio.sleep(seconds)
+        self.controller.release(slot)
+
+    def predicted(self) -> dict[str, list[str]]:
+        lines: dict[str, list[str]] = {}
+        for row in self.controller.snapshot().waiting:
+            lines.setdefault(row.bucket, []).append(str(row.call_id))
+            assert row.position == len(lines[row.bucket])
+        return lines
+
+
+CALL = st.tuples(
+    st.sampled_from("aab"),
+    st.integers(1, 9),
+    st.sampled_from([1, 1, 1, 2, 3]),
+    st.sampled_from(["ann", "ann", "bob", "cat"]),
+)
+
+
+@given(
+    calls=st.lists(CALL, min_size=5, max_size=25),
+    strategy=st.sampled_from(["fifo", "priority", "fair"]),
+    most=st.integers(3, 5),
+    limits=st.sampled_from([{}, {"a": 3}]),
+    seed=st.integers(0, 99),
+)
+def test_the_line_is_served_in_the_order_of_the_snapshot(
+    calls: list[tuple[str, int, int, str]],
+    strategy: str,
+    most: int,
+    limits: dict[str, int],
+    seed: int,
+) -> None:
+    """C25: position and place are those of service, however long the calls run: weights too."""
+
+    async def walk() -> None:
+        stream = Stream(
+            max_concurrent=most,
+            strategy=strategy,
+            bucket_limits=limits,
+            aging_interval=STEP,
+            key_limits={"weights": {"ann": 2.0}},
+        )
+        luck = Random(seed)  # noqa: S311 - times, no secret
+        for number, (bucket, priority, weight, key) in enumerate(calls):
+            # What a key gets in one bucket counts in the others, so that chance decides there.
+            where = "a" if strategy == "fair" else bucket
+            request = stream.request(where, priority=priority, weight=weight, key=key)
+            await stream.call(str(number), request, luck.expovariate(1.0) + 1.0)
+        lines = stream.predicted()
+        for line in lines.values():
+            for place, name in {1: line[0], len(line): line[-1]}.items():
+                explained = stream.controller.explain(name)
+                assert (explained.position, explained.ahead) == (place, line[: place - 1][:10])
+        await stream.end()
+        for bucket, line in lines.items():
+            assert stream.order[bucket][-len(line) :] == line
+
+    run(walk())
+
+
+KEYED = st.tuples(
+    st.sampled_from("aabc"),
+    st.integers(1, 9),
+    st.sampled_from(["ann", "ann", "bob", None]),
+    st.sampled_from([None, None, "tool", "rated"]),
+)
+
+
+@settings(max_examples=150)
+@given(
+    calls=st.lists(KEYED, min_size=5, max_size=25),
+    strategy=st.sampled_from(["fifo", "priority", "fair"]),
+    limits=st.sampled_from([{}, {"a": 2}, {"a": 1, "b": 2}]),
+    rates=st.sampled_from([{}, {"b": ToolRate(2, 1.75)}]),
+    key_limits=st.sampled_from([None, {"limit": 1}, {"limit": 2, "overrides": {"bob": 1}}]),
+)
+@example([("a", 5, "ann", None)] * 9, "fair", {"a": 2}, {}, None)
+def test_calls_that_run_alike_start_when_they_were_said_to(
+    calls: list[tuple[str, int, str | None, str | None]],
+    strategy: str,
+    limits: dict[str, int],
+    rates: dict[str, ToolRate],
+    key_limits: dict[str, Any] | None,
+) -> None:
+    """C25: with constant times, the wait that `explain` gives is exact: keys, rates, buckets."""
+
+    async def walk() -> None:
+        stream = Stream(
+            max_concurrent=4,
+            strategy=strategy,
+            bucket_limits=limits,
+            bucket_rates=rates,
+            key_limits=key_limits,
+            aging_interval=STEP,
+        )
+        await stream.warm_up("a", "b", "c")
+        for number, (bucket, priority, key, kind) in enumerate(calls):
+            request = stream.request(bucket, priority=priority, key=key)
+            if kind is not None:
+                request.tool_name = kind
+                request.line = f"{bucket} {kind}"
+                request.tool_key, request.tool_key_limit = key, 1
+                request.rate = ToolRate(1, 1.375) if kind == "rated" else None
+                request = request.under(stream.controller.config)
+            await stream.call(str(number), request)
+        stream.controller.pause_bucket("c", 2.5)
+        now = asyncio.get_running_loop().time()
+        waits = {}
+        lines = stream.predicted()
+        for name in [each for line in lines.values() for each in line]:
+            told = stream.controller.explain(name)
+            assert told.wait_p50 == told.wait_p90
+            waits[name] = told.wait_p50
+        await stream.end()
+        assert {name: stream.started[name] - now for name in waits} == waits
+        for bucket, line in lines.items():
+            assert stream.order[bucket][-len(line) :] == line
+
+    run(walk())
+
+
+def test_nobody_comes_and_nobody_is_told() -> None:
+    """C25: what is forecast happens to copies alone."""
+
+    async def walk() -> None:
+        stream = Stream(max_concurrent=1)
+        for name in ("a", "b", "c"):
+            await stream.call(name, stream.request("http"))
+        before = stream.controller.get_metrics()
+        forecast = Forecast(stream.controller.config, 0.0, 0, 0.0, lambda _: 1.0)
+        assert forecast.admit_nowait(stream.request("http")) is None
+        forecast._update_gate()
+        forecast._wake_idle()
+        stream.controller.snapshot()
+        stream.controller.explain("c")
+        assert stream.controller.get_metrics() == before
+        assert list(stream.started) == ["a"]
+        await stream.end()
+
+    run(walk())

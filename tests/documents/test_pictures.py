@@ -1,0 +1,18 @@
+"""Do the pictures in the documentation show what the controller does today?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.documents.pictures import FOLDER, pictures
+
+
+@pytest.mark.parametrize("name", sorted(pictures()))
+def test_picture_is_of_a_real_run(name: str) -> None:
+    """A picture that differs is drawn anew with `python -m tests.documents.pictures`."""
+    assert (FOLDER / name).read_text(encoding="utf-8") == pictures()[name]
+
+
+def test_no_picture_of_nothing() -> None:
+    """Every file in the folder has a run behind it."""
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(pictures())

@@ -1,0 +1,366 @@
+"""How do other event loops and plain threads take slots of a controller that lives on one loop?
+
+A controller needs no lock, because all of it happens on its home loop. So does all that the bridge
+does: a caller elsewhere sends an errand there, and what follows (the grant, the caller's giving up)
+happens on the home loop in the order in which it was sent. No state is shared, so nothing can come
+between a grant and a cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import (
+    AdmissionError,
+    ControllerClosedError,
+    QueueTimeoutError,
+    ToolEngineError,
+)
+from tool_engine.model.call import ToolExecutionContext, check_timeout
+
+__all__ = ["BridgedController", "ControllerBridge", "SlotClaim"]
+
+LOOK_INTERVAL: Final = 0.5
+"""The most seconds between two looks of a waiting caller at whether the home loop is alive."""
+
+
+class BridgedController(Protocol):
+    """What the bridge uses of a controller."""
+
+    @property
+    def config(self) -> ConcurrencyConfig:
+        """The limits; the bridge reads `queue_timeout`."""
+        ...
+
+    def acquire(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ConcurrencySlot]:
+        """Waits for a slot."""
+        ...
+
+    def release(self, slot: ConcurrencySlot) -> None:
+        """Gives it back; a second time changes nothing."""
+        ...
+
+
+class ControllerBridge:
+    """Slots of one controller, for coroutines of any event loop and for plain threads.
+
+    The controller stays on its home loop, which must be running while callers elsewhere wait. The
+    bridge holds nothing that has to be closed.
+
+    No wait outlives the home loop. A caller that waits gets `ControllerClosedError` at once when
+    the loop's tasks are cancelled, as `asyncio.run` does at its end; within half a second when
+    the loop was closed without that; and after `patience` seconds when it does not run. When it
+    runs but is blocked, the caller gets `QueueTimeoutError` `patience` seconds after its timeout.
+
+    Args:
+        controller: Whose slots are given.
+        home_loop: The loop that the controller lives on.
+        patience: Seconds.
+
+    Example:
+        >>> def work(bridge):  # in a thread
+        ...     with bridge.slot("http") as slot:
+        ...         return slot.queue_wait
+    """
+
+    __slots__ = ("controller", "home_loop", "patience")
+
+    def __init__(
+        self,
+        controller: BridgedController,
+        home_loop: asyncio.AbstractEventLoop,
+        *,
+        patience: float = 5.0,
+    ) -> None:
+        check_timeout("patience", patience)
+        self.controller = controller
+        self.home_loop = home_loop
+        self.patience = patience
+
+    def slot(
+        self,
+        bucket: str | None = None,
+        *,
+        context: ToolExecutionContext | None = None,
+        priority: int | None = None,
+        key: str | None = None,
+        weight: int = 1,
+        timeout: float | None = None,
+    ) -> SlotClaim:
+        """Acquires on entry and releases on exit: `async with` on a loop, `with` in a thread.
+
+        The arguments and the errors are those of `ToolConcurrencyController.acquire`. What runs on
+        the home loop on behalf of the caller sees the caller's context variables.
+
+        The exit does not wait: the slot is given back as soon as the home loop comes to it, and
+        before anything that the same thread asks of the bridge or the loop afterwards.
+
+        Args:
+            bucket: The limit to count against; None: only the global one.
+            context: Who calls; its `caller_type` may bypass the limits.
+            priority: Smaller is more urgent; None: the context's, else 5.
+            key: What the call has in common with those that share its key limit.
+            weight: How many units of the limits the call takes.
+            timeout: Seconds to wait at most; None: the configured `queue_timeout`.
+
+        Raises:
+            AdmissionError: On entry: the call was refused, at once or after waiting.
+            ToolEngineError: On entry: `with` where an event loop runs, which it would block.
+        """
+        if timeout is not None:
+            check_timeout("timeout", timeout)
+        terms: dict[str, Any] = {
+            "context": context,
+            "priority": priority,
+            "weight": weight,
+            "timeout": timeout,
+        }
+        if key is not None:
+            terms["key"] = key
+        return SlotClaim(self, bucket, terms)
+
+    def release(self, slot: ConcurrencySlot) -> None:
+        """Gives a slot back before its block ends, from any loop or thread; does not wait.
+
+        A second time changes nothing, and neither does giving back what a closed loop gave.
+        """
+        if _running_loop() is self.home_loop:
+            self.controller.release(slot)
+        else:
+            _post(self.home_loop, partial(self.controller.release, slot))
+
+    def __repr__(self) -> str:
+        return f"<ControllerBridge to {self.controller!r} on {self.home_loop!r}>"
+
+
+class SlotClaim:
+    """One use of `ControllerBridge.slot`: `async with` on a loop, `with` in a thread.
+
+    A claim that was interrupted where no block protects it, such as by KeyboardInterrupt on the
+    first line of its exit, gives its slot back when it is collected.
+    """
+
+    __slots__ = ("_bridge", "_bucket", "_errand", "_is_used", "_slot_at_home", "_terms")
+
+    def __init__(self, bridge: ControllerBridge, bucket: str | None, terms: dict[str, Any]) -> None:
+        self._bridge = bridge
+        self._bucket = bucket
+        self._terms = terms
+        self._is_used = False
+        self._errand: _Errand | None = None
+        self._slot_at_home: ConcurrencySlot | None = None
+
+    def __enter__(self) -> ConcurrencySlot:
+        self._begin()
+        self._refuse_to_block()
+        # A lock that the answer unlocks: unlocking never blocks the home loop, and waiting for a
+        # lock can be interrupted.
+        answered = threading.Lock()
+        answered.acquire()
+        errand = self._errand = _Errand(self._bridge, self._bucket, self._terms, answered.release)
+        try:
+            errand.send()
+            while not answered.acquire(timeout=errand.interval):
+                errand.check_home()
+            return errand.result()
+        except BaseException:
+            self._end()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    async def __aenter__(self) -> ConcurrencySlot:
+        self._begin()
+        loop = asyncio.get_running_loop()
+        if loop is self._bridge.home_loop:
+            slot = await self._bridge.controller.acquire(self._bucket, **self._terms)
+            self._slot_at_home = slot
+            return slot
+        answered = loop.create_future()
+        answer = partial(loop.call_soon_threadsafe, answered.set_result, None)
+        errand = self._errand = _Errand(self._bridge, self._bucket, self._terms, answer)
+        try:
+            errand.send()
+            while not answered.done():
+                await asyncio.wait([answered], timeout=errand.interval)
+                if not answered.done():
+                    errand.check_home()
+            return errand.result()
+        except BaseException:
+            self._end()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def __del__(self) -> None:
+        # None, too, for a claim that was interrupted while it was made.
+        errand: _Errand | None = getattr(self, "_errand", None)
+        if errand is not None:
+            errand.finish()
+
+    def _begin(self) -> None:
+        if self._is_used:
+            raise ToolEngineError("a claim is used once; call bridge.slot() again for another slot")
+        self._is_used = True
+
+    def _refuse_to_block(self) -> None:
+        loop = _running_loop()
+        if loop is None:
+            return
+        if loop is self._bridge.home_loop:
+            harm = "the controller lives on this loop and could never answer: a deadlock"
+        else:
+            harm = "an event loop runs in this thread and would stand still meanwhile"
+        raise ToolEngineError(f"cannot wait for a slot with `with`: {harm}; use `async with`")
+
+    def _end(self) -> None:
+        if self._slot_at_home is not None:
+            self._bridge.controller.release(self._slot_at_home)
+        if self._errand is not None:
+            self._errand.finish()
+            # Last, so that an interruption before it leaves the errand to `__del__`.
+            self._errand = None
+
+
+class _Errand:
+    """Waits for a slot on the home loop, and keeps it there, for a caller elsewhere.
+
+    `send`, `check_home`, `result` and `finish` are the caller's; the rest happens at home.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_bridge",
+        "_bucket",
+        "_error",
+        "_seen_running",
+        "_sent_at",
+        "_slot",
+        "_task",
+        "_terms",
+        "interval",
+    )
+
+    def __init__(
+        self,
+        bridge: ControllerBridge,
+        bucket: str | None,
+        terms: dict[str, Any],
+        answer: Callable[[], object],
+    ) -> None:
+        self._bridge = bridge
+        self._bucket = bucket
+        self._terms = terms
+        self._answer = answer
+        self._slot: ConcurrencySlot | None = None
+        self._error: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._sent_at = self._seen_running = time.monotonic()
+        self.interval = min(LOOK_INTERVAL, bridge.patience)
+
+    def send(self) -> None:
+        if not _post(self._bridge.home_loop, self._start):
+            raise _closed("is closed")
+
+    def check_home(self) -> None:
+        """Raises when no answer can be expected any more."""
+        home, patience = self._bridge.home_loop, self._bridge.patience
+        now = time.monotonic()
+        if home.is_closed():
+            raise _closed("was closed while the call waited")
+        if home.is_running():
+            self._seen_running = now
+        elif now - self._seen_running >= patience:
+            raise _closed(f"has not run for {patience:g} s")
+        timeout = self._timeout()
+        if timeout is not None and now - self._sent_at >= timeout + patience:
+            raise QueueTimeoutError(
+                f"waited {timeout:g} s for a slot, and {patience:g} s more for the controller's "
+                "loop to say so; find out what blocks that loop"
+            )
+
+    def result(self) -> ConcurrencySlot:
+        """What the home loop answered."""
+        if self._slot is not None:
+            return self._slot
+        # A wait that was cancelled at home ends with neither slot nor error.
+        raise self._error or _closed("cancelled the wait: it is shutting down")
+
+    def finish(self) -> None:
+        """Gives the slot back, or ends the wait for it; more than once changes nothing."""
+        _post(self._bridge.home_loop, self._withdraw)
+
+    def _timeout(self) -> float | None:
+        timeout: float | None = self._terms["timeout"]
+        return self._bridge.controller.config.queue_timeout if timeout is None else timeout
+
+    def _start(self) -> None:
+        # The task copies the context that it is made in: the one of the caller, see `_post`.
+        self._task = self._bridge.home_loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self._slot = await self._bridge.controller.acquire(self._bucket, **self._terms)
+        except Exception as error:  # noqa: BLE001 - raised again where the caller is
+            self._error = error
+        finally:
+            try:
+                self._answer()
+            except RuntimeError:
+                # The caller's loop was closed: nobody is left to use the slot.
+                if self._slot is not None:
+                    self._bridge.controller.release(self._slot)
+
+    def _withdraw(self) -> None:
+        if self._slot is not None:
+            self._bridge.controller.release(self._slot)
+        elif self._task is not None:
+            self._task.cancel()
+
+
+def _post(loop: asyncio.AbstractEventLoop, action: Callable[[], object]) -> bool:
+    """Has a loop do something; False when it is closed and never will.
+
+    It does what one thread posts in the order of posting, each in a copy of the context variables
+    of the one who posts.
+    """
+    try:
+        loop.call_soon_threadsafe(action)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        return False
+    return True
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _closed(reason: str) -> AdmissionError:
+    return ControllerClosedError(
+        f"the event loop of the controller {reason}; it gives no more slots"
+    )

@@ -1,0 +1,72 @@
+"""Whose time to wait is over, with one timer for all who wait?
+
+A timer of the event loop for each waiter would cost more memory than all the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from tool_engine.admission.waiting import Waiter
+
+__all__ = ["Deadlines"]
+
+_COMPACT_FROM: Final = 64
+
+
+class Deadlines:
+    """The deadlines of waiters, soonest first.
+
+    Args:
+        expire: Called for each waiter that still waits at its deadline, with the seconds that it
+            was given.
+    """
+
+    __slots__ = ("_entries", "_expire", "_loop", "_number", "_timer")
+
+    def __init__(self, expire: Callable[[Waiter, float], None]) -> None:
+        self._expire = expire
+        self._entries: list[tuple[float, int, float, Waiter]] = []
+        self._number = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, waiter: Waiter, timeout: float, waiting: int) -> None:
+        """Gives a waiter `timeout` seconds; `waiting` says how many wait at all."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer, self._entries = loop, None, []
+        entries = self._entries
+        if len(entries) > _COMPACT_FROM and len(entries) > 2 * waiting:
+            entries[:] = [entry for entry in entries if entry[3].is_waiting]
+            heapify(entries)
+        self._number += 1
+        due = loop.time() + timeout
+        heappush(entries, (due, self._number, timeout, waiter))
+        if self._timer is None or due < self._timer.when():
+            self._arm(loop, due)
+
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        self._entries.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        entries, now = self._entries, loop.time()
+        while entries and (entries[0][0] <= now or not entries[0][3].is_waiting):
+            _, _, timeout, waiter = heappop(entries)
+            if waiter.is_waiting:
+                self._expire(waiter, timeout)
+        if entries and self._timer is None:
+            self._arm(loop, entries[0][0])

@@ -1,0 +1,223 @@
+"""In which order, and when, do those who wait get their slots, if nobody else comes?
+
+The lines are copied, and the dispatcher itself gives out the slots of the copy, on a clock that
+jumps. So the order is that in which the slots will really be given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from math import inf, nextafter
+
+from tool_engine.admission.dispatch import SlotDispatcher
+from tool_engine.admission.lines import Bucket, Key, Lane, Line, ToolLine
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.admission.throttle import Throttle
+from tool_engine.admission.waiting import Waiter
+from tool_engine.config import ConcurrencyConfig
+
+__all__ = ["Forecast"]
+
+
+class _Double(Waiter):
+    """Stands in line in the place of a waiter, and calls `note` where that one would wake."""
+
+    __slots__ = ("note",)
+
+    def __init__(self, original: Waiter, lane: Lane, note: Callable[[], None]) -> None:
+        self.note = note
+        self.lane = lane
+        self.request = original.request
+        self.weight = original.weight
+        self.order = original.order
+        self.enqueued_at = original.enqueued_at
+        self.due = original.due
+        self.call_id = None
+        self.due = original.due
+        self.is_waiting = True
+        self.is_queued = False
+        self.slot = None
+        self.resumes = None
+        if original.resumes is not None:
+            self.resumes = ConcurrencySlot(lane, self.weight, 0, 0.0, self.request)
+
+    def wake(self, error: object = None) -> None:
+        """Says that its turn has come."""
+        self.note()
+
+
+class Forecast(SlotDispatcher):
+    """What becomes of those who hold slots and of those who wait; used once.
+
+    Args:
+        config: The limits.
+        now: The time, on the controller's clock.
+        used: How many units of the limit in all are in use.
+        turn: Under `fair`: the round of the call that was served last.
+        seconds: How long a call of a bucket is taken to run.
+    """
+
+    __slots__ = (
+        "_bucket_copies",
+        "_due",
+        "_events",
+        "_key_copies",
+        "_lane_copies",
+        "_now",
+        "_number",
+        "_seconds",
+        "_tool_line_copies",
+        "served",
+    )
+
+    def __init__(
+        self,
+        config: ConcurrencyConfig,
+        now: float,
+        used: int,
+        turn: float,
+        seconds: Callable[[str], float],
+    ) -> None:
+        self._now = now
+        super().__init__(config, self._time)
+        self._used = used
+        self._round = turn
+        self._seconds = seconds
+        self._lane_copies: dict[Lane, Lane] = {}
+        self._tool_line_copies: dict[ToolLine, ToolLine] = {}
+        self._bucket_copies: dict[Bucket, Bucket] = {}
+        self._key_copies: dict[Key, Key] = {}
+        self._due: dict[Line, float] = {}
+        self._events: list[tuple[float, int, ConcurrencySlot | Line]] = []
+        self._number = 0
+        self.served: list[tuple[Waiter, float]] = []
+        """Who got a slot, and when, in this order."""
+
+    def hold(self, slot: ConcurrencySlot, seconds: float) -> None:
+        """Has a slot be given back in `seconds`."""
+        lane = self._lane(slot.lane)
+        double = ConcurrencySlot(lane, slot.weight, 0, slot.acquired_at, slot.request)
+        self._at(self._now + seconds, double)
+
+    def line_up(self, waiter: Waiter) -> None:
+        """Puts a waiter in line."""
+        lane = self._lane(waiter.lane)
+        lane.push(_Double(waiter, lane, partial(self._note, waiter)))
+        self._waiting += 1
+
+    def run(self, until: Waiter | None = None) -> float:
+        """Lets time pass until all have been served, or `until` has.
+
+        Returns:
+            When the last of them was served; infinity when nobody knows.
+        """
+        for lane in sorted(self._lane_copies.values(), key=Lane.first):
+            self._refresh(lane)
+        self._give_out()
+        looked_at = 0
+        while True:
+            for waiter, at in self.served[looked_at:]:
+                if waiter is until:
+                    return at
+            looked_at = len(self.served)
+            if not self._waiting or not self._events or self._events[0][0] == inf:
+                return inf if self._waiting else self._now
+            self._go_on()
+
+    def _time(self) -> float:
+        return self._now
+
+    def _at(self, when: float, what: ConcurrencySlot | Line) -> None:
+        self._number += 1
+        heappush(self._events, (when, self._number, what))
+
+    def _go_on(self) -> None:
+        self._now, _, event = heappop(self._events)
+        if isinstance(event, ConcurrencySlot):
+            self.release(event)
+        else:
+            self._due.pop(event, None)
+            self._end_delay(event)
+
+    def _note(self, waiter: Waiter) -> None:
+        self.served.append((waiter, self._now))
+
+    def _take(self, slot: ConcurrencySlot) -> None:
+        super()._take(slot)
+        self._at(self._now + self._seconds(slot.bucket), slot)
+
+    def _hold_up(self, line: Line, head: Waiter, now: float) -> None:
+        if isinstance(line, Lane):
+            super()._hold_up(line, head, now)
+        elif (delay := line.delay(head, now)) > 0:
+            # A delay can be too small to be seen on the clock.
+            when = max(now + delay, nextafter(now, inf))
+            if when < self._due.get(line, inf):
+                self._due[line] = when
+                self._at(when, line)
+
+    def _lane(self, lane: Lane) -> Lane:
+        copy = self._lane_copies.get(lane)
+        if copy is None:
+            bucket = self._bucket(lane.bucket)
+            above: Line = bucket
+            if isinstance(lane.above, ToolLine):
+                above = self._tool_line(lane.above, bucket)
+            keys = tuple(self._key(key) for key in lane.keys)
+            share = None if lane.share is None else self._key(lane.share)
+            copy = self._lane_copies[lane] = Lane(lane.id, above, bucket, keys, share)
+        return copy
+
+    def _tool_line(self, line: ToolLine, bucket: Bucket) -> ToolLine:
+        copy = self._tool_line_copies.get(line)
+        if copy is None:
+            copy = self._tool_line_copies[line] = ToolLine(
+                bucket, line.tool_name, _throttle(line), None
+            )
+        return copy
+
+    def _bucket(self, bucket: Bucket) -> Bucket:
+        copy = self._bucket_copies.get(bucket)
+        if copy is None:
+            copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._root)
+            copy.set_limit(bucket.limit)
+            copy.throttle = _throttle(bucket)
+            copy.paused_until = bucket.paused_until
+            copy.used = bucket.used
+        return copy
+
+    def _key(self, key: Key) -> Key:
+        copy = self._key_copies.get(key)
+        if copy is None:
+            copy = self._key_copies[key] = Key(key.name)
+            copy.set_limit(key.limit)
+            copy.used, copy.weight = key.used, key.weight
+            copy.round, copy.credit = key.round, key.credit
+            # Only read: who has lent a slot out, and nobody knows until when.
+            copy.lanes = key.lanes
+        return copy
+
+    def admit_nowait(
+        self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
+    ) -> ConcurrencySlot | None:
+        """Nobody else comes."""
+        return None
+
+    def release(
+        self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
+    ) -> None:
+        """Gives a slot back."""
+        self._put_back(slot, self._now)
+
+    def _update_gate(self) -> None:
+        pass
+
+    def _wake_idle(self) -> None:
+        pass
+
+
+def _throttle(line: Line) -> Throttle | None:
+    return None if line.throttle is None else line.throttle.copy()

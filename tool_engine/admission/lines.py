@@ -1,0 +1,358 @@
+"""In which lines do calls wait, and what must give way before the first of a line may go?
+
+A tree: *lanes* (calls that are held up by the same things) end in the line of their tool, if it has
+a rate, and that, like all other lanes, in the line of its *bucket*; buckets stand in the
+controller's line. A line stands in the one above it under the order of its first call, and only
+while nothing of its own holds that call up: keys in a lane, the rate of a tool, the limit, the rate
+or a pause of a bucket. So a full bucket, a full key or a slow rate delays nobody else, and each
+change costs O(log n).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Any, Final
+
+from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
+from tool_engine.admission.throttle import Throttle
+from tool_engine.admission.waiting import Waiter
+from tool_engine.model.concurrency import CollisionPolicy
+
+__all__ = ["Bucket", "Key", "Lane", "Line", "ToolLine"]
+
+NOBODY: Final[Order] = (inf, 0, 0)
+"""The order of a call that comes after all others."""
+_COMPACT_FROM: Final = 64
+_MINDS_LENT: Final = (
+    CollisionPolicy.REJECT,
+    CollisionPolicy.CANCEL_NEWEST,
+    CollisionPolicy.CANCEL_IN_PROGRESS,
+)
+_REMEMBERED: Final = 512
+"""Waits and service times per bucket from which percentiles are taken."""
+
+
+class Key:
+    """What the calls of one conversation, say, share: a limit, and a share of what is free."""
+
+    __slots__ = (
+        "credit",
+        "first_held_up",
+        "held_up",
+        "holders",
+        "lanes",
+        "limit",
+        "most",
+        "name",
+        "round",
+        "used",
+        "waiting",
+        "weight",
+    )
+
+    def __init__(self, name: Any) -> None:
+        self.name = name
+        """The scope and the value."""
+        self.limit: int | None = None
+        self.most = sys.maxsize
+        """The limit as a number that can be compared."""
+        self.used = 0
+        self.waiting = 0
+        self.holders: set[ConcurrencySlot] = set()
+        self.held_up: dict[Lane, None] = {}
+        """Lanes whose first call waits for room in this key."""
+        self.first_held_up: Order = NOBODY
+        """The order of the first of those calls."""
+        self.lanes: dict[Lane, None] = {}
+        """Those whose calls count against it."""
+        self.weight = 1.0
+        self.round = 0.0
+        """Under `fair`: the round in which it was served last."""
+        self.credit = 0.0
+        """Under `fair`: what is left of its share of that round."""
+
+    def set_limit(self, limit: int | None) -> None:
+        """None: no limit."""
+        self.limit = limit
+        self.most = sys.maxsize if limit is None else limit
+
+    def lets(self, weight: int, order: Order = NOBODY) -> bool:
+        """Whether a call has room, and overtakes none that waits for more; by default a new one.
+
+        A call that goes on may be alone above a limit that has shrunk meanwhile.
+        """
+        is_alone = not self.used and order[0] == -inf
+        return (self.used + weight <= self.most or is_alone) and order <= self.first_held_up
+
+    def hold_up(self, lane: Lane, order: Order) -> None:
+        """Keeps a lane until there is room for its first call, which has this `order`."""
+        self.held_up[lane] = None
+        self.first_held_up = min(self.first_held_up, order)
+
+    def let_up(self) -> list[Lane]:
+        """The lanes that were kept, in the order of their first calls."""
+        lanes, self.held_up = self.held_up, {}
+        self.first_held_up = NOBODY
+        return sorted(lanes, key=Lane.first)
+
+
+class Line:
+    """A line of lines, the one with the smallest order first."""
+
+    __slots__ = ("above", "compact_at", "entries", "head", "offered", "throttle", "timer")
+
+    def __init__(self, above: Line | None, throttle: Throttle | None = None) -> None:
+        self.above = above
+        self.throttle = throttle
+        self.timer: asyncio.TimerHandle | None = None
+        """Set while the first call waits for the rate, or for the end of a pause."""
+        self.entries: list[tuple[Order, Any]] = []
+        """A heap of the lines below; what has changed since stays in it until it comes to the
+        top, or there are too many."""
+        self.compact_at = _COMPACT_FROM
+        self.offered: Order | None = None
+        """The order under which it stands in the line above, if it does."""
+        self.head: Waiter | None = None
+        """The call that it stands there for."""
+
+    def best(self) -> tuple[Order, Waiter] | None:
+        """The first call that nothing below holds up."""
+        entries = self.entries
+        while entries:
+            order, line = entries[0]
+            if line.offered == order:
+                return order, line.head
+            heappop(entries)
+        return None
+
+    def offer(self, order: Order, head: Waiter) -> None:
+        """Stands in the line above for `head`."""
+        self.head = head
+        above = self.above
+        if self.offered != order and above is not None:
+            if len(above.entries) >= above.compact_at:
+                above.compact()
+            self.offered = order
+            heappush(above.entries, (order, self))
+
+    def compact(self) -> None:
+        """Drops what has changed since it came in."""
+        lines = {line: order for order, line in self.entries if line.offered == order}
+        self.entries = [(order, line) for line, order in lines.items()]
+        heapify(self.entries)
+        self.compact_at = max(_COMPACT_FROM, 2 * len(self.entries))
+
+    def withdraw(self) -> None:
+        """Leaves the line above."""
+        self.offered = self.head = None
+
+    def delay(self, waiter: Waiter, now: float) -> float:
+        """Seconds until the rate lets `waiter` through; a call that goes on is not a new one."""
+        if self.throttle is None or waiter.resumes is not None:
+            return 0.0
+        return self.throttle.delay(now)
+
+    def lets(self, waiter: Waiter, now: float) -> bool:
+        """Whether nothing of its own holds `waiter` up."""
+        return self.delay(waiter, now) <= 0
+
+
+class ToolLine(Line):
+    """The calls of one tool that has a rate or a breaker of its own."""
+
+    __slots__ = ("breaker", "is_replaced", "tool_name")
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        tool_name: str,
+        throttle: Throttle | None,
+        breaker: CircuitBreaker | None,
+    ) -> None:
+        super().__init__(bucket, throttle)
+        self.tool_name = tool_name
+        self.breaker = breaker
+        self.is_replaced = False
+        """Whether the tool has other limits by now."""
+
+
+class Bucket(Line):
+    """A named limit inside the global one."""
+
+    __slots__ = (
+        "breaker",
+        "limit",
+        "most",
+        "name",
+        "paused_until",
+        "queue_size",
+        "rejected",
+        "served",
+        "used",
+        "waiting",
+        "waits",
+    )
+
+    def __init__(self, name: str, root: Line) -> None:
+        super().__init__(root)
+        self.name = name
+        self.limit: int | None = None
+        """None: only the global limit applies."""
+        self.most = sys.maxsize
+        """The limit as a number that can be compared; -1 during a pause."""
+        self.queue_size: int | None = None
+        self.breaker: CircuitBreaker | None = None
+        self.paused_until: float | None = None
+        self.used = 0
+        self.waiting = 0
+        self.rejected = 0
+        self.waits: deque[float] = deque(maxlen=_REMEMBERED)
+        """Seconds that the last calls waited which had to."""
+        self.served: deque[float] = deque(maxlen=_REMEMBERED)
+        """Seconds for which the last calls held their slots while others waited."""
+
+    def set_limit(self, limit: int | None) -> None:
+        """None: only the global limit applies."""
+        self.limit = limit
+        if self.paused_until is None:
+            self.most = sys.maxsize if limit is None else limit
+
+    def has_room(self, weight: int) -> bool:
+        """Whether `weight` more units fit, pause or not."""
+        return self.limit is None or self.used + weight <= self.limit
+
+    def delay(self, waiter: Waiter, now: float) -> float:
+        """Seconds until rate and pause let `waiter` through."""
+        delay = super().delay(waiter, now)
+        if self.paused_until is None or waiter.resumes is not None:
+            return delay
+        return max(delay, self.paused_until - now)
+
+    def lets(self, waiter: Waiter, now: float) -> bool:
+        """Whether there is room, and neither rate nor pause hold `waiter` up."""
+        if self.limit is not None and self.used + waiter.weight > self.limit:
+            return waiter.resumes is not None and not self.used
+        if self.throttle is None and self.paused_until is None:
+            return True
+        return self.delay(waiter, now) <= 0
+
+
+class Lane(Line):
+    """Calls of one tool or bucket, and of one key where there are keys: smallest order first."""
+
+    __slots__ = (
+        "breakers",
+        "bucket",
+        "id",
+        "is_gated",
+        "keys",
+        "lent",
+        "refs",
+        "share",
+        "throttles",
+        "waiters",
+        "waiting",
+    )
+
+    def __init__(
+        self, lane_id: Any, above: Line, bucket: Bucket, keys: tuple[Key, ...], share: Key | None
+    ) -> None:
+        super().__init__(above)
+        self.id = lane_id
+        self.bucket = bucket
+        self.keys = keys
+        self.share = share
+        """Under `fair`: whose share its calls are taken from."""
+        self.refs = 0
+        """Slots and waiters that know it."""
+        self.lent: set[ConcurrencySlot] = set()
+        """Parked slots."""
+        self.waiters: list[tuple[Order, Waiter]] = []
+        """A heap; those who gave up stay in it until they come to its top or are too many."""
+        self.waiting = 0
+        self.throttles: tuple[Throttle, ...] = ()
+        self.breakers: tuple[CircuitBreaker, ...] = ()
+        self.is_gated = True
+        """Whether more than the bucket and the global limit decide about its calls."""
+        self.update()
+
+    def update(self) -> None:
+        """Notes which rates and breakers stand above, after a change of them."""
+        above = [self.bucket] if self.above is self.bucket else [self.above, self.bucket]
+        lines: list[Any] = above
+        self.throttles = tuple(each.throttle for each in lines if each.throttle is not None)
+        self.breakers = tuple(each.breaker for each in lines if each.breaker is not None)
+        self.is_gated = bool(self.keys or self.throttles or self.breakers)
+
+    def best(self) -> tuple[Order, Waiter] | None:
+        """The first waiter."""
+        waiters = self.waiters
+        while waiters and not waiters[0][1].is_waiting:
+            heappop(waiters)
+        return waiters[0] if waiters else None
+
+    def lets(self, waiter: Waiter, now: float) -> bool:
+        """Whether all keys have room."""
+        del now
+        is_new = waiter.resumes is None
+        return all(key.lets(waiter.weight, waiter.order) for key in self.keys) and (
+            not is_new or self.has_place(waiter.request)
+        )
+
+    def has_place(self, request: AdmissionRequest) -> bool:
+        """Whether calls in progress that have lent their slots leave room for one more."""
+        lent = self.lent_by_others(request)
+        return not lent or self.load(request) + request.weight <= self.keys[-1].most
+
+    def load(self, request: AdmissionRequest) -> int:
+        """Units of the limit of the tool's key that calls in progress take away."""
+        lent = sum(slot.weight for slot in self.lent_by_others(request))
+        return self.keys[-1].used + lent
+
+    def lent_by_others(self, request: AdmissionRequest) -> list[ConcurrencySlot]:
+        """Parked slots of the tool's key, but of calls that the request is not part of.
+
+        Only a policy that refuses or ends calls minds them: a call that waited for them could wait
+        for itself.
+        """
+        if request.collision not in _MINDS_LENT or request.tool_key is None:
+            return []
+        lent = [slot for lane in self.keys[-1].lanes for slot in lane.lent]
+        above = set(ancestry(request.parent)) if lent else ()
+        return [slot for slot in lent if slot not in above]
+
+    def first(self) -> Order:
+        """The order of the first waiter; a lane without one comes last."""
+        best = self.best()
+        return NOBODY if best is None else best[0]
+
+    def push(self, waiter: Waiter) -> None:
+        """Adds a waiter at the place that its order gives it."""
+        heappush(self.waiters, (waiter.order, waiter))
+        self.refs += 1
+        self.waiting += 1
+        self.bucket.waiting += 1
+        for key in self.keys:
+            key.waiting += 1
+
+    def forget(self, waiter: Waiter) -> None:
+        """Takes a waiter out, whether it was granted, refused or gave up."""
+        waiter.is_waiting = False
+        self.refs -= 1
+        self.waiting -= 1
+        self.bucket.waiting -= 1
+        for key in self.keys:
+            key.waiting -= 1
+        if len(self.waiters) > _COMPACT_FROM and len(self.waiters) > 2 * self.waiting:
+            self.waiters = [entry for entry in self.waiters if entry[1].is_waiting]
+            heapify(self.waiters)
+
+    def waiting_calls(self) -> list[Waiter]:
+        """Who waits, first come first."""
+        return [waiter for _, waiter in sorted(self.waiters) if waiter.is_waiting]

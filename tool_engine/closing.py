@@ -1,0 +1,41 @@
+"""How do calls end when their engine does?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.backends.local import LocalBackend
+from tool_engine.logger import get_logger
+from tool_engine.pipeline import Pipeline
+
+__all__ = ["end_calls"]
+
+_log = get_logger(__name__)
+_LAST_GRACE: Final = 1.0
+"""Seconds that what was told to end has for it."""
+
+
+async def end_calls(
+    pipeline: Pipeline,
+    controller: ToolConcurrencyController,
+    backend: LocalBackend,
+    timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to this function
+) -> None:
+    """Takes no more calls, gives those that run `timeout` seconds, and then aborts them.
+
+    An aborted call has its record and its final event when this returns. Whoever cancels this wants
+    it done at once: what runs is aborted without the wait.
+    """
+    pipeline.close()
+    controller.close()
+    is_done = False
+    try:
+        is_done = await controller.drain(timeout)
+    finally:
+        if not is_done:
+            pipeline.abort()
+            await controller.drain(_LAST_GRACE)
+    stuck = await backend.close(_LAST_GRACE)
+    if stuck:
+        _log.warning("close_left_threads", threads=stuck)

@@ -1,0 +1,166 @@
+"""What do many calls add up to: how long did they wait, how many were refused, how busy was it?"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.testing.trace import TraceCall
+
+__all__ = ["Figures", "RunFigures", "curve", "most_at_once"]
+
+NO_BUCKET: Final = "__default__"
+"""How a call without a bucket is listed, as in `get_bucket_metrics()`."""
+_MOST_JITTER: Final = 0.001
+"""Records are dated to the millisecond: what overlaps by less did not overlap for certain."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of many calls, in seconds. Waits are those of the calls that ran."""
+
+    calls: int
+    ran: int
+    rejected: dict[str, int]
+    """Calls that never had a slot, by error type, most frequent first."""
+    wait_mean: float
+    wait_p50: float
+    wait_p90: float
+    wait_p99: float
+    wait_max: float
+    makespan: float
+    """From the first call's asking to the last one's end."""
+    slot_seconds: float
+    """Seconds for which slots were in use, a call of weight 2 counting twice."""
+    slots: int
+    """Slots that there were. Of recorded calls, whose limits are not known: the peak."""
+    utilisation: float
+    """`slot_seconds` as a share of what `slots` had to give during `makespan`."""
+    peak: int
+    """The most slots in use at once."""
+    longest_queue: int
+    """The most calls that waited at once."""
+
+    @classmethod
+    def of(
+        cls,
+        calls: Sequence[TraceCall],
+        slots: int | None = None,
+        unlimited: frozenset[str] = frozenset(),
+    ) -> Figures:
+        """The figures of `calls`.
+
+        Args:
+            calls: What ran and what was refused.
+            slots: How many slots there were; None: as many as were in use at once, for recorded
+                calls, whose times are known to the millisecond.
+            unlimited: Caller types that need no slot.
+        """
+        waits = sorted(call.wait for call in calls if call.started_at is not None)
+        refused = Counter(call.error_type or "unknown" for call in calls if call.started_at is None)
+        held = [
+            (call.started_at, call.ended_at, call.weight)
+            for call in calls
+            if call.started_at is not None and call.caller_type not in unlimited
+        ]
+        start = min((call.enqueued_at for call in calls), default=0.0)
+        makespan = max((call.ended_at for call in calls), default=0.0) - start
+        peak = most_at_once(held, 0.0 if slots is not None else _MOST_JITTER)
+        used = math.fsum((end - begin) * weight for begin, end, weight in held)
+        available = (peak if slots is None else slots) * makespan
+        return cls(
+            calls=len(calls),
+            ran=len(waits),
+            rejected=dict(refused.most_common()),
+            wait_mean=_rounded(math.fsum(waits) / len(waits) if waits else 0.0),
+            wait_p50=_percentile(waits, 0.5),
+            wait_p90=_percentile(waits, 0.9),
+            wait_p99=_percentile(waits, 0.99),
+            wait_max=waits[-1] if waits else 0.0,
+            makespan=_rounded(makespan),
+            slot_seconds=_rounded(used),
+            slots=peak if slots is None else slots,
+            utilisation=round(used / available, 4) if available else 0.0,
+            peak=peak,
+            longest_queue=most_at_once(
+                [(call.enqueued_at, call.enqueued_at + call.wait, 1) for call in calls if call.wait]
+            ),
+        )
+
+
+class RunFigures(msgspec.Struct, frozen=True):
+    """The figures of one run: of all calls, and of those of each bucket."""
+
+    total: Figures
+    buckets: dict[str, Figures]
+
+    @classmethod
+    def of(
+        cls,
+        calls: Sequence[TraceCall],
+        slots_of: Callable[[str | None], int] | None = None,
+        unlimited: frozenset[str] = frozenset(),
+    ) -> RunFigures:
+        """The figures of a run.
+
+        Args:
+            calls: What ran and what was refused.
+            slots_of: How many slots a bucket has; None: all of them together. Not given for
+                recorded calls, whose limits are not known.
+            unlimited: Caller types that need no slot.
+        """
+        by_bucket: dict[str, list[TraceCall]] = {}
+        for call in calls:
+            by_bucket.setdefault(call.bucket or NO_BUCKET, []).append(call)
+        return cls(
+            Figures.of(calls, slots_of and slots_of(None), unlimited),
+            {
+                bucket: Figures.of(each, slots_of and slots_of(bucket), unlimited)
+                for bucket, each in sorted(by_bucket.items())
+            },
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
+
+
+def curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, int]]:
+    """How much there is from which time on: `(time, amount)`, one per change.
+
+    Args:
+        intervals: Begin, end and amount of each; what ends at a time is gone by then.
+    """
+    changes: dict[float, int] = {}
+    for begin, end, amount in intervals:
+        changes[begin] = changes.get(begin, 0) + amount
+        changes[end] = changes.get(end, 0) - amount
+    level = 0
+    steps = []
+    for time in sorted(changes):
+        if changes[time]:
+            level += changes[time]
+            steps.append((time, level))
+    return steps
+
+
+def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 0.0) -> int:
+    """The most that there is at any time; overlaps of up to `jitter` seconds do not count."""
+    shortened = [
+        (begin, max(end - jitter, begin + (end - begin) / 2), amount)
+        for begin, end, amount in intervals
+    ]
+    return max((level for _, level in curve(shortened)), default=0)
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of all do not exceed (nearest rank)."""
+    return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else 0.0
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 6)

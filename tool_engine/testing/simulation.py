@@ -1,0 +1,242 @@
+"""What would have become of recorded calls under other limits?
+
+The calls of a trace ask again, at the times at which they asked, and run for as long as they ran;
+the controller is the real one, and only its clock is made up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import statistics
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import AdmissionError, ConfigurationError
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.testing.figures import RunFigures
+from tool_engine.testing.trace import Trace, TraceCall
+from tool_engine.testing.virtual_loop import run
+
+__all__ = ["SimulationReport", "simulate"]
+
+_OUTCOMES: Final[Mapping[str | None, bool]] = {
+    None: True,
+    "execution_error": False,
+    "timeout": False,
+}
+"""What breakers are told of a call that ended so; nothing of other ends."""
+
+
+class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded beside what would have been."""
+
+    config: ConcurrencyConfig
+    """The limits of the simulation."""
+    seed: int
+    original: RunFigures
+    simulated: RunFigures
+    original_calls: tuple[TraceCall, ...]
+    """What was recorded; the first call asks at 0.0 seconds."""
+    simulated_calls: tuple[TraceCall, ...]
+    """The same calls, in the same order, under the limits of the simulation."""
+    notes: tuple[str, ...] = ()
+    """What the figures do not show, such as service times that had to be estimated."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Limits, figures and notes as JSON values, without the single calls."""
+        config = msgspec.to_builtins(self.config)
+        config["bypass_caller_types"] = sorted(self.config.bypass_caller_types)
+        return {
+            "config": config,
+            "seed": self.seed,
+            "original": self.original.to_dict(),
+            "simulated": self.simulated.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def simulate(
+    trace: Trace | Iterable[TraceCall | ToolCallRecord],
+    config: ConcurrencyConfig | None = None,
+    *,
+    seed: int = 0,
+) -> SimulationReport:
+    """Replays recorded calls under other limits, on a virtual clock.
+
+    The same trace, limits and seed give the same report. It takes processor time: in a coroutine,
+    call it with `await asyncio.to_thread(simulate, ...)`.
+
+    Args:
+        trace: Calls or records.
+        config: The limits and the strategy.
+        seed: 0: what happens at the same instant happens in the order of the trace. Any other
+            number shuffles it: a figure that changes with the seed depends on luck.
+
+    Raises:
+        ConfigurationError: The trace holds no calls, or none that ran.
+
+    Example:
+        >>> report = simulate(read_trace("calls.jsonl"), ConcurrencyConfig(max_concurrent=4))
+        >>> report.simulated.total.wait_p90
+    """
+    limits = config or ConcurrencyConfig()
+    found = trace if isinstance(trace, Trace) else Trace.of(trace)
+    if not found.calls:
+        raise ConfigurationError("the trace holds no calls; nothing can be simulated")
+    begin = found.calls[0].enqueued_at
+    calls = tuple(_shifted(call, begin) for call in found.calls)
+    medians = _median_services(calls)
+    replayed = run(_replay(calls, medians, limits), seed=seed or None)
+    unlimited = limits.bypass_caller_types
+    return SimulationReport(
+        config=limits,
+        seed=seed,
+        original=RunFigures.of(calls, None, unlimited),
+        simulated=RunFigures.of(replayed, partial(_slots_of, limits), unlimited),
+        original_calls=calls,
+        simulated_calls=tuple(replayed),
+        notes=tuple(_notes(found, medians, limits)),
+    )
+
+
+async def _replay(
+    calls: tuple[TraceCall, ...], medians: Mapping[str | None, float], config: ConcurrencyConfig
+) -> list[TraceCall]:
+    loop = asyncio.get_running_loop()
+    controller = ToolConcurrencyController(config, clock=loop.time)
+    async with asyncio.TaskGroup() as group:
+        tasks = []
+        for call in calls:
+            if call.enqueued_at > loop.time():
+                # Not `sleep`, which adds up rounding errors: the very time of the trace.
+                due = loop.create_future()
+                loop.call_at(call.enqueued_at, due.set_result, None)
+                await due
+            service = call.service
+            seconds = medians[call.bucket] if service is None else service
+            tasks.append(group.create_task(_replay_one(controller, call, seconds)))
+    controller.close()
+    return [task.result() for task in tasks]
+
+
+async def _replay_one(
+    controller: ToolConcurrencyController, call: TraceCall, service: float
+) -> TraceCall:
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    options: dict[str, Any] = {} if call.key is None else {"key": call.key}
+    if call.caller_type in controller.config.bypass_caller_types:
+        options["context"] = ToolExecutionContext(caller_type=call.caller_type)
+    try:
+        slot = await controller.acquire(
+            call.bucket, priority=call.priority, weight=call.weight, **options
+        )
+    except AdmissionError as error:
+        return _replaced(call, asked, None, loop.time(), error.error_type)
+    started = loop.time()
+    # A call that was refused then and runs now has no error that is known of.
+    kept = None if call.service is None else call.error_type
+    await asyncio.sleep(service)
+    controller.release(slot, outcome=_OUTCOMES.get(kept))
+    return _replaced(call, asked, started, loop.time(), kept)
+
+
+def _replaced(
+    call: TraceCall,
+    enqueued_at: float,
+    started_at: float | None,
+    ended_at: float,
+    error_type: str | None,
+) -> TraceCall:
+    return msgspec.structs.replace(
+        call,
+        enqueued_at=enqueued_at,
+        started_at=started_at,
+        ended_at=ended_at,
+        error_type=error_type,
+    )
+
+
+def _shifted(call: TraceCall, begin: float) -> TraceCall:
+    started = call.started_at
+    return _replaced(
+        call,
+        round(call.enqueued_at - begin, 6),
+        None if started is None else round(started - begin, 6),
+        round(call.ended_at - begin, 6),
+        call.error_type,
+    )
+
+
+def _slots_of(config: ConcurrencyConfig, bucket: str | None) -> int:
+    most = config.max_concurrent
+    return most if bucket is None else min(config.bucket_limits.get(bucket, most), most)
+
+
+def _median_services(calls: Iterable[TraceCall]) -> dict[str | None, float]:
+    """How long calls that never ran are taken to run: per bucket that has such calls."""
+    services: dict[str | None, list[float]] = {}
+    unknown: dict[str | None, None] = {}
+    for call in calls:
+        if call.service is None:
+            unknown[call.bucket] = None
+        else:
+            services.setdefault(call.bucket, []).append(call.service)
+    everything = [service for each in services.values() for service in each]
+    if unknown and not everything:
+        raise ConfigurationError(
+            "no call of the trace ever ran, so that nothing says how long one takes; record calls "
+            "while the limits let some of them through"
+        )
+    return {bucket: statistics.median(services.get(bucket, everything)) for bucket in unknown}
+
+
+def _notes(
+    trace: Trace, medians: Mapping[str | None, float], config: ConcurrencyConfig
+) -> Iterable[str]:
+    calls = trace.calls
+    if medians:
+        never = sum(call.started_at is None for call in calls)
+        services = ", ".join(
+            f"{bucket or 'no bucket'} {each:g} s" for bucket, each in medians.items()
+        )
+        yield (
+            f"recorded calls that never ran: {never}; how long they would have run is estimated as "
+            f"the median of their bucket: {services}"
+        )
+    if any(call.error_type == "queue_timeout" and not call.wait for call in calls):
+        yield (
+            "the trace does not say how long the calls that ended as queue_timeout had waited; "
+            "they ask when they gave up"
+        )
+    nested = sum(call.parent_call_id is not None for call in calls)
+    if nested:
+        yield (
+            f"calls made by other calls: {nested}; they are replayed on their own, and those that "
+            "made them keep their slots meanwhile"
+        )
+    if trace.left_out:
+        yield f"recorded calls that never asked for a slot and are left out: {trace.left_out}"
+    yield from _unused_limits(trace, config)
+
+
+def _unused_limits(trace: Trace, config: ConcurrencyConfig) -> Iterable[str]:
+    buckets = {call.bucket for call in trace.calls if call.bucket is not None}
+    for name in sorted(config.bucket_limits.keys() - buckets):
+        near = difflib.get_close_matches(name, buckets, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"it has {', '.join(sorted(buckets)) or 'none'}"
+        )
+        yield f"no call of the trace has the bucket {name!r}; {hint}"
+    is_keyed = config.strategy == "fair" or config.key_limits is not None
+    if is_keyed and all(call.key is None for call in trace.calls):
+        yield "no call of the trace has a key, so that limits and shares of keys change nothing"
