@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from tool_engine.admission.controller import ToolConcurrencyController
@@ -30,12 +31,19 @@ async def end_calls(
     pipeline.close()
     controller.close()
     is_done = False
-    try:
-        is_done = await controller.drain(timeout)
-    finally:
-        if not is_done:
-            pipeline.abort()
-            await controller.drain(_LAST_GRACE)
+    async with contextlib.AsyncExitStack() as stack:
+        # The last to be entered is the first to be left, and a cancellation stops none of them.
+        stack.push_async_callback(_end_leftovers, backend)
+        stack.push_async_callback(controller.drain, _LAST_GRACE)
+        try:
+            is_done = await controller.drain(timeout)
+        finally:
+            if not is_done:
+                pipeline.abort()
+                await controller.drain(_LAST_GRACE)
+
+
+async def _end_leftovers(backend: LocalBackend) -> None:
     stuck = await backend.close(_LAST_GRACE)
     if stuck:
         _log.warning("close_left_threads", threads=stuck)

@@ -189,7 +189,7 @@ def _own_rows() -> list[Row]:
         # A call knows the time anyway, before and after: its record has both.
         now = clock()
         for _ in range(n):
-            slot = controller.admit_nowait(request, now)
+            slot = controller.admit_nowait(request, now, "call")
             if slot is None:
                 raise AssertionError("a free slot was refused")
             controller.release(slot, now)

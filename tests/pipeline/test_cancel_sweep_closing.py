@@ -43,17 +43,10 @@ SCENES: tuple[Scene, ...] = (
 )
 
 
-def marks(scene: Scene, way: str) -> list[pytest.MarkDecorator]:
-    if (scene, way) != (closing_while_it_pauses, "inside"):
-        return []
-    reason = "cancelled in its last grace, it closes the bus before an aborted call has ended"
-    return [pytest.mark.xfail(strict=True, reason=reason)]
-
-
 @pytest.mark.parametrize(
     ("scene", "way"),
     [
-        pytest.param(scene, way, marks=marks(scene, way), id=f"{scene.__name__}-{way}")
+        pytest.param(scene, way, id=f"{scene.__name__}-{way}")
         for scene, way in product(SCENES, SWEEPS)
     ],
 )

@@ -7,10 +7,11 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from tests.proof import mutate
+from tests.proof import mutate, simulation
 from tests.proof.mutations import MUTATIONS
 
 PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
+    "simulation": lambda options: simulation.prove(options.operations, options.seed),
     "mutations": lambda options: mutate.prove(options.only),
 }
 """What can be proved, by name; each prints what it finds and says whether all is well."""
@@ -26,6 +27,10 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="try this mutation; repeatable"
     )
+    parser.add_argument(
+        "--operations", type=int, default=1_000_000, help="how many the simulation does"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="what the simulation begins with")
     return parser.parse_args(arguments)
 
 

@@ -94,7 +94,8 @@ class ToolConcurrencyController(Entrance):
             slot.key, slot.arrival, _ = self._order_of(request, now)
         self._acquired = acquired + 1
         if call_id is None:
-            self.watch(slot)
+            slot.is_listed = True
+            self._held.add(slot)
         return slot
 
     async def admit(
@@ -158,8 +159,7 @@ class ToolConcurrencyController(Entrance):
                 if slot.is_listed:
                     self._held.remove(slot)
                 self._released += 1
-                held = now - slot.acquired_at - slot.counted
-                self._held_seconds += held
+                self._held_seconds += (held := now - slot.acquired_at - slot.counted)
                 if self._waiting:
                     bucket.served.append(held)
                     self._hand_over(lane)
@@ -340,12 +340,12 @@ class ToolConcurrencyController(Entrance):
         bucket = self._layout.bucket(name)
         if not seconds > 0:
             self._end_pause(bucket, at_once=True)
-            self._hand_over_all()
-            return
-        until = self._clock() + min(seconds, self.config.max_bucket_pause)
-        if bucket.paused_until is None or bucket.paused_until < until:
-            bucket.paused_until = until
-        bucket.most = -1
+        else:
+            until = self._clock() + min(seconds, self.config.max_bucket_pause)
+            bucket.paused_until = max(until, bucket.paused_until or until)
+            bucket.most = -1
+        self._refresh(bucket)
+        self._give_out()  # room that was kept for a call of the bucket, too
 
     def bridge(self) -> ControllerBridge:
         """What other event loops and threads use in place of the controller.
