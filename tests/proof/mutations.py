@@ -244,8 +244,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a shorter pause of a bucket ends a longer one",
         CONTROLLER,
-        "if bucket.paused_until is None or bucket.paused_until < until:",
-        "if True:",
+        "bucket.paused_until = max(until, bucket.paused_until or until)",
+        "bucket.paused_until = until",
     ),
     Mutation("a bucket's pause is ignored at once", CONTROLLER, "        bucket.most = -1\n", ""),
     Mutation("a pause is ignored at once", CONTROLLER, "if self._is_shut or (\n", "if (\n"),
