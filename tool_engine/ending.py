@@ -69,6 +69,7 @@ class CallEnding:
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             kept = snapshot(output)
         context, queue_wait, attempts = call.context, slot.queue_wait, 1
+        call.run = None  # the run knows its call: without a cycle both go at once
         if call.attempt_log is not None:
             attempts += call.retries
         metadata: dict[str, Any] = {
@@ -116,6 +117,8 @@ class CallEnding:
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
         """The end of a call that did not succeed."""
+        if call.run is not None and not call.run.is_detached:
+            call.run = None
         plan, slot = call.plan, call.slot
         tool = None if plan is None else plan.tool
         metadata: dict[str, Any] = {

@@ -79,7 +79,7 @@ class Entrance(SlotReporter):
         return slot
 
     def _release_gated(self, slot: ConcurrencySlot, now: float, outcome: bool | None) -> None:
-        slot.state = RELEASED
+        slot.state, slot.on_superseded = RELEASED, None
         self._end_probes(slot, outcome, now)
         self._let_go(slot.lane)
         self._put_back(slot, now)
