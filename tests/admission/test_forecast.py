@@ -8,14 +8,13 @@ from random import Random
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import example, given, settings
+from hypothesis import given
 
 from tests.admission.crew import controller_of
 from tests.admission.virtual_time import VirtualTimeLoop
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.model.concurrency import ToolRate
 
 STEP = 1 / 64
 """Calls come one after another; all times are sums of halves, so that none is rounded."""
@@ -117,71 +116,6 @@ def test_the_line_is_served_in_the_order_of_the_snapshot(
         await stream.end()
         for bucket, line in lines.items():
             assert stream.order[bucket][-len(line) :] == line
-
-    run(walk())
-
-
-KEYED = st.tuples(
-    st.sampled_from("aabc"),
-    st.integers(1, 9),
-    st.sampled_from(["ann", "ann", "bob", None]),
-    st.sampled_from([None, None, "tool", "rated"]),
-    st.sampled_from([1, 1, 1, 2]),
-)
-
-
-@settings(max_examples=1000)
-@given(
-    calls=st.lists(KEYED, min_size=5, max_size=25),
-    strategy=st.sampled_from(["fifo", "priority", "fair"]),
-    limits=st.sampled_from([{}, {"a": 2}, {"a": 1, "b": 2}]),
-    rates=st.sampled_from([{}, {"b": ToolRate(2, 1.75)}]),
-    key_limits=st.sampled_from([None, {"limit": 1}, {"limit": 2, "overrides": {"bob": 1}}]),
-)
-@example([("a", 5, "ann", None, 1)] * 9, "fair", {"a": 2}, {}, None)
-def test_calls_that_run_alike_start_when_they_were_said_to(
-    calls: list[tuple[str, int, str | None, str | None, int]],
-    strategy: str,
-    limits: dict[str, int],
-    rates: dict[str, ToolRate],
-    key_limits: dict[str, Any] | None,
-) -> None:
-    """C25: with constant times, the wait that `explain` gives is exact: keys, rates, buckets."""
-
-    async def walk() -> None:
-        stream = Stream(
-            max_concurrent=4,
-            strategy=strategy,
-            bucket_limits=limits,
-            bucket_rates=rates,
-            key_limits=key_limits,
-            aging_interval=STEP,
-        )
-        await stream.warm_up("a", "b", "c")
-        for number, (bucket, priority, key, kind, weight) in enumerate(calls):
-            most = min(limits.get(bucket, 2), 2 if key_limits is None else 1)
-            request = stream.request(bucket, priority=priority, key=key, weight=min(weight, most))
-            if kind is not None:
-                request.tool_name = kind
-                request.line = f"{bucket} {kind}"
-                request.tool_key, request.tool_key_limit = key, 2
-                request.rate = ToolRate(1, 1.375) if kind == "rated" else None
-                request = request.under(stream.controller.config)
-            await stream.call(str(number), request)
-        stream.controller.pause_bucket("c", 2.5)
-        now = asyncio.get_running_loop().time()
-        waits = {}
-        lines = stream.predicted()
-        for name in [each for line in lines.values() for each in line]:
-            told = stream.controller.explain(name)
-            assert told.wait_p50 == told.wait_p90
-            waits[name] = told.wait_p50
-        await stream.end()
-        assert {name: stream.started[name] - now for name in waits} == waits
-        # Slots that come back at the same moment may come back in any order.
-        for line in lines.values():
-            starts = [stream.started[name] for name in line]
-            assert starts == sorted(starts)
 
     run(walk())
 
