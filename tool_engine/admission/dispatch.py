@@ -335,8 +335,12 @@ class SlotDispatcher(ABC):
                 line.withdraw()
             else:
                 order, head = best
-                if isinstance(line, Lane):
-                    order = self._turn(line, head)
+                turn = self._turn(head.lane, head)
+                if order != turn and not isinstance(line, Lane):
+                    # What its key took elsewhere has put it off since: no room is kept for it.
+                    line = head.lane
+                    continue
+                order = turn
                 if line.lets(head, now):
                     line.offer(order, head)
                 else:

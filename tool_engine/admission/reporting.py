@@ -65,7 +65,7 @@ class SlotReporter(SlotDispatcher):
     def snapshot(self) -> ConcurrencySnapshot:
         """Who holds a slot, who waits, in which order and why.
 
-        Takes some 20 µs for each call that it lists: for a look into the queue, not for every call.
+        Takes 2 to 30 µs for each call that it lists: for a look into the queue, not for every call.
         """
         now = self._clock()
         held = sorted(self._all_slots(), key=_age)
@@ -88,7 +88,7 @@ class SlotReporter(SlotDispatcher):
         """Why a call waits: behind whom, for what, and about how much longer.
 
         The order and the times are those of a forecast: nobody else comes, and calls run as long as
-        the last ones did. It takes up to 50 ms.
+        the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
         """
         for waiter in self._waiters():
             if name_of(waiter) == call_id:
@@ -292,14 +292,18 @@ class SlotReporter(SlotDispatcher):
     def _estimate(
         self, waiter: Waiter, line: list[Waiter], now: float
     ) -> tuple[float | None, float | None]:
-        """Seconds until the last one in `line` gets its slot, with 50 % and with 90 %."""
+        """Seconds until `waiter` gets its slot, with 50 % and with 90 %; `line` goes before it."""
         if self._is_paused and waiter.resumes is None:
             return None, None
         times = self._service_times(unknown=inf)
+        # Also those who keep room until they can go, though others go before them.
+        line = sorted(
+            {*line, *(each for each in self._waiters() if each.order < waiter.order)}, key=_order
+        )
         runs = min(_MOST_RUNS, _MOST_STEPS // (len(line) + len(self._held)))
         if runs < _FEWEST_RUNS or all(each.spread == 0 for each in times.values()):
             # Of very many calls, chance makes little of the sum.
-            wait = self._forecast(line, now, times, None).run(waiter) - now
+            wait = self._forecast(self._waiters(), now, times, None).run(waiter) - now
             error = times[waiter.lane.bucket.name].error_of_sum(len(line))
             return _known(wait), _known(wait * (1.0 + NINE_TENTHS * error))
         luck = Random(0)  # noqa: S311 - an estimate, no secret
