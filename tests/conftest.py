@@ -14,12 +14,8 @@ from contextlib import contextmanager
 import hypothesis
 import pytest
 import pytest_asyncio
+import structlog
 from blockbuster import BlockBuster
-
-from tool_engine import logger
-
-# An engine that is never loaded loads structlog with its first log line, on the loop.
-logger.prepare()
 
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("project")
@@ -66,6 +62,14 @@ async def _leak_guard() -> AsyncIterator[None]:
     leaked = [thread for thread in leaked if thread.is_alive()]
     assert not tasks, f"tasks left behind: {tasks}"
     assert not leaked, f"threads left behind: {leaked}"
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undoes what a test configured: `capture_logs` leaves structlog configured for good."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

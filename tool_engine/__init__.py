@@ -1,5 +1,6 @@
 """A declarative tool engine for LLM agents: the public names."""
 
+from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.metrics import ConcurrencyMetrics
@@ -88,6 +89,7 @@ __all__ = [
     "QueueTimeoutError",
     "RateLimitedError",
     "RetryPolicy",
+    "SlotEvent",
     "SlotRejectedError",
     "SupersededError",
     "Tool",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tool_engine.admission.fairness import join, serve, turn_in_line
-from tool_engine.admission.lines import Key
+from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
 
 Costs = dict[str, list[int]]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context
+from tool_engine.admission.lines import Lane
 from tool_engine.admission.request import AdmissionRequest, tool_key_of
+from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import QueueFullError, QueueTimeoutError, SlotRejectedError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
@@ -378,3 +383,103 @@ async def test_changed_key_limit_of_a_tool(crew_of: MakeCrew) -> None:
     assert crew.started == ["a1", "a2", "a3"]
     await crew.end("a1")
     assert crew.started[-1] == "b1"
+
+
+def of_tool(crew: Crew, conversation: str, *, limit: int = 1) -> AdmissionRequest:
+    """A call of a tool that runs `limit` times at once, on behalf of one conversation."""
+    tool = tool_of(key="tool", key_limit=limit)
+    return wanted(crew, tool, context(conversation_id=conversation))
+
+
+async def test_thousands_of_conversations_wait_for_one_tool(crew_of: MakeCrew) -> None:
+    """C14, C30: a slot of the tool that comes free concerns only who is next, not all who wait."""
+    many = 300
+    crew = crew_of(max_concurrent=2, queue_size=many, key_limits={})
+    tries: Counter[str] = Counter()
+    for number in range(many):
+        crew.begin(f"c{number}", request=of_tool(crew, f"c{number}"))
+    await crew.turn()
+    with counted_tries(tries):
+        served = await crew.serve(many - 1)
+    assert served == [f"c{number}" for number in range(1, many)]
+    assert tries["lets"] < 20 * many
+
+
+@contextlib.contextmanager
+def counted_tries(tries: Counter[str]) -> Iterator[None]:
+    """Counts how often a lane is asked whether its first call may go."""
+    original = Lane.lets
+
+    def lets(lane: Lane, waiter: Waiter, now: float) -> bool:
+        tries["lets"] += 1
+        return original(lane, waiter, now)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lane, "lets", lets)
+        yield
+
+
+async def test_next_in_key_when_the_first_is_held_up_elsewhere(crew_of: MakeCrew) -> None:
+    """C4, C14: the room that the first cannot use, because of another key, goes to the next."""
+    crew = crew_of(max_concurrent=3, key_limits={"limit": 1})
+    await crew.call("runs", request=of_tool(crew, "c0"))
+    await crew.call("first", request=of_tool(crew, "c1"))
+    await crew.call("second", request=of_tool(crew, "c2"))
+    await crew.call("busy", key="c1")
+    assert crew.started == ["runs", "busy"]
+    await crew.end("runs")
+    assert crew.started == ["runs", "busy", "second"]
+    await crew.end("busy")
+    assert crew.started == ["runs", "busy", "second"]
+    await crew.end("second")
+    assert crew.started[-1] == "first"
+
+
+async def test_heavy_call_is_asked_before_those_behind_it_elsewhere(crew_of: MakeCrew) -> None:
+    """C14, C16: whichever bucket of the key is looked at first."""
+    crew = crew_of(key_limits={"limit": 2})
+    await crew.call("h1", "h2", "light", bucket="ai", key="k")
+    await crew.call("heavy", bucket="http", key="k", weight=2)
+    await crew.call("late", bucket="ai", key="k")
+    await crew.end("h1", "h2")
+    assert crew.started == ["h1", "h2", "light"]
+    await crew.end("light")
+    assert crew.started[-1] == "heavy"
+
+
+async def test_next_in_key_when_the_first_loses_its_chance(crew_of: MakeCrew) -> None:
+    """C4, C14: while the first waits for any slot, its conversation becomes full."""
+    crew = crew_of(max_concurrent=2, key_limits={"limit": 1}, strategy="priority")
+    await crew.call("runs", request=of_tool(crew, "c0"))
+    await crew.call("other", key="x")
+    await crew.call("first", request=of_tool(crew, "c1"))
+    await crew.call("second", request=of_tool(crew, "c2"))
+    await crew.call("urgent", key="c1", priority=0)
+    await crew.end("runs")  # the tool has room: `first` stands in line, and `urgent` before it
+    assert crew.started[-1] == "urgent"
+    await crew.end("other")
+    assert crew.started[-1] == "second"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "refused"])
+async def test_nobody_is_barred_by_a_call_that_has_gone(crew_of: MakeCrew, how: str) -> None:
+    """C8, C14: a call that waited for its key leaves no trace in it."""
+    crew = crew_of(key_limits={"limit": 1}, strategy="reject" if how == "refused" else "fifo")
+    await crew.call("runs", "gone", key="k")
+    await crew.cancel("gone")
+    await crew.end("runs")
+    slot = crew.controller.try_acquire(key="k")
+    assert slot is not None
+    crew.controller.release(slot)
+
+
+async def test_thousands_give_up_while_their_key_is_full(crew_of: MakeCrew) -> None:
+    """C8, C14: nothing is kept of lanes that are left, however long the key stays full."""
+    crew = crew_of(max_concurrent=1, queue_size=1000, key_limits={})
+    await crew.call("runs", request=of_tool(crew, "c"))
+    key = next(key for key in crew.controller._layout.keys.values() if key.name[0])
+    for number in range(300):
+        await crew.call(f"n{number}", request=of_tool(crew, f"c{number}"))
+        await crew.cancel(f"n{number}")
+    assert not key.held_up
+    assert sum(map(len, key._heaps.values())) < 200

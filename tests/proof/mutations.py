@@ -12,7 +12,9 @@ DEADLINES: Final = "tool_engine/admission/deadlines.py"
 DISPATCH: Final = "tool_engine/admission/dispatch.py"
 ENTRANCE: Final = "tool_engine/admission/entrance.py"
 FAIRNESS: Final = "tool_engine/admission/fairness.py"
+KEY: Final = "tool_engine/admission/key.py"
 LAYOUT: Final = "tool_engine/admission/layout.py"
+LINE_UP: Final = "tool_engine/admission/line_up.py"
 LINES: Final = "tool_engine/admission/lines.py"
 PIPELINE: Final = "tool_engine/pipeline.py"
 SHARING: Final = "tool_engine/sharing.py"
@@ -113,7 +115,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a full bucket is not left out of the line",
-        DISPATCH,
+        LINE_UP,
         "line.withdraw()\n                    self._hold_up",
         "self._hold_up",
     ),
@@ -237,7 +239,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation("a call at a rate is not counted", DISPATCH, "throttle.count(now)\n", "pass\n"),
     Mutation(
         "nobody is woken when a rate lets one more pass",
-        DISPATCH,
+        LINE_UP,
         "self._hand_over(best[1].lane)",
         "pass",
     ),
@@ -286,13 +288,37 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         'self._limit = max(config.max_concurrent, getattr(self, "_limit", 0))',
     ),
     Mutation(
-        "a key's limit is ignored", LINES, "(self.used + weight <= self.most or is_alone)", "True"
+        "a key's limit is ignored", KEY, "(self.used + weight <= self.most or is_alone)", "True"
     ),
     Mutation(
         "a release leaves its key full", DISPATCH, "key.used -= slot.weight\n", "key.used -= 0\n"
     ),
     Mutation(
-        "a key keeps no room for a heavy call", LINES, " and order <= self.first_held_up\n", "\n"
+        "a key keeps no room for a heavy call", KEY, " and order <= self.first_held_up\n", "\n"
+    ),
+    Mutation(
+        "heavy calls of a key are not asked in their order",
+        LINE_UP,
+        "if key.selective:",
+        "if False:",
+    ),
+    Mutation(
+        "the room in a key that the first cannot use is lost",
+        LINE_UP,
+        "self._stirred += [key for key in line.keys if key.held_up]",
+        "pass",
+    ),
+    Mutation(
+        "only the first of those that a key holds up is asked",
+        LINE_UP,
+        "if lane.offered is not None or lane in key.held_up:",
+        "if True:",
+    ),
+    Mutation(
+        "a call that has gone still bars its key",
+        KEY,
+        "if not self.held_up:\n            self.first_held_up = NOBODY",
+        "pass",
     ),
     Mutation("idle keys stay", LAYOUT, "del self.keys[key.name]", "pass"),
     Mutation("a key in use is forgotten", DISPATCH, "        lane.refs += 1\n", ""),

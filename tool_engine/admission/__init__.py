@@ -1,7 +1,8 @@
 """Stage 3: may a call run, and when? Slots, buckets, queues, rates."""
 
+from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.metrics import ConcurrencyMetrics
 from tool_engine.admission.slot import ConcurrencySlot
 
-__all__ = ["ConcurrencyMetrics", "ConcurrencySlot", "ToolConcurrencyController"]
+__all__ = ["ConcurrencyMetrics", "ConcurrencySlot", "SlotEvent", "ToolConcurrencyController"]

@@ -11,16 +11,17 @@ overtaken, so a heavy call cannot be starved by light ones.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 
 from tool_engine.admission import refusal
+from tool_engine.admission.announcing import Announcer
 from tool_engine.admission.deadlines import Deadlines
-from tool_engine.admission.fairness import join, serve, turn_in_line
-from tool_engine.admission.layout import Layout
-from tool_engine.admission.lines import Bucket, Key, Lane, Line
+from tool_engine.admission.fairness import join, serve
+from tool_engine.admission.line_up import LineUp
+from tool_engine.admission.lines import Lane
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.slot import ACTIVE, ZOMBIE, ConcurrencySlot, Order
+from tool_engine.admission.slot import ACTIVE, ZOMBIE, ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ToolEngineError
@@ -37,15 +38,15 @@ def _nothing() -> None:
     return None
 
 
-class SlotDispatcher(ABC):
+class SlotDispatcher(LineUp):
     """The slots, the lines in front of them, and the counters of both."""
 
     __slots__ = (
         "_acquired",
         "_aging",
+        "_announcer",
         "_bypass_active",
         "_cancelled",
-        "_clock",
         "_deadlines",
         "_dismissed",
         "_enqueued",
@@ -54,8 +55,6 @@ class SlotDispatcher(ABC):
         "_held",
         "_held_seconds",
         "_is_paused",
-        "_lanes",
-        "_layout",
         "_limit",
         "_loop",
         "_most_used",
@@ -64,7 +63,6 @@ class SlotDispatcher(ABC):
         "_queued",
         "_rejected",
         "_released",
-        "_root",
         "_round",
         "_timed_out",
         "_turned_away",
@@ -76,11 +74,9 @@ class SlotDispatcher(ABC):
     )
 
     def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
+        super().__init__(config, clock)
         self.config = config
-        self._clock = clock
-        self._layout = Layout(config)
-        self._lanes = self._layout.lanes
-        self._root = self._layout.root
+        self._announcer = Announcer()
         self._deadlines = Deadlines(self._expire)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: set[ConcurrencySlot] = set()
@@ -228,6 +224,8 @@ class SlotDispatcher(ABC):
         self._take(slot)
         waiter.slot = slot
         waiter.wake()
+        if self._announcer and waiter.resumes is None:
+            self._announcer.granted(slot, now)
 
     def _count_start(self, slot: ConcurrencySlot, now: float) -> None:
         """Tells rates and breakers that a call starts."""
@@ -242,6 +240,7 @@ class SlotDispatcher(ABC):
         self._leave(waiter)
         self._dismissed += 1
         waiter.wake(error)
+        self._tell_end(waiter, error)
 
     def _drop(self, waiter: Waiter) -> None:
         """After a wait has ended without a slot: those behind it may go."""
@@ -253,6 +252,7 @@ class SlotDispatcher(ABC):
         if waiter.is_waiting:
             self._cancelled += 1
             self._leave(waiter)
+            self._tell_end(waiter, None)
             waiter.wake()
             self._drop(waiter)
         elif waiter.slot is not None and waiter.resumes is None:
@@ -269,8 +269,13 @@ class SlotDispatcher(ABC):
         else:
             others, wait = self._waiting, self._estimated_wait()
             error = refusal.waited_too_long(waiter, timeout, others, self._zombies, wait)
+        self._tell_end(waiter, error)
         waiter.wake(error)
         self._drop(waiter)
+
+    def _tell_end(self, waiter: Waiter, error: AdmissionError | None) -> None:
+        if self._announcer and waiter.resumes is None:
+            self._announcer.ended(waiter, self._clock(), error)
 
     def _delay(self, waiter: Waiter) -> float:
         """Seconds until rates and pauses let `waiter` through."""
@@ -288,14 +293,14 @@ class SlotDispatcher(ABC):
 
     def _hand_over_all(self) -> None:
         for key in list(self._layout.keys.values()):
-            self._refresh_key(key)
+            for lane in key.let_up():
+                self._refresh(lane)
         for line in self._layout.lines():
             self._refresh(line)
         self._give_out()
 
     def _give_out(self) -> None:
-        root = self._root
-        while (best := root.best()) is not None:
+        while (best := self._first_in_line()) is not None:
             head = best[1]
             if self._used >= self._limit or (self._is_paused and head.resumes is None):
                 return
@@ -311,78 +316,6 @@ class SlotDispatcher(ABC):
             else:
                 self._grant(head, now)
                 self._refresh(lane)
-
-    def _is_ready(self, lane: Lane, head: Waiter, now: float) -> bool:
-        line: Line = lane
-        while line.above is not None:
-            if not line.lets(head, now):
-                return False
-            line = line.above
-        return lane.offered == self._turn(lane, head)
-
-    def _turn(self, lane: Lane, head: Waiter) -> Order:
-        """The order under which a lane stands in line for its first waiter."""
-        if lane.share is None or not head.is_new:
-            return head.order
-        return (turn_in_line(lane.share, head), head.order[1], 0)
-
-    def _refresh(self, line: Line) -> None:
-        """Brings the first call of a line up, as far as nothing holds it up."""
-        now = self._clock()
-        while (above := line.above) is not None:
-            best = line.best()
-            if best is None:
-                line.withdraw()
-            else:
-                order, head = best
-                turn = self._turn(head.lane, head)
-                if order != turn and not isinstance(line, Lane):
-                    # What its key took elsewhere has put it off since: no room is kept for it.
-                    line = head.lane
-                    continue
-                order = turn
-                if line.lets(head, now):
-                    line.offer(order, head)
-                else:
-                    line.withdraw()
-                    self._hold_up(line, head, now)
-            line = above
-
-    def _hold_up(self, line: Line, head: Waiter, now: float) -> None:
-        """Notes who brings a line back whose first call cannot go yet."""
-        if isinstance(line, Lane):
-            full = (key for key in line.keys if not key.lets(head.weight, head.order))
-            next(full, line.keys[-1]).hold_up(line, head.order)
-            return
-        delay = line.delay(head, now)
-        if delay <= 0:
-            return  # a slot that is given back brings its bucket back
-        loop = asyncio.get_running_loop()
-        if line.timer is not None:
-            if line.timer.when() <= loop.time() + delay:
-                return
-            line.timer.cancel()
-        line.timer = loop.call_later(delay, self._end_delay, line)
-
-    def _end_delay(self, line: Line) -> None:
-        line.timer = None
-        if isinstance(line, Bucket):
-            self._end_pause(line)
-        best = line.best()
-        if best is not None:
-            self._hand_over(best[1].lane)
-
-    def _end_pause(self, bucket: Bucket, *, at_once: bool = False) -> None:
-        """Opens a bucket whose pause is over."""
-        until = bucket.paused_until
-        if until is not None and (at_once or until <= self._clock()):
-            bucket.paused_until = None
-            bucket.set_limit(bucket.limit)
-
-    def _refresh_key(self, key: Key) -> None:
-        """The lanes that a key held up try again, in the order of their first calls."""
-        for lane in key.let_up():
-            self._refresh(lane)
 
     def _estimated_wait(self, ahead: int | None = None) -> float | None:
         """Seconds until a slot may be free, from the mean time for which slots were held."""

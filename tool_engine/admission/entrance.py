@@ -76,18 +76,24 @@ class Entrance(SlotReporter):
         slot.key = key
         self._count_start(slot, now)
         self._take(slot)
+        if self._announcer:
+            self._announcer.granted(slot, now)
         return slot
 
     def _release_gated(self, slot: ConcurrencySlot, now: float, outcome: bool | None) -> None:
         slot.state, slot.on_superseded = RELEASED, None
         self._end_probes(slot, outcome, now)
         self._let_go(slot.lane)
+        if self._announcer:
+            self._announcer.released(slot, now)
         self._put_back(slot, now)
 
     def _release_special(self, slot: ConcurrencySlot, state: str, outcome: bool | None) -> None:
         slot.state = RELEASED
         now = self._clock()
         self._end_probes(slot, outcome, now)
+        if self._announcer and not slot.is_bypass:
+            self._announcer.released(slot, now)
         if slot.is_bypass:
             self._bypass_active -= 1
             self._held.discard(slot)
@@ -164,7 +170,7 @@ class Entrance(SlotReporter):
             or self._collision(request, lane)
         )
         if error is not None:
-            raise self._refused(lane, error)
+            raise self._refused(lane, request, error)
         waiter = Waiter(lane, request, self._order_of(request, now), now, call_id)
         waiter.is_queued = request.parent is None
         self._join(waiter)
@@ -175,16 +181,22 @@ class Entrance(SlotReporter):
             self._turned_away += 1
             self._leave(waiter)
             self._hand_over(lane)
-            raise self._refused(lane, error)
+            raise self._refused(lane, request, error)
         self._note_peak()
+        if self._announcer:
+            self._announcer.queued(waiter, now)
         timeout = self.config.queue_timeout if request.timeout is None else request.timeout
         if timeout is not None:
             self._deadlines.add(waiter, timeout, self._waiting)
         return waiter
 
-    def _refused(self, lane: Lane, error: AdmissionError) -> AdmissionError:
+    def _refused(
+        self, lane: Lane, request: AdmissionRequest, error: AdmissionError
+    ) -> AdmissionError:
         self._rejected += 1
         lane.bucket.rejected += 1
+        if self._announcer:
+            self._announcer.refused(request, self._clock(), error)
         return error
 
     def _refusal_when_shut(self, request: AdmissionRequest) -> AdmissionError | None:

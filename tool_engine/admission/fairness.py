@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from tool_engine.admission.lines import Key
+from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
 
 __all__ = ["join", "serve", "turn_in_line", "turn_of"]

@@ -12,7 +12,8 @@ from heapq import heappop, heappush
 from math import inf, nextafter
 
 from tool_engine.admission.dispatch import SlotDispatcher
-from tool_engine.admission.lines import Bucket, Key, Lane, Line, ToolLine
+from tool_engine.admission.key import Key
+from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.throttle import Throttle
@@ -169,6 +170,7 @@ class Forecast(SlotDispatcher):
             keys = tuple(self._key(key) for key in lane.keys)
             share = None if lane.share is None else self._key(lane.share)
             copy = self._lane_copies[lane] = Lane(lane.id, above, bucket, keys, share)
+            copy.update(is_observed=False)
         return copy
 
     def _tool_line(self, line: ToolLine, bucket: Bucket) -> ToolLine:

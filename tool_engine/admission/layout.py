@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from tool_engine.admission.breaker import CircuitBreaker
-from tool_engine.admission.lines import Bucket, Key, Lane, Line, ToolLine
+from tool_engine.admission.key import Key
+from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.throttle import Throttle
 from tool_engine.config import ConcurrencyConfig
@@ -21,7 +22,16 @@ __all__ = ["Layout"]
 class Layout:
     """The tree of lines below the controller's own, and the limits in it."""
 
-    __slots__ = ("_config", "_tool_breakers", "_tool_lines", "buckets", "keys", "lanes", "root")
+    __slots__ = (
+        "_config",
+        "_is_observed",
+        "_tool_breakers",
+        "_tool_lines",
+        "buckets",
+        "keys",
+        "lanes",
+        "root",
+    )
 
     def __init__(self, config: ConcurrencyConfig) -> None:
         self.root = Line(None)
@@ -31,6 +41,7 @@ class Layout:
         self._tool_lines: dict[str, ToolLine] = {}
         self._tool_breakers: dict[str, CircuitBreaker] = {}
         self._config = config
+        self._is_observed = False
         self.configure(config)
 
     def configure(self, config: ConcurrencyConfig) -> None:
@@ -43,7 +54,13 @@ class Layout:
         for key in self.keys.values():
             self._limit(key)
         for lane in self.lanes.values():
-            lane.update()
+            lane.update(is_observed=self._is_observed)
+
+    def observe(self, is_observed: bool) -> None:
+        """Whether anybody is to be told of each slot: then none is given on the short way."""
+        self._is_observed = is_observed
+        for lane in self.lanes.values():
+            lane.update(is_observed=is_observed)
 
     def lines(self) -> list[Line]:
         """All lines, those below before those above."""
@@ -75,6 +92,7 @@ class Layout:
                 above = self._tool_line(request, bucket)
             keys, share = self._keys_of(request)
             lane = self.lanes[lane_id] = Lane(lane_id, above, bucket, keys, share)
+            lane.update(is_observed=self._is_observed)
             for key in keys:
                 key.lanes[lane] = None
         return lane
@@ -87,6 +105,7 @@ class Layout:
         del self.lanes[lane.id]
         lane.withdraw()
         for key in lane.keys:
+            key.drop(lane)
             del key.lanes[lane]
             if not key.lanes:
                 del self.keys[key.name]

@@ -14,98 +14,29 @@ import asyncio
 import sys
 from collections import deque
 from heapq import heapify, heappop, heappush
-from math import inf
 from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.key import NOBODY, Key
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
-from tool_engine.model.concurrency import CollisionPolicy
 
-__all__ = ["Bucket", "Key", "Lane", "Line", "ToolLine"]
+__all__ = ["Bucket", "Lane", "Line", "ToolLine"]
 
-NOBODY: Final[Order] = (inf, 0, 0)
-"""The order of a call that comes after all others."""
 _COMPACT_FROM: Final = 64
-_MINDS_LENT: Final = (
-    CollisionPolicy.REJECT,
-    CollisionPolicy.CANCEL_NEWEST,
-    CollisionPolicy.CANCEL_IN_PROGRESS,
-)
 _REMEMBERED: Final = 512
 """Waits and service times per bucket from which percentiles are taken."""
-
-
-class Key:
-    """What the calls of one conversation, say, share: a limit, and a share of what is free."""
-
-    __slots__ = (
-        "credit",
-        "first_held_up",
-        "held_up",
-        "holders",
-        "lanes",
-        "limit",
-        "most",
-        "name",
-        "round",
-        "used",
-        "waiting",
-        "weight",
-    )
-
-    def __init__(self, name: Any) -> None:
-        self.name = name
-        """The scope and the value."""
-        self.limit: int | None = None
-        self.most = sys.maxsize
-        """The limit as a number that can be compared."""
-        self.used = 0
-        self.waiting = 0
-        self.holders: set[ConcurrencySlot] = set()
-        self.held_up: dict[Lane, None] = {}
-        """Lanes whose first call waits for room in this key."""
-        self.first_held_up: Order = NOBODY
-        """The order of the first of those calls."""
-        self.lanes: dict[Lane, None] = {}
-        """Those whose calls count against it."""
-        self.weight = 1.0
-        self.round = 0.0
-        """Under `fair`: the round in which it was served last."""
-        self.credit = 0.0
-        """Under `fair`: what is left of its share of that round."""
-
-    def set_limit(self, limit: int | None) -> None:
-        """None: no limit."""
-        self.limit = limit
-        self.most = sys.maxsize if limit is None else limit
-
-    def lets(self, weight: int, order: Order = NOBODY) -> bool:
-        """Whether a call has room, and overtakes none that waits for more; by default a new one.
-
-        A call that goes on may be alone above a limit that has shrunk meanwhile.
-        """
-        is_alone = not self.used and order[0] == -inf
-        return (self.used + weight <= self.most or is_alone) and order <= self.first_held_up
-
-    def hold_up(self, lane: Lane, order: Order) -> None:
-        """Keeps a lane until there is room for its first call, which has this `order`."""
-        self.held_up[lane] = None
-        self.first_held_up = min(self.first_held_up, order)
-
-    def let_up(self) -> list[Lane]:
-        """The lanes that were kept, in the order of their first calls."""
-        lanes, self.held_up = self.held_up, {}
-        self.first_held_up = NOBODY
-        return sorted(lanes, key=Lane.first)
 
 
 class Line:
     """A line of lines, the one with the smallest order first."""
 
     __slots__ = ("above", "compact_at", "entries", "head", "offered", "throttle", "timer")
+
+    keys: tuple[Key, ...] = ()
+    """Which limits its calls share with those of other lines; only lanes have any."""
 
     def __init__(self, above: Line | None, throttle: Throttle | None = None) -> None:
         self.above = above
@@ -279,16 +210,15 @@ class Lane(Line):
         self.throttles: tuple[Throttle, ...] = ()
         self.breakers: tuple[CircuitBreaker, ...] = ()
         self.is_gated = True
-        """Whether more than the bucket and the global limit decide about its calls."""
-        self.update()
+        """Whether there is more to do for its calls than to count in bucket and global limit."""
 
-    def update(self) -> None:
+    def update(self, *, is_observed: bool) -> None:
         """Notes which rates and breakers stand above, after a change of them."""
         above = [self.bucket] if self.above is self.bucket else [self.above, self.bucket]
         lines: list[Any] = above
         self.throttles = tuple(each.throttle for each in lines if each.throttle is not None)
         self.breakers = tuple(each.breaker for each in lines if each.breaker is not None)
-        self.is_gated = bool(self.keys or self.throttles or self.breakers)
+        self.is_gated = bool(is_observed or self.keys or self.throttles or self.breakers)
 
     def best(self) -> tuple[Order, Waiter] | None:
         """The first waiter."""
@@ -321,7 +251,7 @@ class Lane(Line):
         Only a policy that refuses or ends calls minds them: a call that waited for them could wait
         for itself.
         """
-        if request.collision not in _MINDS_LENT or request.tool_key is None:
+        if not request.minds_lent:
             return []
         lent = [slot for lane in self.keys[-1].lanes for slot in lane.lent]
         above = set(ancestry(request.parent)) if lent else ()

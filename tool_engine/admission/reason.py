@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tool_engine.admission.lines import Bucket, Key, Lane, Line
+from tool_engine.admission.key import Key
+from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from random import Random
 from typing import Any, Final
 
+from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.dispatch import SlotDispatcher
 from tool_engine.admission.estimate import NINE_TENTHS, ServiceTimes, percentile
 from tool_engine.admission.forecast import Forecast
-from tool_engine.admission.lines import Bucket, Key, Lane
+from tool_engine.admission.key import Key
+from tool_engine.admission.lines import Bucket, Lane
 from tool_engine.admission.metrics import ConcurrencyMetrics
 from tool_engine.admission.reason import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
@@ -42,6 +44,25 @@ class SlotReporter(SlotDispatcher):
     """The views of a dispatcher. Each is taken in one step, so that its figures fit together."""
 
     __slots__ = ()
+
+    def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
+        """Calls `callback` with each `SlotEvent` from now on; returns what ends that.
+
+        It is called shortly after, when whoever got a slot has been woken, so that it delays no
+        grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
+
+        Example:
+            >>> controller = ToolConcurrencyController()
+            >>> unsubscribe = controller.subscribe(lambda event: print(event.event_type))
+        """
+        self._announcer.add(callback)
+        self._layout.observe(True)
+
+        def unsubscribe() -> None:
+            self._announcer.remove(callback)
+            self._layout.observe(bool(self._announcer))
+
+        return unsubscribe
 
     def get_metrics(self) -> ConcurrencyMetrics:
         """All counters, taken in one step."""

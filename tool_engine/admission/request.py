@@ -23,6 +23,11 @@ from tool_engine.model.tool import Tool
 __all__ = ["AdmissionRequest", "digest_of", "tool_key_of"]
 
 DEFAULT_BUCKET: Final = "__default__"
+_MINDS_LENT: Final = (
+    CollisionPolicy.REJECT,
+    CollisionPolicy.CANCEL_NEWEST,
+    CollisionPolicy.CANCEL_IN_PROGRESS,
+)
 _SECRET: Final = secrets.token_bytes(16)
 """Without it, whoever sees the digest of a short secret could find the secret by trying."""
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
@@ -55,6 +60,14 @@ class AdmissionRequest(msgspec.Struct):
     collision: CollisionPolicy = CollisionPolicy.QUEUE
     call_id: str | None = None
     """The call that asks without an engine, as its context names it."""
+
+    @property
+    def minds_lent(self) -> bool:
+        """Whether calls in progress count against the tool's key even while their slots are lent.
+
+        Only for a policy that refuses or ends calls: one that waits could wait for itself.
+        """
+        return self.collision in _MINDS_LENT and self.tool_key is not None
 
     @classmethod
     def of(
