@@ -59,9 +59,9 @@ class ToolConcurrencyController(Entrance):
 
         `now`, on the controller's clock, saves a caller that knows it another look.
         """
-        lane = self._lanes.get(request.lane)
-        if lane is None:
-            lane = self._layout.open(request)
+        lane = request.spot
+        if lane is None or lane.is_gone:
+            lane = request.spot = self._layout.open(request)
         if now is None:
             now = self._clock()
         weight = request.weight

@@ -103,6 +103,7 @@ class Layout:
         if lane.refs or not (lane.keys or is_replaced) or self.lanes.get(lane.id) is not lane:
             return
         del self.lanes[lane.id]
+        lane.is_gone = True
         lane.withdraw()
         for key in lane.keys:
             key.drop(lane)

@@ -16,9 +16,10 @@ __all__ = ["SlotLease"]
 
 
 @settable
-class SlotLease(msgspec.Struct, eq=False):
+class SlotLease(msgspec.Struct, eq=False, gc=False):
     """`async with controller.slot(...) as slot`: acquires on entry, releases on exit."""
 
+    # Nothing that these refer to refers to leases: the garbage collector need not know of them.
     _controller: AdmissionController
     _request: AdmissionRequest
     _slot: Any = None

@@ -182,6 +182,7 @@ class Lane(Line):
         "bucket",
         "id",
         "is_gated",
+        "is_gone",
         "keys",
         "lent",
         "refs",
@@ -207,6 +208,8 @@ class Lane(Line):
         self.waiters: list[tuple[Order, Waiter]] = []
         """A heap; those who gave up stay in it until they come to its top or are too many."""
         self.waiting = 0
+        self.is_gone = False
+        """Whether another one has its place by now, or there is none."""
         self.throttles: tuple[Throttle, ...] = ()
         self.breakers: tuple[CircuitBreaker, ...] = ()
         self.is_gated = True

@@ -60,6 +60,8 @@ class AdmissionRequest(msgspec.Struct):
     collision: CollisionPolicy = CollisionPolicy.QUEUE
     call_id: str | None = None
     """The call that asks without an engine, as its context names it."""
+    spot: Any = None
+    """The `Lane` that the controller found for it last."""
 
     @property
     def minds_lent(self) -> bool:
@@ -148,12 +150,13 @@ class AdmissionRequest(msgspec.Struct):
             parent=parent,
             is_bypass=context.caller_type in config.bypass_caller_types,
             lane=_lane(config, self.line, key, _named(self, tool_key)),
+            spot=None,
         )
 
     def under(self, config: ConcurrencyConfig) -> AdmissionRequest:
         """The same request after a change of the configuration."""
         lane = _lane(config, self.line, self.key, _named(self, self.tool_key))
-        return msgspec.structs.replace(self, lane=lane)
+        return msgspec.structs.replace(self, lane=lane, spot=None)
 
 
 def _lane(config: ConcurrencyConfig, line: str, key: str | None = None, own: Any = None) -> Any:

@@ -21,7 +21,7 @@ def settable(cls: _Struct) -> _Struct:
 
     Only for a class whose every instance is made with a value that is itself tracked by the garbage
     collector, such as a list or an object of a Python class: the instance is tracked from the start
-    then. Otherwise a cycle that is tied later would never be freed.
+    then. Otherwise a cycle that is tied later would never be freed. Or for one with `gc=False`.
     """
     cls.__setattr__ = object.__setattr__  # type: ignore[method-assign]
     cls.__delattr__ = object.__delattr__  # type: ignore[method-assign]
