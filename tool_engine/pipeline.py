@@ -91,7 +91,7 @@ class Pipeline:
         controller.current_slot = _slot_of_this_task
         self._backend = backend
         self._ending = ending
-        self._flights = Flights(ending)
+        self._flights = Flights(ending, controller.followed)
         self._bus = bus
         self._id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}

@@ -9,7 +9,7 @@ up earlier than the call itself would, leads itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, Protocol
 
@@ -52,6 +52,10 @@ class Flight:
         """The leader's, once it has one."""
         return None if self.call is None else self.call.slot
 
+    def leader_id(self) -> str | None:
+        """The leader's call; None before it has begun."""
+        return None if self.call is None else self.call.call_id
+
     def seconds(self) -> float:
         """How long the leader may run."""
         if self.call is None or self.slot is None:
@@ -82,10 +86,18 @@ class _Follower:
 
 
 class Flights:
-    """The runs that others may share; one per pipeline."""
+    """The runs that others may share; one per pipeline.
 
-    def __init__(self, ending: CallEnding) -> None:
+    Args:
+        ending: Ends those that follow.
+        followed: Is kept up to date with what tells whose run a call shares.
+    """
+
+    def __init__(
+        self, ending: CallEnding, followed: dict[str, Callable[[], str | None]] | None = None
+    ) -> None:
         self._ending = ending
+        self._followed = {} if followed is None else followed
         self._flights: dict[Any, Flight] = {}
 
     async def take(
@@ -142,6 +154,7 @@ class Flights:
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
         """The shared result; None when there will be none."""
         flight.followers[follower] = None
+        self._followed[follower.call.call_id] = flight.leader_id
         loop = asyncio.get_running_loop()
         until, now = -inf, loop.time()
         try:
@@ -156,6 +169,7 @@ class Flights:
             raise
         finally:
             del flight.followers[follower]
+            del self._followed[follower.call.call_id]
         if follower.landed.done():
             return follower.landed.result()
         return self._ending.fail(follower.call, too_late(follower.call, now - follower.began))

@@ -744,3 +744,26 @@ async def test_many_followers(engine: ToolEngine, audit: Audit) -> None:
     assert set(ended) == {None}
     assert report.runs == 1
     await audit.check()
+
+
+async def test_explained_while_it_shares_a_run() -> None:
+    """C22, C25: a call that waits for no slot is told of all the same: whose run it shares."""
+    async with make_engine(max_concurrent=1, queue_timeout=None) as engine:
+        engine.register_tool(ToolConfigLoader().load_text(YAML), Report())
+        engine.register_tool(bare("other"), forever)
+        holder = start(engine, "other", timeout=50.0)
+        await turns()
+        leader, follower = (start(engine, params={"customer": "ann"}) for _ in range(2))
+        await turns()
+        leads = engine.controller.snapshot().waiting[0].call_id
+        assert leads is not None
+        follows = next(iter(engine.controller.followed))
+        told = engine.controller.explain(follows)
+        assert (told.call_id, told.state, told.holders) == (follows, "sharing", [leads])
+        assert (told.bucket, told.position) == ("custom", 1)
+        assert str(told) == (
+            f"{follows} shares the run of another call: {engine.controller.explain(leads)}"
+        )
+        assert await kinds_of_end(holder, leader, follower) == ["timeout", None, None]
+        assert engine.controller.explain(follows).state == "unknown"
+        assert not engine.controller.followed

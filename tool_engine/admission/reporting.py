@@ -7,6 +7,8 @@ from math import inf
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.dispatch import SlotDispatcher
 from tool_engine.admission.estimate import NINE_TENTHS, ServiceTimes, percentile
@@ -23,6 +25,7 @@ from tool_engine.admission.snapshot import (
     WaitingCall,
 )
 from tool_engine.admission.waiting import Waiter
+from tool_engine.config import ConcurrencyConfig
 
 __all__ = ["SlotReporter"]
 
@@ -40,10 +43,19 @@ _RUNNING: Final = {
 }
 
 
+def _nobody() -> None:
+    return None
+
+
 class SlotReporter(SlotDispatcher):
     """The views of a dispatcher. Each is taken in one step, so that its figures fit together."""
 
-    __slots__ = ()
+    __slots__ = ("followed",)
+
+    def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
+        super().__init__(config, clock)
+        self.followed: dict[str, Callable[[], str | None]] = {}
+        """For each call that shares the run of another one: what tells the id of that one."""
 
     def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
         """Calls `callback` with each `SlotEvent` from now on; returns what ends that.
@@ -117,7 +129,17 @@ class SlotReporter(SlotDispatcher):
         for slot in self._all_slots():
             if name_of(slot) == call_id:
                 return self._state_of(slot, call_id)
-        return WaitExplanation(call_id, "unknown")
+        return self._shared_run(call_id) or WaitExplanation(call_id, "unknown")
+
+    def _shared_run(self, call_id: str) -> WaitExplanation | None:
+        """What there is to say of a call that waits for no slot, but for another call."""
+        leader = self.followed.get(call_id, _nobody)()
+        if leader is None:
+            return None
+        theirs = self.explain(leader)
+        return msgspec.structs.replace(
+            theirs, call_id=call_id, state="sharing", holders=[leader], reason=str(theirs)
+        )
 
     def _metrics(self, slots: Iterable[ConcurrencySlot], now: float) -> ConcurrencyMetrics:
         return ConcurrencyMetrics(

@@ -80,8 +80,9 @@ class WaitExplanation(msgspec.Struct, frozen=True):
 
     call_id: str
     state: str
-    """`waiting`, `running`, `parked` (it waits for a call of its own, its slot is lent out), or
-    `unknown` for a call that has ended, shares the run of another one, or never was."""
+    """`waiting`, `running`, `parked` (it waits for a call of its own, its slot is lent out),
+    `sharing` (it gets the result of another call, which `holders` names and the rest is about), or
+    `unknown` for a call that has ended or never was."""
     bucket: str | None = None
     position: int = 0
     """1 for the next one of its bucket; 0 when it does not wait."""
@@ -100,6 +101,8 @@ class WaitExplanation(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.state == "unknown":
             return f"{self.call_id} neither holds a slot nor waits for one"
+        if self.state == "sharing":
+            return f"{self.call_id} shares the run of another call: {self.reason}"
         if self.state != "waiting":
             state = "runs" if self.state == "running" else "is parked"
             return f"{self.call_id} {state} in bucket {self.bucket!r}: {self.reason}"
