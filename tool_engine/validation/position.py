@@ -33,13 +33,16 @@ _Schemas = tuple[dict[str, Any], ...]
 
 
 def build_validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    """Compiles `schema`, with patterns that run in linear time and without fetching anything.
+    """Compiles `schema`, formats included, with patterns that run in linear time.
 
     Raises:
         ValueError: The schema is not JSON Schema 2020-12, or a pattern needs look-around.
     """
     return jsonschema_rs.Draft202012Validator(
-        schema, pattern_options=jsonschema_rs.RegexOptions(), offline=True
+        schema,
+        pattern_options=jsonschema_rs.RegexOptions(),
+        validate_formats=True,
+        offline=True,
     )
 
 

@@ -70,8 +70,8 @@ def _read_bound(kind: Any, value: Any, declared: Any) -> Reading | None:
 
 
 def _read_other(error: _Error, kind: Any) -> Reading:
-    if isinstance(kind, _Kind.Pattern):
-        return _broken(f"match the pattern {kind.pattern}", kind.pattern)
+    if isinstance(kind, _Kind.Pattern | _Kind.Format):
+        return _read_text_rule(kind)
     if isinstance(kind, _Kind.MultipleOf):
         return _broken(f"be a multiple of {kind.multiple_of}", f"multiple of {kind.multiple_of}")
     if isinstance(kind, _Kind.PropertyNames):
@@ -84,6 +84,12 @@ def _read_other(error: _Error, kind: Any) -> Reading:
         return _broken(phrase, phrase)
     keyword = str(error.schema_path[-1]) if error.schema_path else "schema"
     return _broken(f"keep to the rule {keyword!r}", keyword)
+
+
+def _read_text_rule(kind: Any) -> Reading:
+    if isinstance(kind, _Kind.Pattern):
+        return _broken(f"match the pattern {kind.pattern}", kind.pattern)
+    return _broken(f"be {_FORMATS[kind.format]}", kind.format)
 
 
 def _read_type(types: list[str], value: Any) -> Reading:
@@ -169,6 +175,27 @@ _COUNTED: Final[dict[Any, tuple[str, str]]] = {
     _Kind.MaxItems: ("at most", "item"),
     _Kind.MinProperties: ("at least", "key"),
     _Kind.MaxProperties: ("at most", "key"),
+}
+_FORMATS: Final = {
+    "date": "a date, such as 2026-01-31",
+    "date-time": "a date and time with its offset, such as 2026-01-31T09:30:00Z",
+    "duration": "a duration, such as PT1H30M",
+    "email": "an email address, such as ann@example.com",
+    "hostname": "a host name, such as api.example.com",
+    "idn-email": "an email address, such as ann@example.com",
+    "idn-hostname": "a host name, such as api.example.com",
+    "ipv4": "an IPv4 address, such as 192.0.2.1",
+    "ipv6": "an IPv6 address, such as 2001:db8::1",
+    "iri": "an absolute address, such as https://example.com/path",
+    "iri-reference": "an address, absolute or relative, such as ../path",
+    "json-pointer": "a JSON Pointer, such as /items/0",
+    "regex": "a regular expression",
+    "relative-json-pointer": "a relative JSON Pointer, such as 1/items",
+    "time": "a time with its offset, such as 09:30:00Z",
+    "uri": "an absolute address, such as https://example.com/path",
+    "uri-reference": "an address, absolute or relative, such as ../path",
+    "uri-template": "a URI template, such as /users/{id}",
+    "uuid": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
 }
 _PHRASES: Final[dict[Any, str]] = {
     _Kind.OneOfMultipleValid: "fit exactly one of the allowed forms, not several",
