@@ -271,6 +271,11 @@ def test_optional_limits() -> None:
         ("reload_interval", 0, "reload_interval must be a positive, finite number"),
         ("close_timeout", -1, "close_timeout must be a positive, finite number"),
         ("max_records", 0, "max_records must be a whole number >= 1"),
+        ("reload_policy", "strickt", "warn, strict, got 'strickt'; did you mean 'strict'"),
+        ("keep_generations", 0, "keep_generations must be a whole number >= 1"),
+        ("lock", "on", "lock must be one of off, enforce, got 'on'"),
+        ("lock", True, "lock must be one of off, enforce, got True"),
+        ("lock_file", "", "lock_file must name a file"),
         ("concurrency", {"max_concurrent": 1}, "concurrency must be a ConcurrencyConfig"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from structlog.testing import capture_logs
 from tool_engine import (
     BreakerPolicy,
     ConcurrencyConfig,
+    EngineClosedError,
     ToolConfigLoader,
     ToolEngine,
     ToolEngineConfig,
@@ -121,8 +124,25 @@ async def test_added_modified_removed(tmp_path: Path, engine: ToolEngine) -> Non
         "added": ["comes"],
         "modified": ["changes"],
         "removed": ["goes"],
+        "generation": generation + 1,
     }
-    assert events["tool_updated"].data == {"old_version": "1.0.0", "new_version": "2.0.0"}
+    assert events["tool_added"].data == {"old_version": None, "new_version": "1.0.0"}
+    assert events["tool_removed"].data == {"old_version": "1.0.0", "new_version": None}
+    assert events["tool_updated"].data == {
+        "old_version": "1.0.0",
+        "new_version": "2.0.0",
+        "level": "cosmetic",
+        "changes": [
+            {
+                "path": "version",
+                "kind": "version_changed",
+                "level": "cosmetic",
+                "old": "1.0.0",
+                "new": "2.0.0",
+                "message": 'changed from "1.0.0" to "2.0.0"',
+            }
+        ],
+    }
     assert events["tool_updated"].tool is engine.get("changes")
     assert (await engine.execute("goes")).error_type == "tool_not_found"
 
@@ -415,3 +435,199 @@ def test_each_setting_has_its_own_warning() -> None:
         "bucket_limits",
         "breakers",
     ]
+
+
+def stall_looks(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """The next look stops in its thread until told to go on."""
+    began, go = threading.Event(), threading.Event()
+    catalog = engine._reloader._catalog
+    look = catalog.look
+
+    def stalled(*args: Any, **keys: Any) -> Any:
+        began.set()
+        assert go.wait(BOUND)
+        return look(*args, **keys)
+
+    monkeypatch.setattr(catalog, "look", stalled)
+    return began, go
+
+
+async def test_a_reload_that_fails_closes_its_pair(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U11: whatever goes wrong in a reload: the pair is closed, says why, and nothing changed."""
+
+    def fail(*args: Any, **keys: Any) -> Any:
+        raise RuntimeError("the disk is on fire")
+
+    heard = Heard(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._reloader._catalog, "look", fail)
+        with pytest.raises(RuntimeError):
+            await engine.reload()
+    started, completed = heard.events
+    assert (started.error, completed.error) == (None, "the disk is on fire")
+    assert completed.data == {"added": [], "modified": [], "removed": [], "generation": 0}
+    assert await engine.reload() == {"added": [], "modified": [], "removed": []}
+
+
+async def test_close_waits_for_a_reload(
+    tmp_path: Path, config: ToolEngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that closes in the middle of a reload publishes the end of the pair first."""
+    engine = ToolEngine(config)
+    await engine.load()
+    write(tmp_path, "one")
+    heard = Heard(engine)
+    began, go = stall_looks(engine, monkeypatch)
+    reloading = asyncio.create_task(engine.reload())
+    waiting = asyncio.create_task(engine.reload())
+    await asyncio.to_thread(began.wait, BOUND)
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait_for(closing, BOUND)
+    for each in (reloading, waiting):
+        with pytest.raises(EngineClosedError):
+            await asyncio.wait_for(each, BOUND)
+    assert heard.take() == [("reload_started", None), ("reload_completed", None)]
+    assert engine.list_names() == []
+
+
+async def test_close_gives_up_on_a_reload_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that does not answer keeps no engine from closing; the pair is closed, once."""
+    engine = ToolEngine(ToolEngineConfig(str(tmp_path), auto_reload=False, close_timeout=0.05))
+    await engine.load()
+    write(tmp_path, "one")
+    heard = Heard(engine)
+    began, go = stall_looks(engine, monkeypatch)
+    reloading = asyncio.create_task(engine.reload())
+    await asyncio.to_thread(began.wait, BOUND)
+    await asyncio.wait_for(engine.close(), BOUND)
+    assert heard.events[-1].error == "the engine was closed meanwhile"
+    assert heard.take() == [("reload_started", None), ("reload_completed", None)]
+    go.set()
+    with pytest.raises(EngineClosedError):
+        await asyncio.wait_for(reloading, BOUND)
+    assert heard.take() == []
+    assert engine.list_names() == []
+
+
+async def test_close_during_the_first_look(
+    tmp_path: Path, config: ToolEngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that is overtaken by the close says so."""
+    write(tmp_path, "one")
+    engine = ToolEngine(config)
+    began, go = stall_looks(engine, monkeypatch)
+    loading = asyncio.create_task(engine.load())
+    await asyncio.to_thread(began.wait, BOUND)
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait_for(closing, BOUND)
+    with pytest.raises(EngineClosedError):
+        await asyncio.wait_for(loading, BOUND)
+
+
+async def test_what_is_seen_before_the_first_look_waits_for_it(
+    tmp_path: Path, config: ToolEngineConfig
+) -> None:
+    """K46: tools that the watcher saw first are loaded, not added: the first look tells of them."""
+    write(tmp_path, "one")
+    engine = ToolEngine(config)
+    heard = Heard(engine)
+    assert await engine._reloader._answer_watcher(None, 0.0) == []
+    assert heard.take() == []
+    await engine.load()
+    assert heard.take() == [("tool_loaded", "one")]
+    await engine.close()
+
+
+async def test_cancelled_rollback(tmp_path: Path, engine: ToolEngine) -> None:
+    """A rollback that is cancelled while it waits has rolled back nothing, and holds nothing."""
+    write(tmp_path, "one")
+    await engine.reload()
+    heard = Heard(engine)
+    going_back = asyncio.create_task(engine.rollback(0))
+    await asyncio.sleep(0)
+    going_back.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going_back
+    assert heard.take() == [("reload_started", None), ("reload_completed", None)]
+    assert engine.list_names() == ["one"]
+    assert engine.get_statistics()["held"] == []
+
+
+async def test_a_suggestion_for_a_name_that_is_not_there(
+    tmp_path: Path, engine: ToolEngine
+) -> None:
+    """The error of a call names what is near, and says so when nothing was loaded yet."""
+    write(tmp_path, "one")
+    await engine.reload()
+    assert "did you mean 'one'?" in str((await engine.execute("onee")).error)
+    fresh = ToolEngine(ToolEngineConfig(str(tmp_path)))
+    assert "the definitions are not loaded" in str((await fresh.execute("one")).error)
+    await fresh.close()
+
+
+async def test_a_look_that_finds_nothing_is_no_reload(tmp_path: Path) -> None:
+    """K49: the watcher looks all the time; only what changed makes a reload and its events."""
+    write(tmp_path, "one")
+    config = ToolEngineConfig(str(tmp_path), reload_interval=0.01, watch_for_changes=True)
+    async with asyncio.timeout(BOUND), ToolEngine(config) as engine:
+        heard = Heard(engine)
+        (tmp_path / "one.yaml").touch()
+        (tmp_path / "two.yaml").write_text("name: two\n", encoding="utf-8")
+        async with engine.events("load_error") as errors:
+            await anext(errors)
+        write(tmp_path, "two")
+        async with engine.events("tool_added") as added:
+            await anext(added)
+        write(tmp_path, "three")
+        async with engine.events("tool_added") as added:
+            await anext(added)
+        kinds = [kind for kind, _ in heard.take() if kind.startswith("reload")]
+    assert kinds == ["reload_started", "reload_completed"] * 3
+
+
+async def test_a_change_whose_reload_failed_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K49: what was seen and could not be merged is merged at the next look, changed or not."""
+    config = ToolEngineConfig(str(tmp_path), reload_interval=0.01)
+    async with asyncio.timeout(BOUND), ToolEngine(config) as engine:
+        failing = engine._registry.prepare
+        calls = 0
+
+        async def prepare(tools: Any = ()) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise RuntimeError("broken on purpose")
+            await failing(tools)
+
+        monkeypatch.setattr(engine._registry, "prepare", prepare)
+        async with engine.events("tool_added") as added:
+            write(tmp_path, "one")
+            event = await anext(added)
+    assert event.tool_name == "one"
+    assert calls == 2
+
+
+async def test_a_file_that_comes_and_goes(
+    tmp_path: Path, engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U13: a file that is gone before anybody could read it is no tool, and no error either."""
+    path = write(tmp_path, "one")
+    rest = time.sleep
+
+    def remove_and_rest(seconds: float) -> None:
+        path.unlink(missing_ok=True)
+        rest(seconds)
+
+    monkeypatch.setattr(time, "sleep", remove_and_rest)
+    assert await engine.reload() == {"added": [], "modified": [], "removed": []}
+    assert (engine.list_names(), engine.load_errors) == ([], [])

@@ -81,6 +81,12 @@ class Engine:
     def get(self, tool_name: str, /) -> Tool | None:
         return self.engine.get(tool_name)
 
+    def get_or_raise(self, tool_name: str, /) -> Tool:
+        return self.engine.get_or_raise(tool_name)
+
+    def list_all(self) -> list[Tool]:
+        return self.engine.list_all()
+
     async def execute(
         self, tool_name: str, params: dict[str, Any], context: ToolExecutionContext, /
     ) -> ToolExecutionResult:
@@ -523,3 +529,62 @@ async def test_repr(agent: ToolSubAgent) -> None:
     """`repr` shows the live state."""
     await agent.execute_batch([("echo", {}), ("fail", {})])
     assert repr(agent) == "<ToolSubAgent 'agent_1', 2 calls, 1 successful>"
+
+
+# Which tools its model is told of.
+
+
+@pytest.fixture
+def searchable(engine: Engine) -> Engine:
+    """The engine with the tool `find`, which is a search."""
+    find = {
+        "name": "find",
+        "version": "1.0.0",
+        "description": "Finds tools",
+        "category": "custom",
+        "parameters": [{"name": "query", "type": "string", "description": "What to look for"}],
+        "entry": {"type": "builtin", "handler": "search_tools"},
+    }
+    engine.engine.register_tool(find)
+    return engine
+
+
+async def test_every_tool_is_enabled_from_the_start(engine: Engine) -> None:
+    """Without a choice, its model is told of all that the engine tells of."""
+    agent = ToolSubAgent("agent_1", engine)
+    assert agent.enabled_tools == ["echo", "fail", "hang"]
+    for format_name in ("openai", "anthropic", "gemini", "mcp"):
+        assert agent.tool_definitions(format_name) == engine.engine.tool_definitions(format_name)
+
+
+async def test_found_tools_are_enabled_for_one_agent(searchable: Engine) -> None:
+    """What its own search finds is enabled for it, and for no other agent of the engine."""
+    agent = ToolSubAgent("agent_1", searchable, tools=["find"])
+    other = ToolSubAgent("agent_2", searchable, tools=["find"])
+    assert agent.enabled_tools == ["find"]
+    (result,) = await agent.execute_batch([("find", {"query": "echo"})])
+    assert [each["name"] for each in result.output["tools"]] == ["echo"]
+    assert agent.enabled_tools == ["find", "echo"]
+    assert agent.tool_definitions("openai") == searchable.engine.tool_definitions(
+        "openai", ["find", "echo"]
+    )
+    assert other.enabled_tools == ["find"]
+    agent.clear_history()
+    assert agent.enabled_tools == ["find", "echo"]
+
+
+async def test_the_most_found_tools(searchable: Engine) -> None:
+    """No more than `max_found_tools` are added; those that are called stay longest."""
+    agent = ToolSubAgent("agent_1", searchable, tools=["find"], max_found_tools=2)
+    await agent.execute("find", {"query": "sample"})
+    assert agent.enabled_tools == ["find", "echo", "fail"]
+    await agent.execute("fail", {"word": "x"})
+    await agent.execute("find", {"query": "hang"})
+    assert agent.enabled_tools == ["find", "fail", "hang"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5])
+def test_max_found_tools_is_a_count(limit: Any) -> None:
+    """The limit is a whole number of at least 1."""
+    with pytest.raises(ConfigurationError, match="max_found_tools must be a whole number >= 1"):
+        ToolSubAgent("agent_1", ToolEngine(), max_found_tools=limit)

@@ -10,7 +10,9 @@ from tool_engine.admission.snapshot import (
     WaitExplanation,
     WaitingCall,
 )
+from tool_engine.catalog.generations import Generation
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.lock import QuarantinedTool
 from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import (
@@ -23,6 +25,8 @@ from tool_engine.errors import (
     DuplicateToolError,
     EngineClosedError,
     ExecutorNotFoundError,
+    GenerationNotFoundError,
+    LockFileError,
     MissingExtraError,
     QueueFullError,
     QueueTimeoutError,
@@ -32,6 +36,7 @@ from tool_engine.errors import (
     ToolEngineError,
     ToolExecutionError,
     ToolNotFoundError,
+    ToolQuarantinedError,
     UnboundContextError,
 )
 from tool_engine.executors.builtin import EchoExecutor
@@ -55,6 +60,7 @@ from tool_engine.model.concurrency import (
     ToolRate,
 )
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.match import ToolMatch
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
@@ -80,11 +86,15 @@ __all__ = [
     "EngineClosedError",
     "ErrorType",
     "ExecutorNotFoundError",
+    "Generation",
+    "GenerationNotFoundError",
     "HeldSlot",
     "KeyLimits",
+    "LockFileError",
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
+    "QuarantinedTool",
     "QueueFullError",
     "QueueTimeoutError",
     "RateLimitedError",
@@ -110,9 +120,11 @@ __all__ = [
     "ToolExecutionResult",
     "ToolExecutor",
     "ToolKnowledgeStore",
+    "ToolMatch",
     "ToolNotFoundError",
     "ToolParameter",
     "ToolParameterValidator",
+    "ToolQuarantinedError",
     "ToolRate",
     "ToolSubAgent",
     "UnboundContextError",

@@ -14,6 +14,9 @@ from tool_engine.model.concurrency import BreakerPolicy, ToolRate
 
 __all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig"]
 
+RELOAD_POLICIES: Final = ("warn", "strict")
+ENFORCE: Final = "enforce"
+LOCKS: Final = ("off", ENFORCE)
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
@@ -223,6 +226,19 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
 
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
+    reload_policy: str = "warn"
+    """What a breaking edit without a major step of the version meets: `warn` loads it and says so,
+    `strict` keeps the tool of before."""
+    keep_generations: int = 5
+    """The snapshots that are kept for `rollback`, the present one included."""
+    lock: str = "off"
+    """`enforce` calls only tools that the lock file approves as they are; `off` calls all."""
+    lock_file: str | None = None
+    """The lock file; None: `tools_directory` with `.lock` after its name, such as `tools.lock`."""
+    cache_directory: str | None = "auto"
+    """Where the tools of large folders are kept ready for the next start, by the hash of each file;
+    `auto`: the user's own cache directory. None: nowhere. Whoever can write there can change what
+    your tools are."""
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
     max_records: int = 10_000
     """The most records kept in memory; the oldest go first."""
@@ -236,6 +252,15 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
         check_count("max_records", self.max_records, minimum=1)
+        check_choice("reload_policy", self.reload_policy, RELOAD_POLICIES)
+        check_count("keep_generations", self.keep_generations, minimum=1)
+        check_choice("lock", self.lock, LOCKS)
+        if self.cache_directory is not None:
+            msgspec.structs.force_setattr(self, "cache_directory", str(self.cache_directory))
+        if self.lock_file is not None:
+            msgspec.structs.force_setattr(self, "lock_file", str(self.lock_file))
+            if not self.lock_file:
+                raise ConfigurationError("lock_file must name a file")
         if not isinstance(self.concurrency, ConcurrencyConfig):
             raise ConfigurationError(
                 f"concurrency must be a ConcurrencyConfig, got {self.concurrency!r}"

@@ -76,6 +76,7 @@ class CallEnding:
             "call_id": call.call_id,
             "tool_version": plan.version,
             "definition_hash": plan.definition_hash,
+            "generation": plan.generation,
             "bucket": plan.bucket,
             "queue_wait": queue_wait,
             "attempts": attempts,
@@ -108,9 +109,8 @@ class CallEnding:
         )
         if attempts > 1:
             metadata["attempt_log"] = call.attempt_log
-        result = ToolExecutionResult(
-            True, call.tool_name, output, None, None, call.findings or [], seconds, date, metadata
-        )
+        notes, name = call.findings or [], call.tool_name
+        result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
             self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
         return result
@@ -125,6 +125,7 @@ class CallEnding:
             "call_id": call.call_id,
             "tool_version": None if tool is None else tool.version,
             "definition_hash": None if tool is None else tool.definition_hash,
+            "generation": None if plan is None else plan.generation,
             "bucket": None if plan is None else plan.bucket,
             "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,

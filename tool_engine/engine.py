@@ -8,14 +8,15 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
-from tool_engine.catalog.function import adapted_handler, tool_from_function
+from tool_engine.catalog.decorator import ToolDecorator
+from tool_engine.catalog.generations import Generations, GenerationsView
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.view import CatalogView
+from tool_engine.catalog.lock import QuarantinedTool
 from tool_engine.closing import end_calls
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
@@ -30,7 +31,7 @@ from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
-from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.model.tool import Tool
 from tool_engine.pipeline import Pipeline
 from tool_engine.plan import Planner
 from tool_engine.protocols.definitions import definitions
@@ -41,10 +42,9 @@ __all__ = ["ToolEngine"]
 
 _log = get_logger(__name__)
 _engines: Final = itertools.count(1)
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class ToolEngine(CatalogView, RecordsView):
+class ToolEngine(GenerationsView, ToolDecorator, RecordsView):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:
@@ -76,20 +76,19 @@ class ToolEngine(CatalogView, RecordsView):
             concurrency or self.config.concurrency, clock=_loop_time
         )
         self.store = store or ToolKnowledgeStore(MemoryStorage(self.config.max_records))
-        self.index = ToolIndex()
-        self.generation = 0
-        """Counts the snapshots of the index; each reload or registration that changes it adds 1."""
+        self._generations = Generations(self.config.keep_generations)
+        self.index = self._generations.index
         self._bus = EventBus()
-        self._registry = ExecutorRegistry()
+        self._registry = ExecutorRegistry(self.search_tools)
         self._backend = LocalBackend()
+        self._reloader = Reloader(
+            self.config, self._registry, self._bus, self._generations, self._swap
+        )
         self._pipeline = self._make_pipeline()
         self.controller.on_configure.append(self._pipeline.forget_plans)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._pipeline.execute  # type: ignore[method-assign]
-        self._reloader = Reloader(
-            self.config, self._registry, self._bus, lambda: self.index, self._swap
-        )
         self._closing: asyncio.Task[None] | None = None
 
     def _make_pipeline(self) -> Pipeline:
@@ -98,10 +97,11 @@ class ToolEngine(CatalogView, RecordsView):
             self._registry,
             self._backend,
             lambda: self.controller.config,
+            lambda: self.generation,
         )
         return Pipeline(
             self.get,
-            self._explain_missing,
+            self._reloader.refusal_of,
             planner,
             self.controller,
             self._backend,
@@ -141,6 +141,8 @@ class ToolEngine(CatalogView, RecordsView):
     async def reload(self) -> ReloadChanges:
         """Looks at the folder again; calls that are running keep the definition they started with.
 
+        What a `rollback` holds back comes into force.
+
         Returns:
             The names of the tools that were added, modified and removed.
 
@@ -149,6 +151,47 @@ class ToolEngine(CatalogView, RecordsView):
         """
         self._require_open()
         return await self._reloader.reload()
+
+    async def rollback(self, generation: int) -> ReloadChanges:
+        """Goes back to the definitions that calls saw in a generation that is kept.
+
+        Each definition that was rolled back stays so until its own file changes, or until
+        `reload()` is called. Tools that were registered in code, and the handlers that run tools,
+        stay as they are.
+
+        Args:
+            generation: The number of a generation; see `generations()`.
+
+        Returns:
+            The names of the tools that were added, modified and removed.
+
+        Raises:
+            GenerationNotFoundError: It is not kept; the message says which are.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._reloader.rollback(generation)
+
+    async def lock_tools(self, names: Iterable[str] | None = None) -> ReloadChanges:
+        """Approves tools as they are now: writes them into the lock file.
+
+        Unlike `tool-engine lock`, it also approves the code that this program registered to run
+        them.
+
+        Args:
+            names: These only; a name whose file is gone loses its approval. None: all tools of the
+                folder, and no others.
+
+        Returns:
+            The names of the tools that were added, modified and removed by that.
+
+        Raises:
+            ToolNotFoundError: No file defines a name, and the lock file does not have it.
+            LockFileError: The file cannot be written, or what is there is no lock file.
+            EngineClosedError: The engine is closed.
+        """
+        self._require_open()
+        return await self._reloader.lock_tools(names)
 
     @property
     def load_errors(self) -> list[tuple[str, str]]:
@@ -183,9 +226,12 @@ class ToolEngine(CatalogView, RecordsView):
             )
             stack.push_async_callback(self._reloader.stop)
 
-    def _swap(self, index: ToolIndex) -> None:
+    def _swap(self, index: ToolIndex, cause: str = "code") -> None:
+        if cause == "code":
+            self._generations.amend(index)
+        else:
+            self._generations.add(index, cause)
         self.index = index
-        self.generation += 1
         self._pipeline.forget_plans()
         for message in self._warnings():
             _log.warning("limit_for_unknown_bucket", message=message)
@@ -204,6 +250,7 @@ class ToolEngine(CatalogView, RecordsView):
         """
         self._registry.register(name, executor)
         self._pipeline.forget_plans()
+        self._reloader.judge_again()
 
     def register_tool(
         self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
@@ -226,7 +273,9 @@ class ToolEngine(CatalogView, RecordsView):
         if handler is not None:
             self._registry.register(loaded.handler, executor_for(handler, loaded))
         self._swap(index)
-        self._reloader.tell(ToolEngineEventType.TOOL_ADDED, loaded.name, loaded)
+        self._reloader.tell_added(loaded)
+        if handler is not None:
+            self._reloader.judge_again()
         return loaded
 
     def unregister_tool(self, name: str) -> None:
@@ -242,54 +291,9 @@ class ToolEngine(CatalogView, RecordsView):
                 f"{name!r} is defined in {tool.source}; remove the file instead"
             )
         self._swap(self.index.without(name))
-        self._reloader.tell(ToolEngineEventType.TOOL_REMOVED, name, tool)
+        self._reloader.tell_removed(tool)
 
-    def tool(
-        self,
-        name: str | None = None,
-        *,
-        description: str | None = None,
-        category: ToolCategory | str = ToolCategory.CUSTOM,
-        tags: Iterable[str] = (),
-        **definition_keys: Any,
-    ) -> Callable[[_Function], _Function]:
-        """Registers the decorated function as a tool.
-
-        Its parameters come from the signature, the type hints and the docstring.
-
-        Args:
-            name: The tool's name; None: the function's.
-            description: What the tool does; None: the docstring's text.
-            category: The tool's category.
-            tags: The tool's tags.
-            **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
-
-        Raises:
-            DefinitionError: The function does not say enough; the message names the parameter.
-
-        Example:
-            >>> engine = ToolEngine()
-            >>> @engine.tool(effect="read")
-            ... async def add(a: int, b: int = 0) -> int:
-            ...     "Adds two whole numbers."
-            ...     return a + b
-        """
-
-        def register(function: _Function) -> _Function:
-            made = tool_from_function(
-                function,
-                name=name,
-                description=description,
-                category=category,
-                tags=tags,
-                **definition_keys,
-            )
-            self.register_tool(made, adapted_handler(function))
-            return function
-
-        return register
-
-    # Asking about tools: see also `CatalogView`.
+    # Asking about tools: see also `CatalogView` and `GenerationsView`.
 
     def get_statistics(self) -> dict[str, Any]:
         """`total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
@@ -300,6 +304,8 @@ class ToolEngine(CatalogView, RecordsView):
             "last_reload_at": self._reloader.last_reload_at,
             "is_loaded": self._reloader.is_loaded,
             "generation": self.generation,
+            "held": self._reloader.held,
+            "quarantined": sorted(self._quarantined),
             "warnings": self._warnings(),
         }
 
@@ -376,15 +382,12 @@ class ToolEngine(CatalogView, RecordsView):
         """
         return self._bus.events(event_types, tool_name, buffer)
 
+    @property
+    def _quarantined(self) -> Mapping[str, QuarantinedTool]:
+        return self._reloader.quarantined
+
     def _warnings(self) -> list[str]:
         return limit_warnings(self.controller.config, self.index)
-
-    def _explain_missing(self, name: str) -> str:
-        near = self.index.nearest(name)
-        hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
-        if not self._reloader.is_loaded:
-            hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
-        return f"there is no tool {name!r}{hint}"
 
 
 def _loop_time() -> float:

@@ -20,6 +20,8 @@ __all__ = [
     "DuplicateToolError",
     "EngineClosedError",
     "ExecutorNotFoundError",
+    "GenerationNotFoundError",
+    "LockFileError",
     "MissingExtraError",
     "QueueFullError",
     "QueueTimeoutError",
@@ -29,6 +31,7 @@ __all__ = [
     "ToolEngineError",
     "ToolExecutionError",
     "ToolNotFoundError",
+    "ToolQuarantinedError",
     "UnboundContextError",
 ]
 
@@ -55,6 +58,24 @@ class ToolNotFoundError(ToolEngineError, LookupError):
     """No tool has this name; the message names the nearest ones."""
 
     error_type = "tool_not_found"
+
+
+class ToolQuarantinedError(ToolNotFoundError):
+    """The tool is there, but nobody approved it as it is; the message names the cure."""
+
+    error_type = "tool_quarantined"
+
+
+class GenerationNotFoundError(ToolEngineError, LookupError):
+    """No such generation is kept; the message names the ones that are."""
+
+    error_type = "generation_not_found"
+
+
+class LockFileError(ToolEngineError):
+    """The lock file cannot be read or written, or is none; the message names the cure."""
+
+    error_type = "lock_file_error"
 
 
 class ExecutorNotFoundError(ToolEngineError, LookupError):
@@ -87,6 +108,14 @@ class DefinitionProblem(NamedTuple):
     """1-based."""
     path: str = ""
     """The place inside the definition, such as `parameters[2].validation.min`."""
+    expected: str = ""
+    """What should stand there, where one thing was expected and another found; as in `message`."""
+    got: str = ""
+    """What stands there, numbers as they are written."""
+    nearest: str = ""
+    """The known key or word that is nearest to an unknown one."""
+    cure: str = ""
+    """What to do."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.match import ToolMatch
 from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.tool import Tool
 
@@ -20,12 +21,16 @@ __all__ = [
     "ExecutionBackend",
     "RecordStorage",
     "Run",
+    "SearchTools",
     "Slot",
     "ToolExecutor",
 ]
 
 EventCallback = Callable[[ToolEngineEvent], Awaitable[None] | None]
 """A subscriber: sync or async, called once per event; what it raises is logged, never passed on."""
+
+SearchTools = Callable[[str, int], Sequence[ToolMatch]]
+"""`ToolEngine.search_tools`, for those who may not know the engine; called from any thread."""
 
 
 @runtime_checkable

@@ -76,7 +76,7 @@ class Pipeline:
     def __init__(
         self,
         find: Callable[[str], Tool | None],
-        explain_missing: Callable[[str], str],
+        explain_missing: Callable[[Call], Failure],
         planner: Planner,
         controller: ToolConcurrencyController,
         backend: LocalBackend,
@@ -245,7 +245,7 @@ class Pipeline:
         tool = self._find(name) if isinstance(name, str) else None
         if tool is None:
             call.tool_name = str(name)
-            return Failure("tool_not_found", self._explain_missing(call.tool_name))
+            return self._explain_missing(call)
         plan = self._plans.get(name)
         if plan is None:
             try:

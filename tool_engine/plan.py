@@ -35,6 +35,7 @@ class Plan:
         "direct",
         "executor",
         "explain",
+        "generation",
         "is_keyed",
         "is_shared",
         "request",
@@ -53,8 +54,11 @@ class Plan:
         aim: Callable[..., None],
         timeout: float,
         request: AdmissionRequest,
+        generation: int = 0,
     ) -> None:
         self.tool = tool
+        self.generation = generation
+        """The snapshot that the tool was looked up in."""
         # Without an executor every call takes the way on which that is found out.
         self.accept = accept if executor is not None else _accept_nothing
         """The validated arguments when nothing is to be said about them, else None."""
@@ -95,11 +99,13 @@ class Planner:
         registry: ExecutorRegistry,
         backend: LocalBackend,
         config: Callable[[], ConcurrencyConfig],
+        generation: Callable[[], int] = int,
     ) -> None:
         self._validator = validator
         self._registry = registry
         self._backend = backend
         self._config = config
+        self._generation = generation
 
     def plan(self, tool: Tool) -> Plan:
         """The plan for calls of `tool`."""
@@ -118,6 +124,7 @@ class Planner:
             self._backend.aim if is_async else self._backend.aim_at_thread,
             tool.timeout or self._config().default_timeout,
             AdmissionRequest.for_tool(tool, self._config()),
+            self._generation(),
         )
 
     def unknown_executor(self, tool: Tool) -> Failure:

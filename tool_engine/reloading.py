@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
-from typing import TypedDict
+from operator import is_not
+from typing import Final, TypedDict
 
+from tool_engine.catalog.approvals import Approvals
+from tool_engine.catalog.compatibility import compare
+from tool_engine.catalog.folder import SETTLE_TIME
+from tool_engine.catalog.gate import Gate, Passed
+from tool_engine.catalog.generations import Generations, difference
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.reload import Catalog, FolderOutcome, ScanOutcome, merge
+from tool_engine.catalog.lock import QuarantinedTool, default_lock_file
+from tool_engine.catalog.reload import PATIENCE, Catalog, FolderOutcome, merge, new_tools
 from tool_engine.catalog.watcher import ToolWatcher
-from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
+from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus
+from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.failure import Failure
+from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
 from tool_engine.model.bounds import nearest
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.progress import Call
 
 __all__ = ["ReloadChanges", "Reloader", "limit_warnings"]
 
 _log = get_logger(__name__)
+_NO_ARGUMENTS: Final = pack({})
+_MOST_LOGGED: Final = 20
 
 
 class ReloadChanges(TypedDict):
@@ -35,11 +49,11 @@ class Reloader:
     """Looks at the folder, swaps the snapshot, and tells what changed.
 
     Args:
-        config: The folder and how to watch it.
+        config: The folder, how to watch it, and what its tools must satisfy.
         registry: Checks the entries of definitions for the executors that will run them.
         bus: Where changes are published.
-        current: Gives the present snapshot.
-        swap: Puts the next one in its place.
+        generations: The snapshots that were there.
+        swap: Puts the next one in its place; gets it and the cause.
     """
 
     def __init__(
@@ -47,22 +61,45 @@ class Reloader:
         config: ToolEngineConfig,
         registry: ExecutorRegistry,
         bus: EventBus,
-        current: Callable[[], ToolIndex],
-        swap: Callable[[ToolIndex], None],
+        generations: Generations,
+        swap: Callable[[ToolIndex, str], None],
     ) -> None:
         self._config = config
         self._registry = registry
         self._bus = bus
-        self._current = current
+        self._generations = generations
         self._swap = swap
         self._catalog = Catalog(
-            config.tools_directory, recursive=config.recursive, check=registry.check
+            config.tools_directory,
+            recursive=config.recursive,
+            check=registry.check,
+            check_key=registry.check_key,
+            cache_directory=config.cache_directory,
         )
+        self._code = CodeHashes(registry.resolve)
+        self._approvals = Approvals(
+            config.lock_file or default_lock_file(config.tools_directory),
+            self._code.of,
+            is_enforced=config.lock == ENFORCE,
+        )
+        self._gate = Gate(config.reload_policy, self._approvals)
         self._watcher: ToolWatcher | None = None
+        self._merged: tuple[object, ...] = ()
         self._lock = asyncio.Lock()
+        self._is_stopped = False
+        self._is_in_pair = False
+        self._registrations = 0
+        self._wanted = ToolIndex()
+        self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
+        self.quarantined: dict[str, QuarantinedTool] = {}
         self.last_reload_at: datetime | None = None
         self.is_loaded = False
+
+    @property
+    def held(self) -> list[str]:
+        """The tools that a rollback still holds back."""
+        return self._gate.held
 
     async def load(self) -> None:
         """The first look; starts to watch the folder, as configured."""
@@ -76,35 +113,72 @@ class Reloader:
                 watch=config.watch_for_changes,
                 recursive=config.recursive,
             )
+            self._catalog.arrivals.is_open = self._watcher.is_open
             await self._watcher.start()
         async with self._lock:
-            outcome = await self._look()
-            for tool in outcome.index:
-                if tool.source is not None:
-                    self.tell(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
-            self._tell_errors()
+            await self._look("load")
 
     async def reload(self) -> ReloadChanges:
-        """Looks again; RELOAD_STARTED and RELOAD_COMPLETED always come in pairs."""
-        async with self._lock:
-            changes = ReloadChanges(added=[], modified=[], removed=[])
-            self.tell(ToolEngineEventType.RELOAD_STARTED)
-            try:
-                before = self._current()
-                outcome = await self._look()
-                changes["added"] = outcome.added
-                changes["modified"] = outcome.modified
-                changes["removed"] = outcome.removed
-                self._tell_changes(before, outcome)
-                self._tell_errors()
-            finally:
-                self.tell(ToolEngineEventType.RELOAD_COMPLETED, **changes)
-            return changes
+        """Looks again, and lets go of what a rollback holds back."""
+        return await self._in_pair(lambda: self._look("reload", is_asked=True))
+
+    async def rollback(self, number: int) -> ReloadChanges:
+        """Goes back to the tools of a generation; see `ToolEngine.rollback`."""
+
+        async def go_back() -> ReloadChanges:
+            target = self._generations.find(number)
+            await asyncio.to_thread(self._approvals.read)
+            await self._read_code(target.index)
+            self._require_open()
+            self._gate.hold(self._wanted, target.index)
+            return self._settle("rollback")
+
+        self._generations.find(number)
+        return await self._in_pair(go_back)
+
+    async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
+        """Approves tools as they are; see `ToolEngine.lock_tools`."""
+        self._require_open()
+        shown = {tool.name: tool for tool in (*self._wanted, *self._generations.index)}
+        shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
+        tools = {name: tool for name, tool in shown.items() if tool.source is not None}
+        known = None if names is None else await asyncio.to_thread(self._approvals.known)
+        chosen = tools if names is None else [names] if isinstance(names, str) else names
+        await self._code.read(tools.values())
+        lock = self._approvals.with_approved(known, tools, chosen)
+        await asyncio.to_thread(lock.write)
+        return await self._in_pair(lambda: self._look("lock"))
 
     async def stop(self) -> None:
-        """Ends the watching."""
+        """Ends the watching; a reload that is under way ends first, or is given up."""
+        self._is_stopped = True
         if self._watcher is not None:
             await self._watcher.stop()
+        try:
+            async with asyncio.timeout(self._config.close_timeout), self._lock:
+                pass
+        except TimeoutError:
+            self._complete(_nothing(), "the engine was closed meanwhile")
+
+    def judge_again(self) -> None:
+        """The code that runs tools has changed: what was approved with other code must wait."""
+        self._registrations += 1
+        if self._approvals.is_enforced and self.is_loaded:
+            self._settle("lock")
+
+    def refusal_of(self, call: Call) -> Failure:
+        """Why the tool that a call names cannot be called: it is not there, or not approved."""
+        name = call.tool_name
+        quarantined = self.quarantined.get(name)
+        if quarantined is not None:
+            # Nobody vouches for what the definition says is secret, so nothing is recorded.
+            call.params = _NO_ARGUMENTS
+            return Failure("tool_quarantined", quarantined.message)
+        near = self._generations.index.nearest(name)
+        hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
+        if not self.is_loaded:
+            hint += "; the definitions are not loaded: use 'async with' or await engine.load()"
+        return Failure("tool_not_found", f"there is no tool {name!r}{hint}")
 
     def tell(
         self,
@@ -118,59 +192,178 @@ class Reloader:
         if self._bus.listens_to(kind):
             self._bus.publish(ToolEngineEvent(kind, tool_name, tool, error, data=data))
 
-    async def _answer_watcher(self) -> None:
-        await self.reload()
+    def tell_added(self, tool: Tool) -> None:
+        """Publishes that there is a tool that was not there before."""
+        kind = ToolEngineEventType.TOOL_ADDED
+        self.tell(kind, tool.name, tool, old_version=None, new_version=tool.version)
 
-    async def _look(self) -> ScanOutcome:
+    def tell_removed(self, tool: Tool) -> None:
+        """Publishes that a tool is gone."""
+        kind = ToolEngineEventType.TOOL_REMOVED
+        self.tell(kind, tool.name, tool, old_version=tool.version, new_version=None)
+
+    async def _answer_watcher(self, paths: frozenset[str] | None, settle: float) -> Collection[str]:
+        async with self._lock:
+            if not self.is_loaded:
+                return []
+            folder = await asyncio.to_thread(self._look_at_folder, paths, settle, 0.0)
+            # A change that was seen and not merged, because the reload failed, is still a change.
+            if self._seen(folder) != self._merged:
+                await self._pair(lambda: self._merge(folder, "reload"))
+            return folder.unsettled
+
+    async def _in_pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
+        """Runs `work` between RELOAD_STARTED and RELOAD_COMPLETED, however it ends."""
+        async with self._lock:
+            return await self._pair(work)
+
+    async def _pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
+        self._require_open()
+        self._is_in_pair = True
+        self.tell(ToolEngineEventType.RELOAD_STARTED)
+        try:
+            changes = await work()
+        except BaseException as error:
+            self._complete(_nothing(), str(error) or type(error).__name__)
+            raise
+        self._complete(changes)
+        return changes
+
+    def _complete(self, changes: ReloadChanges, error: str | None = None) -> None:
+        if self._is_in_pair:
+            self._is_in_pair = False
+            kind, number = ToolEngineEventType.RELOAD_COMPLETED, self._generations.number
+            self.tell(kind, error=error, generation=number, **changes)
+
+    async def _look(self, cause: str, *, is_asked: bool = False) -> ReloadChanges:
         folder = await asyncio.to_thread(self._look_at_folder)
-        await self._registry.prepare(file.tool for file in folder.files if file.tool is not None)
+        return await self._merge(folder, cause, is_asked=is_asked)
+
+    async def _merge(
+        self, folder: FolderOutcome, cause: str, *, is_asked: bool = False
+    ) -> ReloadChanges:
+        await self._registry.prepare(new_tools(self._wanted, folder))
+        await self._read_code(tool for file in folder.files for tool in file.tools)
+        self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
-        before = self._current()
-        outcome = merge(before, folder)
-        self.errors = list(outcome.errors)
+        outcome = merge(self._with_registered(), folder)
+        self._wanted = outcome.index
+        self._folder_errors = outcome.errors
         self.last_reload_at = datetime.now(UTC)
         self.is_loaded = True
-        if outcome.added or outcome.modified or outcome.removed or _has_moved(before, outcome):
-            self._swap(outcome.index)
-        return outcome
+        self._merged = self._seen(folder)
+        if is_asked:
+            self._gate.release()
+        return self._settle(cause)
 
-    def _look_at_folder(self) -> FolderOutcome:
+    def _look_at_folder(
+        self,
+        paths: Collection[str] | None = None,
+        settle: float = SETTLE_TIME,
+        patience: float = PATIENCE,
+    ) -> FolderOutcome:
         prepare()
-        return self._catalog.look()
+        self._approvals.read()
+        return self._catalog.look(paths, settle=settle, patience=patience)
 
-    def _tell_changes(self, before: ToolIndex, outcome: ScanOutcome) -> None:
-        for name in outcome.added:
-            self.tell(ToolEngineEventType.TOOL_ADDED, name, outcome.index.get(name))
-        for name in outcome.modified:
-            old, new = before.get_or_raise(name), outcome.index.get_or_raise(name)
+    def _seen(self, folder: FolderOutcome) -> tuple[object, ...]:
+        """What differs when a look found anything new."""
+        return (folder.version, self._registrations, *self._approvals.state)
+
+    async def _read_code(self, tools: Iterable[Tool]) -> None:
+        if self._approvals.is_enforced:
+            await self._code.read([tool for tool in tools if self._approvals.covers_code(tool)])
+
+    def _with_registered(self) -> ToolIndex:
+        """What the folder held, with what is registered in code now."""
+        registered, known = self._generations.index.registered, self._wanted.registered
+        if registered == known:
+            return self._wanted
+        return self._wanted.with_changes({**dict.fromkeys(known), **registered})
+
+    def _settle(self, cause: str) -> ReloadChanges:
+        """Lets calls see what may be called of what the folder holds."""
+        before, quarantined = self._generations.index, self.quarantined
+        passed = self._gate.settle(self._with_registered(), before)
+        after, self.quarantined = passed.index, passed.quarantined
+        errors = {*self._folder_errors, *passed.errors}
+        if self._approvals.problem is not None:
+            errors.add((self._approvals.file, self._approvals.problem))
+        self.errors = sorted(errors)
+        if len(before) != len(after) or any(map(is_not, before, after)):
+            self._swap(after, cause)
+        added, modified, removed = difference(before, after)
+        changes = ReloadChanges(added=added, modified=modified, removed=removed)
+        if cause != "load":
+            self._tell_changes(before, passed, changes)
+        else:
+            for tool in after:
+                if tool.source is not None:
+                    self.tell(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
+        self._tell_quarantined(quarantined)
+        self._tell_errors()
+        return changes
+
+    def _tell_changes(self, before: ToolIndex, passed: Passed, changes: ReloadChanges) -> None:
+        for name in changes["added"]:
+            self.tell_added(passed.index.get_or_raise(name))
+        for name in changes["modified"]:
+            old, new = before.get_or_raise(name), passed.index.get_or_raise(name)
+            diff = passed.diffs.get(name)
+            if diff is not None and diff.warning is not None:
+                _log.warning("tool_edit", tool=name, message=diff.warning)
+            if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
+                diff = compare(old, new) if diff is None else diff
+                self.tell(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
+        for name in changes["removed"]:
+            self.tell_removed(before.get_or_raise(name))
+
+    def _tell_quarantined(self, before: dict[str, QuarantinedTool]) -> None:
+        found = [
+            each for name, each in sorted(self.quarantined.items()) if each != before.get(name)
+        ]
+        for each in found:
             self.tell(
-                ToolEngineEventType.TOOL_UPDATED,
-                name,
-                new,
-                old_version=old.version,
-                new_version=new.version,
+                ToolEngineEventType.TOOL_QUARANTINED,
+                each.name,
+                each.tool,
+                each.message,
+                reason=each.reason,
+                approved_version=each.approved_version,
+                version=each.tool.version,
             )
-        for name in outcome.removed:
-            self.tell(ToolEngineEventType.TOOL_REMOVED, name, before.get(name))
+
+        if found:
+            # One line, as a lock file that is gone quarantines thousands at once.
+            shown = [f"{each.name}: {each.reason}" for each in found[:_MOST_LOGGED]]
+            _log.warning(
+                "tool_quarantined", count=len(found), tools=shown, file=self._approvals.file
+            )
 
     def _tell_errors(self) -> None:
         for file, message in self.errors:
             _log.warning("load_error", file=file, error=message)
             self.tell(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
 
+    def _require_open(self) -> None:
+        if self._is_stopped:
+            raise EngineClosedError("the engine is closed; make a new one")
 
-def _has_moved(before: ToolIndex, outcome: ScanOutcome) -> bool:
-    """Whether a file was renamed: its tool is the same, but is looked for elsewhere from now on."""
-    sources = {tool.name: tool.source for tool in before}
-    return any(tool.source != sources.get(tool.name) for tool in outcome.index)
+
+def _nothing() -> ReloadChanges:
+    return ReloadChanges(added=[], modified=[], removed=[])
 
 
 def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     """Limits for buckets that no tool counts against: most likely a slip of the pen."""
+    fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers")
+    named = {field: set(getattr(config, field)) for field in fields}
+    if not any(named.values()):
+        return []
     known = {tool.bucket for tool in index} | {each.value for each in ToolCategory}
     warnings = []
-    for field in ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers"):
-        for bucket in sorted(set(getattr(config, field)) - known):
+    for field, buckets in named.items():
+        for bucket in sorted(buckets - known):
             hint = nearest(bucket, sorted(known))
             warnings.append(f"{field} names {bucket!r}, which no tool uses{hint}")
     return warnings

@@ -23,6 +23,7 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.record import success_rate
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.shown import ShownTools
 from tool_engine.redaction import redact_text
 
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
@@ -49,6 +50,10 @@ class _Engine(Protocol):
     """What a sub-agent needs of an engine."""
 
     def get(self, tool_name: str, /) -> Tool | None: ...
+
+    def get_or_raise(self, tool_name: str, /) -> Tool: ...
+
+    def list_all(self) -> list[Tool]: ...
 
     async def execute(
         self, tool_name: str, params: dict[str, Any], context: ToolExecutionContext, /
@@ -77,9 +82,13 @@ class ToolSubAgent:
             it raises is logged and changes nothing.
         conversation_id: The conversation that the calls belong to.
         max_history: The most calls whose details are kept; the totals count all.
+        tools: The names of the tools that its model is told of from the start; None: all that are
+            enabled. Told of a search tool only, a model finds the others itself.
+        max_found_tools: The most tools that its model is told of because its own calls of a tool
+            with the handler `search_tools` found them; the longest unused ones go first.
 
     Raises:
-        ConfigurationError: An empty agent id, or a history of less than 1.
+        ConfigurationError: An empty agent id, a limit of less than 1, or no list of tool names.
 
     Example:
         >>> agent = ToolSubAgent("agent_1", engine, parent_agent_id="planner")
@@ -97,14 +106,18 @@ class ToolSubAgent:
         *,
         conversation_id: str | None = None,
         max_history: int = 1000,
+        tools: Iterable[str] | None = None,
+        max_found_tools: int = 20,
     ) -> None:
         _check_name("agent_id", agent_id)
         _check_count("max_history", max_history)
+        _check_count("max_found_tools", max_found_tools)
         self.agent_id = agent_id
         self.parent_agent_id = parent_agent_id
         self.conversation_id = conversation_id
         self._engine = tool_engine
         self._callback = on_result_callback
+        self._shown = ShownTools(tool_engine, tools, max_found_tools)
         self._history: deque[_Past] = deque(maxlen=max_history)
         self._tool_usage: Counter[str] = Counter()
         self._successful = 0
@@ -234,6 +247,23 @@ class ToolSubAgent:
             "has_errors": self._successful < total,
         }
 
+    @property
+    def enabled_tools(self) -> list[str]:
+        """The names of the tools that its model is told of now: the first ones, then the found."""
+        return [tool.name for tool in self._shown.tools()]
+
+    def tool_definitions(self, format_name: str) -> list[dict[str, Any]]:
+        """The definitions of the `enabled_tools` for the next request to the model.
+
+        Args:
+            format_name: `openai`, `anthropic`, `gemini` or `mcp`.
+
+        Raises:
+            ConfigurationError: The format is unknown, or it cannot say what one of the first needs.
+            ToolNotFoundError: One of the first is not there any more.
+        """
+        return self._shown.definitions(format_name)
+
     def clear_history(self) -> None:
         """Forgets every call; the totals start again at 0."""
         self._history.clear()
@@ -289,6 +319,7 @@ class ToolSubAgent:
             self._log_failure(result, error)
 
     def _remember(self, past: _Past) -> None:
+        self._shown.learn(past.tool, past.result)
         self._history.append(past)
         self._tool_usage[past.result.tool_name] += 1
         self._successful += past.result.is_success

@@ -36,10 +36,18 @@ def calls(title: str, figures: Sequence[Figures], base: Figures, missing: Iterab
     _table(title, ("call", "median µs", "min µs", "ratio", "includes"), rows)
 
 
-def seconds(title: str, figures: Mapping[str, float]) -> None:
-    """Durations by name."""
-    rows = [(name, f"{value * 1000:.1f}") for name, value in figures.items()]
-    _table(title, ("what", "ms"), rows)
+def seconds(title: str, figures: Mapping[str, float], floor: str | None = None) -> None:
+    """Durations by name, and their ratios to the one that is the floor of the others."""
+    if floor is None:
+        _table(title, ("what", "ms"), [(name, _ms(each)) for name, each in figures.items()])
+        return
+    base = figures[floor]
+    rows = [(name, _ms(each), f"{each / base:.2f}") for name, each in figures.items()]
+    _table(title, ("what", "ms", "ratio"), rows)
+
+
+def _ms(value: float) -> str:
+    return f"{value * 1000:.1f}"
 
 
 def budget(what: str, value: float, limit: float, unit: str) -> bool:

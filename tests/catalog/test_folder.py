@@ -13,6 +13,7 @@ from tool_engine.catalog.folder import (
     FileStamp,
     FolderError,
     MissingFolderError,
+    find_definitions,
     is_definition,
     list_definitions,
     read_definition,
@@ -102,12 +103,37 @@ def test_stamps(tmp_path: Path) -> None:
     assert stamp_of(str(tmp_path / "no")) is None
 
 
-def test_recent() -> None:
-    """U10: only a file that was written this moment is recent; a clock that is off is not."""
+def test_age() -> None:
+    """U10: the age counts from the last change of any kind, also by a clock that is ahead."""
+    second = 10**9
     now = time.time_ns()
-    assert FileStamp(1, 1, 1, now).is_recent()
-    assert not FileStamp(1, 1, 1, now - 10**9).is_recent()
-    assert not FileStamp(1, 1, 1, now + 10**12).is_recent()
+    assert 99 < FileStamp(1, 1, 1, 0, now - 100 * second).age() < 160
+    assert FileStamp(1, 1, 1, now + 100 * second, now).age() < 0
+
+
+def test_what_may_hide_a_change() -> None:
+    """U10: only a fresh file on a file system that counts whole seconds."""
+    second = 10**9
+    now = time.time_ns() // second * second
+    assert FileStamp(1, 1, 1, now, now).may_hide_a_change()
+    assert not FileStamp(1, 1, 1, now, now + 1).may_hide_a_change()
+    assert not FileStamp(1, 1, 1, now + 1, now).may_hide_a_change()
+    assert not FileStamp(1, 1, 1, now - 10 * second, now - 10 * second).may_hide_a_change()
+
+
+def test_finding(tmp_path: Path) -> None:
+    """K49: files that are asked for one by one are found as a listing finds them."""
+    (tmp_path / "a.yaml").write_text("x", encoding="utf-8")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "gone.yaml").symlink_to("nowhere")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    names = ["pipe", "loop", "gone", "folder", "a", "never", "a.yaml/below"]
+    paths = [str(tmp_path / f"{name}.yaml") for name in names]
+    found = find_definitions(paths)
+    assert found == list_definitions(str(tmp_path), recursive=False)
+    assert [Path(path).stem for path in found] == ["a", "gone", "loop", "pipe"]
+    assert list(find_definitions(["x" * 5000])) == ["x" * 5000]
 
 
 def test_reading(tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tool_engine.catalog import index as index_module
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DuplicateToolError, ToolNotFoundError
@@ -98,3 +101,72 @@ def test_a_name_is_taken_once(index: ToolIndex) -> None:
         index.with_tool(again)
     assert index.with_tool(again, replace=True).get("Echo") is again
     assert len(index.with_tool(again, replace=True)) == 3
+
+
+def test_changes_make_a_snapshot(index: ToolIndex) -> None:
+    """U11: with changes, a snapshot is what it would be if it were made anew, in order."""
+    echo, new = make("Echo", description="Other."), make("new")
+    changed = index.with_changes({"Echo": echo, "calculator": None, "never": None})
+    assert changed.list_all() == [echo, index.get("get_weather")]
+    assert index.with_changes({"new": new}).list_names() == [*sorted(index.list_names()), "new"]
+    assert index.list_names() == ["Echo", "calculator", "get_weather"]
+
+
+def test_what_is_new_since(index: ToolIndex) -> None:
+    """K49: two snapshots differ in the tools that are not the same values."""
+    echo, new = make("Echo"), make("new")
+    changed = index.with_changes({"Echo": echo, "calculator": None, "new": new})
+    assert changed.new_since(index) == [echo, new]
+    assert names(index.new_since(changed)) == ["Echo", "calculator"]
+    assert index.new_since(index) == []
+
+
+def test_snapshots_that_differ_much(index: ToolIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K49: many differences are not noted but found, with the same result."""
+    monkeypatch.setattr(index_module, "_MOST_NOTED", 0)
+    echo = make("Echo")
+    changed = index.with_changes({"Echo": echo})
+    changed.note_likeness(index, {"Echo"})
+    assert changed.new_since(index) == [echo]
+
+
+def test_what_is_registered() -> None:
+    """U11: the tools that no file defines are known, whatever way a snapshot was made."""
+    of_file = ToolConfigLoader().load_text("name: a\ndescription: d", "a.yaml")
+    index = ToolIndex([of_file, make("b")])
+    assert list(index.registered) == ["b"]
+    changed = index.with_changes({"a": make("a"), "b": None, "c": make("c"), "d": of_file})
+    assert list(changed.registered) == ["a", "c"]
+    assert list(index.registered) == ["b"]
+
+
+TOOLS = {(name, number): make(name) for name in "abc" for number in range(2)}
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.dictionaries(st.sampled_from("abc"), st.sampled_from([None, 0, 1])),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(steps)
+def test_whatever_way_snapshots_came_to_be(
+    changes: list[tuple[int, dict[str, int | None], bool]],
+) -> None:
+    """K49: what two snapshots have noted of one another never hides a difference."""
+    made = [ToolIndex()]
+    for at, change, is_noted in changes:
+        before = made[at % len(made)]
+        tools = {name: None if n is None else TOOLS[name, n] for name, n in change.items()}
+        after = before.with_changes(tools)
+        other = made[-1]
+        if is_noted:
+            apart = {name for name in "abc" if after.get(name) is not other.get(name)}
+            after.note_likeness(other, apart)
+        made.append(after)
+    for one in made:
+        for two in made:
+            wanted = [tool for tool in one if two.get(tool.name) is not tool]
+            assert list(map(id, one.new_since(two))) == list(map(id, wanted))

@@ -8,6 +8,7 @@ import pytest
 
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.raw_schema import raw_schema_faults
+from tool_engine.catalog.workload import Workload
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from tool_engine.catalog.raw_schema import raw_schema_faults
 )
 def test_supported(schema: dict[str, Any]) -> None:
     """K8: what the short keys cannot say, raw schema can."""
-    assert raw_schema_faults(schema, ()) == []
+    assert raw_schema_faults(schema, (), Workload()) == []
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_supported(schema: dict[str, Any]) -> None:
 )
 def test_unsupported(schema: dict[str, Any], path: tuple[str | int, ...]) -> None:
     """K8: a keyword that would be ignored, or is wrong, is refused at its place."""
-    assert path in [fault.path for fault in raw_schema_faults(schema, ())]
+    assert path in [fault.path for fault in raw_schema_faults(schema, (), Workload())]
 
 
 def test_tables() -> None:

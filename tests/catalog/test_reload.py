@@ -10,33 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.scanning import Folder, changes
 from tool_engine.catalog import reload as reload_module
-from tool_engine.catalog.folder import FolderError, read_definition
+from tool_engine.catalog.folder import FolderError, read_once
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.reload import Catalog, FolderOutcome, ScanOutcome, merge
+from tool_engine.catalog.reload import Catalog, FolderOutcome, merge
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
-
-
-class Folder:
-    """A folder of definitions, the catalog that looks at it, and the snapshot so far."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.catalog = Catalog(path)
-        self.index = ToolIndex()
-
-    def write(self, file: str, name: str, description: str = "d") -> None:
-        self.put(file, f"name: {name}\ndescription: {description}\n")
-
-    def put(self, file: str, text: str) -> None:
-        (self.path / file).write_text(text, encoding="utf-8")
-
-    def scan(self) -> ScanOutcome:
-        outcome = self.catalog.scan(self.index)
-        self.index = outcome.index
-        return outcome
 
 
 @pytest.fixture
@@ -44,10 +25,6 @@ def folder(tmp_path: Path) -> Folder:
     path = tmp_path / "tools"
     path.mkdir()
     return Folder(path)
-
-
-def changes(outcome: ScanOutcome) -> tuple[list[str], list[str], list[str]]:
-    return outcome.added, outcome.modified, outcome.removed
 
 
 def code_tool(name: str) -> Tool:
@@ -86,13 +63,13 @@ def test_only_changed_files_are_read(folder: Folder, monkeypatch: pytest.MonkeyP
         os.utime(folder.path / f"{name}.yaml", (1, 1))
     folder.scan()
     read: list[str] = []
-    original = read_definition
+    original = read_once
 
     def counted(path: str) -> object:
         read.append(Path(path).name)
         return original(path)
 
-    monkeypatch.setattr(reload_module, "read_definition", counted)
+    monkeypatch.setattr(reload_module, "read_once", counted)
     folder.scan()
     folder.write("b.yaml", "b", "other")
     folder.scan()
@@ -254,46 +231,6 @@ def test_a_folder_that_cannot_be_listed_keeps_its_tools(
     assert outcome.errors == [(str(folder.path), f"{folder.path} False")]
 
 
-def test_a_file_in_the_making_is_read_when_it_has_settled(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """U12: a writer that pauses between two writes is waited for."""
-    folder.write("a.yaml", "a")
-    folder.scan()
-    rest = iter(["name: b\n", "name: b\ndescription: half", "name: b\ndescription: half done\n"])
-    folder.put("b.yaml", "")
-
-    def write_more(_: float) -> None:
-        if (text := next(rest, None)) is not None:
-            folder.put("b.yaml", text)
-            os.utime(folder.path / "b.yaml", ns=(time.time_ns(),) * 2)
-
-    monkeypatch.setattr(time, "sleep", write_more)
-    outcome = folder.scan()
-    assert (outcome.added, outcome.errors) == (["b"], [])
-    assert folder.index.get_or_raise("b").description == "half done"
-
-
-def test_a_file_that_never_settles_does_not_block(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """U12: waiting is bounded; what then is there is read, and looked at again."""
-    folder.scan()
-    sizes = iter(range(1, 999))
-
-    def write_more(_: float) -> None:
-        folder.write("b.yaml", "b", "x" * next(sizes))
-
-    write_more(0)
-    monkeypatch.setattr(time, "sleep", write_more)
-    assert folder.scan().added == ["b"]
-    assert next(sizes) < 20
-    monkeypatch.undo()
-    folder.write("b.yaml", "b", "last")
-    folder.scan()
-    assert folder.index.get_or_raise("b").description == "last"
-
-
 def test_looks_do_not_overlap(folder: Folder) -> None:
     """K49: two looks from two threads both see the whole folder."""
     for number in range(50):
@@ -323,3 +260,31 @@ def test_a_check_beyond_the_definition(folder: Folder) -> None:
     outcome = folder.scan()
     assert outcome.index.get_or_raise("a").description == "d"
     assert outcome.errors[0][1].endswith("no good")
+
+
+def test_a_file_of_several_tools(folder: Folder) -> None:
+    """U20: an edit that takes a document out takes its tool out; a broken one keeps them all."""
+    a, b = "name: a\ndescription: d\n", "name: b\ndescription: d\n"
+    folder.put("f.yaml", f"{a}---\n{b}")
+    assert changes(folder.scan()) == (["a", "b"], [], [])
+    kept = folder.index.get("b")
+    folder.put("f.yaml", f"{b}---\n{a}---\nname: [")
+    outcome = folder.scan()
+    assert (changes(outcome), len(outcome.errors)) == (([], [], []), 1)
+    folder.put("f.yaml", b)
+    assert changes(folder.scan()) == ([], [], ["a"])
+    assert folder.index.get("b") is kept
+    folder.put("g.yaml", f"{a}---\n{b}")
+    outcome = folder.scan()
+    assert outcome.added == ["a"]
+    assert {Path(file).name for file, _ in outcome.errors} == {"f.yaml", "g.yaml"}
+
+
+def test_nothing_new_is_the_same_snapshot(folder: Folder) -> None:
+    """K49: a look that finds nothing makes no new snapshot, and no new value of any tool."""
+    folder.write("a.yaml", "a")
+    index = folder.scan().index
+    assert folder.scan().index is index
+    folder.put("a.yaml", "name: a\ndescription: 'd'\n")
+    assert folder.scan().index is index
+    assert Catalog(folder.path).scan(index).index is index

@@ -47,9 +47,9 @@ def test_values_and_positions() -> None:
 def test_each_mark_has_its_path() -> None:
     """K3: a mark's number leads back to the path of its key or value."""
     (document,) = load_all("a: {b: 1}\nc: [x, {d: 2}]\n", "x.yaml")
-    paths = [format_path(document.path_at(number)) for number in range(11)]
+    paths = [format_path(path) for path in document.paths_at(range(99)).values()]
     assert paths == ["", "a", "a", "a.b", "a.b", "c", "c", "c[0]", "c[1]", "c[1].d", "c[1].d"]
-    assert document.path_at(99) == ()
+    assert document.paths_at([3]) == {3: ("a", "b")}
 
 
 def test_documents() -> None:
@@ -68,7 +68,7 @@ def test_text_forms() -> None:
     text = "\ufeffa: '1'\r\nb: \"2\"\r\nc: !!str 3\r\nd: |\r\n  4\r\ne: !!int 5\r\nf: !!float 6\r\n"
     (document,) = load_all(text.encode(), "x")
     assert document.value == {"a": "1", "b": "2", "c": "3", "d": "4\n", "e": 5, "f": 6}
-    assert load_all("%YAML 1.2\n---\n!!map {a: !!seq [!!null null, !!bool true]}", "x")[
+    assert load_all("%YAML 1.2\n---\n!!map {a: !!seq [!!null null, !!bool true]}\n...", "x")[
         0
     ].value == {"a": [None, True]}
 
@@ -135,23 +135,39 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 
 def test_size() -> None:
-    """K3: more than 1 MiB is refused before it is read."""
+    """K3: more than 1 MiB is refused before it is read, and 1 MiB is not; bytes count."""
     (problem,) = problems_of("#" * (MAX_BYTES + 1))
     assert str(MAX_BYTES + 1) in problem.message
-    assert load_all("#" * 1000, "x") == []
+    assert load_all("#" * MAX_BYTES, "x") == load_all(b"#" * MAX_BYTES, "x") == []
+    assert problems_of("#" * (MAX_BYTES - 1) + "é")
 
 
-def test_depth() -> None:
-    """K3: nesting is bounded, so nothing recurses without end."""
-    assert load_all("[" * MAX_DEPTH + "]" * MAX_DEPTH, "x")
-    (problem,) = problems_of("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", "\n")])
+def test_depth(opening: str, closing: str) -> None:
+    """K3: nesting is bounded, so nothing recurses without end; a scalar is no level."""
+    levels = MAX_DEPTH
+    assert load_all(opening * levels + "x" + closing * levels, "x")
+    (problem,) = problems_of(opening * (levels + 1) + "x" + closing * (levels + 1))
     assert "50 levels" in problem.message
+    assert problem.column == len(opening) * levels + 1
 
 
-def test_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K3: a text that is nothing but values is given up."""
+@pytest.mark.parametrize("item", ["x,", "[],", "{},", "a: 1,", "[[[]]],"])
+def test_number_of_values(monkeypatch: pytest.MonkeyPatch, item: str) -> None:
+    """K3: a definition that is nothing but values is given up, whatever they are."""
     monkeypatch.setattr(strict_yaml, "MAX_VALUES", 10)
-    assert "more than 10" in problems_of("[" + "[]," * 20 + "]")[0].message
+    assert (
+        "more than 10 keys and values in one definition" in problems_of(f"[{item * 20}]")[0].message
+    )
+
+
+def test_number_of_values_of_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K3: many small documents are bounded as well as a large one."""
+    monkeypatch.setattr(strict_yaml, "MAX_VALUES_OF_FILE", 10)
+    assert len(load_all("--- [a]\n" * 5, "x")) == 5
+    (problem,) = problems_of("--- [a]\n" * 6)
+    assert "more than 10 keys and values in one file" in problem.message
+    assert problem.line == 6
 
 
 def test_all_faults_at_once_up_to_a_limit() -> None:
@@ -179,8 +195,119 @@ def test_a_duplicate_does_not_shift_other_places() -> None:
     assert documents[0].position(("b",)) == (3, 4)
 
 
+def test_the_faults_of_a_duplicate_go_with_it() -> None:
+    """K3: what is wrong with a value that is not kept is not told under another's path."""
+    problems = problems_of("a: 1\n!x a: *b\nb: *c\n")
+    assert [(problem.line, problem.path) for problem in problems] == [(2, "a"), (3, "b")]
+
+
+def test_every_document_is_checked() -> None:
+    """K3: the faults of all documents are told at once, each with its own path and line."""
+    problems = problems_of("a: [*x]\n---\nb: {c: *y}\n...\n# a comment\n--- !z\nd: 1\n")
+    assert [(problem.line, problem.column, problem.path) for problem in problems] == [
+        (1, 5, "a[0]"),
+        (3, 8, "b.c"),
+        (6, 5, ""),
+    ]
+
+
+def test_positions_of_later_documents() -> None:
+    """K3: lines count from the beginning of the file, paths from that of the document."""
+    documents = load_all("a: 1\r\n--- {b: [2]}\r\n...\r\n---\r\n# x\r\nc: 1.10\r\n", "x")
+    assert [document.position(()) for document in documents] == [(1, 1), (2, 5), (6, 1)]
+    assert documents[1].position(("b", 0)) == (2, 10)
+    (mark,) = documents[2].marks([(("c",), False)])
+    assert documents[2].number_as_written(("c",), mark) == "1.10"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1.10", "1.10"),
+        ("0x1F # a comment", "0x1F"),
+        ("+7", "+7"),
+        ("!!float 1e3", "1e3"),
+        ("'1'", None),
+        ("true", None),
+        ("{a: 2.50}", None),
+    ],
+)
+def test_numbers_as_written(text: str, written: str | None) -> None:
+    """K4: an error shows a number as its author sees it."""
+    (document,) = load_all(f"é: 😀\nk: {text}\n", "x")
+    (mark,) = document.marks([(("k",), False)])
+    assert document.number_as_written(("k",), mark) == written
+    assert document.number_as_written(("k", "gone", 3), mark) is None
+    assert document.number_as_written(("é", 0), mark) is None
+
+
+def test_a_text_with_a_beginning_has_an_end() -> None:
+    """K3: a text that begins with %YAML and was cut anywhere is refused."""
+    whole = "%YAML 1.2\n---\nname: t\neffect: write\ntags: [a]\n...\n"
+    (document,) = load_all(whole, "x")
+    for end in range(1, len(whole)):
+        documents, problems = parse(whole[:end], "x")
+        assert problems or [each.value for each in documents] == [document.value]
+    assert "ends with a line ..." in problems_of(whole.replace("...\n", ""))[0].message
+
+
+def test_aliases() -> None:
+    """K3: where they are allowed, an alias is a copy of what it names, at its own place."""
+    text = "a: &x {b: [1, &y two]}\nc: *x\nd: [*y, *x]\n"
+    assert problems_of(text)
+    (document,) = load_all(text, "x", allow_aliases=True)
+    inner = {"b": [1, "two"]}
+    assert document.value == {"a": inner, "c": inner, "d": ["two", inner]}
+    value = document.value
+    assert value["a"] is not value["c"] is not value["d"][1]
+    assert value["a"]["b"] is not value["c"]["b"]
+    assert document.position(("c",)) == (2, 4)
+    assert document.position(("c", "b", 1)) == (1, 15)
+    assert document.position(("d", 0)) == (3, 5)
+    assert document.position(("d", 1)) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "path", "words"),
+    [
+        ("a: *x\n", (1, 4), "a", "names nothing above it"),
+        ("a: *x\nb: &x 1\n", (1, 4), "a", "names nothing above it"),
+        ("a: &x 1\n---\nb: *x\n", (3, 4), "b", "names nothing above it"),
+        ("a: &x [*x]\n", (1, 8), "a[0]", "stands inside what it names"),
+        ("a: &x {b: {c: *x}}\n", (1, 15), "a.b.c", "stands inside what it names"),
+        ("a: &x 1\nb: &x 2\n", (2, 4), "b", "&x is given twice"),
+        ("&x a: 1\n", (1, 1), "a", "stands at a key"),
+        ("a: &x {b: 1}\n*x : 2\n", (2, 1), "", "a key must be text"),
+        ("a: &x {b: 1}\n<<: *x\n", (2, 1), "<<", "merge key"),
+        ("a: 1\na: &x 2\nb: *x\n", (2, 1), "a", "already given"),
+    ],
+)
+def test_aliases_that_are_refused(text: str, place: tuple[int, int], path: str, words: str) -> None:
+    """K3: aliases that mean nothing, or merge, are refused even where aliases are allowed."""
+    with pytest.raises(DefinitionError) as caught:
+        load_all(text, "x", allow_aliases=True)
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.column, problem.path) == (*place, path)
+    assert words in problem.message
+
+
+def test_aliases_stay_within_the_limits() -> None:
+    """K3: what aliases stand for counts, so a billion laughs end at once."""
+    laughs = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{chr(n)}: &{chr(n)} [{', '.join([f'*{chr(n - 1)}'] * 9)}]\n" for n in range(98, 111)
+    )
+    _, problems = parse(laughs, "x", allow_aliases=True)
+    assert "keys and values in one definition" in problems[-1].message
+    nested = "a: &a " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 11 + "*a" + "]" * 11 + "\n"
+    _, problems = parse(nested, "x", allow_aliases=True)
+    assert "nested more than 50" in problems[-1].message
+    wide = "a: &a [" + "x," * 15000 + "]\nb: *a\n"
+    assert parse(wide, "x", allow_aliases=True)[1]
+
+
 def test_paths_are_written_as_people_do() -> None:
-    """K3: a path reads as in the text."""
+    """K3: a path reads as in the text; a key that is a whole page is cut."""
+    assert len(format_path(("a", "k" * 1000, 1))) < 100
     assert format_path(("parameters", 2, "validation", "min")) == "parameters[2].validation.min"
     assert format_path(("a b", "c")) == "['a b'].c"
 

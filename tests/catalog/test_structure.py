@@ -9,9 +9,11 @@ from types import ModuleType
 import pytest
 from jsonschema import Draft202012Validator
 
+from tool_engine.catalog.fault import nearest
+from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.strict_yaml import parse
-from tool_engine.catalog.structure import definition_schema, did_you_mean, structure_faults
+from tool_engine.catalog.structure import definition_schema, structure_faults
 from tool_engine.errors import DefinitionError
 from tool_engine.model.concurrency import (
     LARGEST,
@@ -97,11 +99,17 @@ def test_the_schema_knows_the_policies() -> None:
             assert spec.get("maximum", LARGEST) == LARGEST
 
 
-def test_did_you_mean() -> None:
+def test_the_faults_are_limited() -> None:
+    """K3: thousands of unknown keys are not explained one by one."""
+    definition = {"name": "t", "description": "d", **{f"k{n}": n for n in range(5_000)}}
+    assert len(structure_faults(definition)) == MAX_PROBLEMS
+
+
+def test_nearest() -> None:
     """K3: the nearest known word is offered, habits of other formats included."""
-    assert did_you_mean("minimum", ["min", "max"]) == "; did you mean 'min'?"
-    assert did_you_mean("tgas", ["tags"]) == "; did you mean 'tags'?"
-    assert did_you_mean("zzz", ["tags"]) == ""
+    assert nearest("minimum", ["min", "max"]) == "min"
+    assert nearest("tgas", ["tags"]) == "tags"
+    assert nearest("zzz", ["tags"]) == ""
 
 
 def test_other_values_are_described() -> None:
@@ -109,7 +117,7 @@ def test_other_values_are_described() -> None:
     faults = structure_faults(
         {"name": True, "description": [], "version": {}, "tags": None, "output": {"required": 3}}
     )
-    text = " | ".join(fault.message for fault in faults)
+    text = " | ".join(fault.sentence for fault in faults)
     for words in ["got true", "got a list", "got a mapping", "got nothing", "the number 3"]:
         assert words in text
     doubled = structure_faults(

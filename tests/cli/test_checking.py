@@ -1,11 +1,17 @@
 """`validate` finds every error of every file (U23)."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tool_engine.catalog.folder import FileStamp
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.checking import Checker, check_files
+from tool_engine.executors.registry import ExecutorRegistry
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -113,3 +119,96 @@ def test_an_empty_folder_has_no_errors(command: Callable[..., Any], tmp_path: Pa
     empty.mkdir()
     ended = command("validate", str(empty))
     assert (ended.code, ended.out) == (0, "0 files checked, 0 valid, 0 invalid, 0 problems\n")
+
+
+SEVERAL = """\
+name: one
+description: x
+---
+name: two
+description: x
+entry:
+  type: http
+  request: {url: "https://example.com/{missing}"}
+"""
+
+
+def test_a_file_of_several_tools_has_all_their_problems(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """K3: each tool of a file is checked, and a problem has the line of its own tool."""
+    path = write(tools, "both.yaml", SEVERAL)
+    ended = command("validate", path, "--json")
+    found = ended.json["files"][0]
+    assert (ended.code, found["tool"], found["tools"]) == (1, None, ["one", "two"])
+    assert found["problems"][0]["line"] == 8
+    write(tools, "both.yaml", SEVERAL.replace("{missing}", ""))
+    assert f"{path}: ok: one 1.0.0, two 1.0.0" in command("validate", path, "-v").out
+    twin = write(tools, "twin.yaml", "name: two\ndescription: x\n")
+    assert f"{path}:4:7: name: the tool 'two' is also defined in {twin}" in command("validate").out
+
+
+def test_what_did_not_change_is_read_once(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check after a change costs work for one file, and what is gone is forgotten."""
+    read: list[str] = []
+    real = ToolConfigLoader.load_file_tools
+
+    def load(self: ToolConfigLoader, path: Any) -> Any:
+        read.append(Path(path).name)
+        return real(self, path)
+
+    monkeypatch.setattr(ToolConfigLoader, "load_file_tools", load)
+    for path in tools.iterdir():
+        os.utime(path, (1_000_000_000.5, 1_000_000_000.5))
+    monkeypatch.setattr(FileStamp, "age", lambda _: 60.0)
+    checker = Checker()
+    first = checker.check([str(tools)])
+    assert sorted(read) == ["calculator.yaml", "echo.yaml", "fetch.yaml"]
+    write(tools, "echo.yaml", "name: echo\ndescription: another\n")
+    read.clear()
+    assert [each.file for each in checker.check([str(tools)])] == [each.file for each in first]
+    assert read == ["echo.yaml"]
+    (tools / "echo.yaml").unlink()
+    assert len(checker.check([str(tools)])) == 2
+
+
+def test_a_file_that_is_being_written_counts_as_it_was(tools: Path) -> None:
+    """No half of a file is judged: it is left out, or stays what it was."""
+    checker = Checker()
+    before = checker.check([str(tools)])
+    write(tools, "echo.yaml", "name: [")
+    write(tools, "new.yaml", "name: [")
+    now = checker.check([str(tools)], is_busy=lambda file, _: "fetch" not in file)
+    assert [each.to_dict() for each in now] == [each.to_dict() for each in before]
+    assert {str(tools / name) for name in ("echo.yaml", "new.yaml")} <= checker.busy
+    assert sum(bool(each.problems) for each in checker.check([str(tools)])) == 2
+
+
+def test_what_is_no_file_is_a_problem(command: Callable[..., Any], tools: Path) -> None:
+    """A link to nothing is told like any other mistake."""
+    (tools / "link.yaml").symlink_to(tools / "nowhere")
+    ended = command("validate")
+    assert ended.code == 1
+    assert "link.yaml" in ended.out
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_a_file_that_changes_while_it_is_checked_has_no_place(
+    tools: Path, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A problem whose text is gone is told without a line, and nothing breaks."""
+    path = tools / "both.yaml"
+    path.write_text(SEVERAL, encoding="utf-8")
+    real = ExecutorRegistry.check
+
+    def check(self: ExecutorRegistry, tool: Any) -> Any:
+        found = real(self, tool)
+        if found and text is None:
+            path.unlink()
+        elif found:
+            path.write_text("", encoding="utf-8")
+        return found
+
+    monkeypatch.setattr(ExecutorRegistry, "check", check)
+    [checked] = check_files([str(path)])
+    assert [problem.line for problem in checked.problems] == [None]

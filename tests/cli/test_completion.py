@@ -48,6 +48,9 @@ def test_the_shell_completes_commands_and_tools(
     (other / "a.yaml").write_text("name: alpha\n", encoding="utf-8")
     (other / "b.yaml").write_text("name: beta\n", encoding="utf-8")
     assert complete("tool-engine val") == ["validate"]
+    assert complete("tool-engine new x --kind http") == ["http", "http_request"]
+    assert complete("tool-engine simulate x --strategy fi") == ["fifo"]
+    assert complete(f"tool-engine --tools {other} lint ") == ["alpha", "beta"]
     assert complete("tool-engine show ") == ["calculator", "echo", "fetch"]
     assert complete(f"tool-engine --tools {other} show ") == ["alpha", "beta"]
     assert complete(f"tool-engine call --tools {other} be") == ["beta"]

@@ -16,8 +16,10 @@ from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
 from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.tool_search import ToolSearchExecutor
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.match import ToolMatch
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -83,6 +85,12 @@ def sync_handler(_port: int) -> Case:
     return Case(SyncHandlerExecutor(add_plainly), tool("add", {}), {"a": 1, "b": 2})
 
 
+def tool_search(_port: int) -> Case:
+    matches = [ToolMatch(tool(name, {}, "x"), 1.0) for name in ("a", "é")]
+    executor = ToolSearchExecutor(lambda _query, limit: matches[:limit])
+    return Case(executor, tool("search_tools", {}, "query"), {"query": "x", "limit": 2})
+
+
 KINDS: tuple[Callable[[int], Case], ...] = (
     echo,
     calculator,
@@ -90,6 +98,7 @@ KINDS: tuple[Callable[[int], Case], ...] = (
     declared_request,
     async_handler,
     sync_handler,
+    tool_search,
 )
 
 

@@ -16,6 +16,7 @@ from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.http import HTTPExecutor
 from tool_engine.executors.registry import BUILTIN_EXECUTORS, ExecutorRegistry
+from tool_engine.executors.tool_search import ToolSearchExecutor
 from tool_engine.model.tool import Tool
 
 Make = Callable[..., Tool]
@@ -44,6 +45,7 @@ def test_builtin_executors(make: Make) -> None:
         ("echo", EchoExecutor),
         ("calculator", CalculatorExecutor),
         ("http_request", HTTPExecutor),
+        ("search_tools", ToolSearchExecutor),
     ):
         found = registry.resolve(make({"type": "builtin", "handler": name}))
         assert type(found) is kind
@@ -256,3 +258,14 @@ def test_loading_the_registry_loads_no_executor() -> None:
         "assert not heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_a_check_depends_on(make: Make) -> None:
+    """A tool whose handler the program registered is not checked, and the key tells so."""
+    registry = ExecutorRegistry()
+    broken = make({"type": "builtin", "handler": "http_request", "request": {"nonsense": 1}})
+    before = registry.check_key()
+    assert registry.check(broken)
+    registry.register("http_request", Own())
+    assert registry.check(broken) == []
+    assert registry.check_key() != before

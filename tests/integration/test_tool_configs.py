@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from tool_engine import ToolCategory, ToolConfigLoader, ToolEngine, ToolEngineConfig
+from tool_engine.testing.definitions import check_definitions
+from tool_engine.testing.report import CaseStatus
 
 TOOLS = Path(__file__).parents[2] / "tools"
+DEMO = Path(__file__).parents[2] / "tool_engine" / "cli" / "demo_tools"
+RETRIED = "timeout: 10\nidempotent: true\nretry: {attempts: 2}\n"
 FILES = sorted(TOOLS.glob("*.yaml"))
 
 
@@ -60,3 +64,53 @@ def test_export_loads_again(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / path.name
     copy.write_text(loader.export_to_yaml(tool), encoding="utf-8")
     assert loader.load_file(copy).definition_hash == tool.definition_hash
+
+
+@pytest.mark.parametrize("folder", [TOOLS, DEMO], ids=["tools", "demo"])
+async def test_examples_and_tests_pass(folder: Path) -> None:
+    """Each file carries examples and tests; they pass offline, and each schema keeps its rules."""
+    config = ToolEngineConfig(tools_directory=str(folder), auto_reload=False)
+    async with ToolEngine(config) as engine:
+        assert engine.load_errors == []
+        for tool in engine.list_all():
+            assert tool.examples, tool.name
+            assert tool.tests, tool.name
+        reports = await check_definitions(engine, cases=50)
+    assert [report.tool for report in reports] == engine.list_names()
+    problems = {
+        f"{report.tool} {case.path}": case.problems
+        for report in reports
+        for case in report.cases
+        if case.status is not CaseStatus.PASSED
+    }
+    assert problems == {}
+    assert {report.tool: report.notes for report in reports if report.notes} == {}
+    assert all(report.accepted == 50 and report.refused for report in reports)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [
+        ("calculator", "result: 20.0", "result: 21.0", "output.result: expected 21.0, got 20.0"),
+        ("echo", "handler: echo", "handler: calculator", "execution_error"),
+        ("get_weather", 'city: "{city}"', 'town: "{city}"', "query.town: not expected"),
+        ("get_weather", "temperature: temperature,", "temperature: humidity,", "got 0.9"),
+        ("notify_team", "timeout: 10\n", RETRIED, "the tool sent POST https://chat.example.com"),
+        ("notify_team", "method: POST\n    url", "method: PUT\n    url", "expected POST, got PUT"),
+        ("search_repositories", "Bearer ${env", "token ${env", "headers.Authorization"),
+        ("encyclopedia_summary", "{attempts: 3", "{attempts: 1", "did not send GET"),
+        ("http_request", 'pattern: "^https?://"', 'pattern: "^[a-z]+://"', "expected the error"),
+    ],
+)
+async def test_a_changed_tool_fails_its_tests(
+    name: str, old: str, new: str, told: str, tmp_path: Path
+) -> None:
+    """The tests of the bundled files notice it when the tool is changed under them."""
+    text = (TOOLS / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (tmp_path / f"{name}.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config) as engine:
+        assert engine.load_errors == []
+        (report,) = await check_definitions(engine, cases=0)
+    assert told in "\n".join(problem for case in report.cases for problem in case.problems)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 from typing import Any
 
 import msgspec
@@ -9,7 +12,7 @@ import pytest
 
 from tool_engine import Tool, ToolCategory, ToolEngineEvent, ToolEngineEventType, ToolParameter
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
-from tool_engine.model.tool import RetryPolicy
+from tool_engine.model.tool import PACKED_FIELDS, RetryPolicy, pack
 
 
 def tool(**keys: Any) -> Tool:
@@ -81,6 +84,81 @@ def test_schema_is_made_once() -> None:
     assert first.parameters_schema["properties"]["a"]["type"] == "integer"
 
 
+PARAMETERS = [
+    ToolParameter("a", "integer", required=True, secret=True),
+    ToolParameter("b", "number", default=1.0, validation={"enum": [1.0, 2]}),
+]
+LISTS: dict[str, Any] = {
+    "tags": ["x", "é"],
+    "parameters": PARAMETERS,
+    "implementation_config": {"type": "custom", "config": {"n": 1, "f": 1.0, "none": None}},
+    "output": {"type": "object", "properties": {"a": {}}},
+    "examples": [{"params": {"a": 1}}],
+    "tests": [{"params": {"a": 1}, "expect": [1, None]}],
+    "findings": ["here: it is odd"],
+}
+
+
+@pytest.mark.parametrize("keys", [LISTS, {}, {"output": None, "category": ToolCategory.AI}])
+def test_a_packed_tool_is_the_same(keys: dict[str, Any]) -> None:
+    """Issue 4, 5: what keeps a tool small changes nothing about it."""
+    plain = tool(**keys)
+    packed = pack(plain)
+    assert packed == plain
+    assert not packed != plain  # noqa: SIM202 - another method
+    assert repr(packed) == repr(plain)
+    assert repr(packed).startswith("Tool(id='x', name='x', version='1.0.0', description='d'")
+    assert msgspec.json.encode(packed) == msgspec.json.encode(plain)
+    for field in Tool.__struct_fields__:
+        assert type(getattr(packed, field)) is type(getattr(plain, field))
+    assert (packed.bucket, packed.handler) == (plain.bucket, plain.handler)
+    assert packed.parameters_schema == plain.parameters_schema
+    assert packed.secret_names == plain.secret_names
+    assert pack(packed) == packed
+
+
+def test_packed_tools_are_values() -> None:
+    """K51: a packed tool is copied, pickled and edited like any other; others differ from it."""
+    packed = pack(tool(**LISTS))
+    pickled = pickle.loads(pickle.dumps(packed))  # noqa: S301 - our own, made here
+    for same in (copy.copy(packed), copy.deepcopy(packed), pickled):
+        assert same == packed
+    edited = msgspec.structs.replace(packed, tags=["y"], version="2")
+    assert (edited.tags, edited.version, edited.parameters) == (["y"], "2", PARAMETERS)
+    assert edited != packed
+    assert packed.__eq__("packed") is NotImplemented
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(packed)
+    with pytest.raises(AttributeError):
+        packed.tags = []  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("field", LISTS)
+def test_what_is_read_is_the_readers(field: str) -> None:
+    """K51: what a reader does to a list or mapping of a loaded tool does not change the tool."""
+    packed = pack(tool(**LISTS))
+    read = getattr(packed, field)
+    read.clear()
+    assert getattr(packed, field) == LISTS[field]
+
+
+def test_packed_tools_concern_no_collection() -> None:
+    """Issue 4, 5: the garbage collector does not visit a packed tool, even when it is in use."""
+    packed = pack(tool(**LISTS))
+    assert not gc.is_tracked(packed)
+    assert packed.parameters_schema["required"] == ["a"]
+    assert not gc.is_tracked(packed)
+    assert not gc.is_tracked(msgspec.structs.replace(packed, source="elsewhere"))
+    limits = ToolConcurrency(bucket="b")
+    assert not gc.is_tracked(pack(tool(concurrency=limits, rate=ToolRate(1, 1.0), **LISTS)))
+
+
+def test_fields_on_the_class() -> None:
+    """A field that may be packed is found on the class too, as tools for documentation do."""
+    assert {*LISTS, "category"} == PACKED_FIELDS
+    assert all(getattr(Tool, field) is not None for field in PACKED_FIELDS)
+
+
 def test_tool_is_immutable() -> None:
     """K51: a tool is a value."""
     with pytest.raises(AttributeError):
@@ -124,4 +202,4 @@ def test_event_fields() -> None:
     assert event.call_id is None
     assert event.timestamp.utcoffset() is not None
     assert event.data == {}
-    assert len(ToolEngineEventType) == 13
+    assert len(ToolEngineEventType) == 14

@@ -42,6 +42,7 @@ async def test_success(engine: ToolEngine, audit: Audit) -> None:
         "call_id": result.call_id,
         "tool_version": "2.1.0",
         "definition_hash": tool.definition_hash,
+        "generation": engine.generation,
         "bucket": "ai",
         "queue_wait": 0.0,
         "attempts": 1,

@@ -7,12 +7,13 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from tests.proof import mutate, simulation
+from tests.proof import definitions, mutate, simulation
 from tests.proof.mutations import MUTATIONS
 
 PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
     "simulation": lambda options: simulation.prove(options.operations, options.seed),
     "mutations": lambda options: mutate.prove(options.only),
+    "definitions": lambda options: definitions.prove(options.seconds, options.seed),
 }
 """What can be proved, by name; each prints what it finds and says whether all is well."""
 
@@ -31,6 +32,12 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
         "--operations", type=int, default=1_000_000, help="how many the simulation does"
     )
     parser.add_argument("--seed", type=int, default=1, help="what the simulation begins with")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=definitions.SECONDS,
+        help="how long definitions are damaged",
+    )
     return parser.parse_args(arguments)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tool_engine.catalog.structure import Fault, did_you_mean
+from tool_engine.catalog.fault import Fault, listing, nearest
 from tool_engine.model.concurrency import (
     SINGLE_FLIGHT_LIMIT,
     BreakerPolicy,
@@ -67,12 +67,11 @@ def _key_faults(key: Any, parameters: Any) -> list[Fault]:
     declared = [each for each in names if isinstance(each, str)]
     if name in declared or not name:
         return []
-    hint = did_you_mean(name, declared)
-    known = f"the parameters are {', '.join(declared)}" if declared else "the tool has none"
-    message = (
-        f"the key names the parameter {name[:80]!r}, which is not declared{hint or f'; {known}'}"
-    )
-    return [Fault(("concurrency", "key"), message)]
+    near = nearest(name, declared)
+    known = f"the parameters are {listing(declared)}" if declared else "the tool has none"
+    message = f"the key names the parameter {name[:80]!r}, which is not declared"
+    cure = "" if near else known
+    return [Fault(("concurrency", "key"), message, nearest=near, cure=cure)]
 
 
 def _limit_faults(spec: Mapping[str, Any]) -> list[Fault]:
@@ -93,9 +92,10 @@ def _sharing_faults(collision: Any, definition: Mapping[str, Any]) -> list[Fault
         return []
     message = (
         "single_flight gives several callers the result of one run, so two callers would share "
-        "one effect; add effect: read or idempotent: true, or choose another collision"
+        "one effect"
     )
-    return [Fault(("concurrency", "collision"), message)]
+    cure = "add effect: read or idempotent: true, or choose another collision"
+    return [Fault(("concurrency", "collision"), message, cure=cure)]
 
 
 def _is_count(value: Any) -> bool:

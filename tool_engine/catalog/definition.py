@@ -11,17 +11,23 @@ import msgspec
 
 from tool_engine.catalog.concurrency import build_concurrency, concurrency_faults, rate_faults
 from tool_engine.catalog.document import Path
+from tool_engine.catalog.examples import example_faults
+from tool_engine.catalog.fault import Fault
 from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.rules import FLAT_RULES, check_value
-from tool_engine.catalog.structure import Fault, structure_faults
+from tool_engine.catalog.structure import structure_faults
+from tool_engine.catalog.workload import Workload
 from tool_engine.model.concurrency import ToolRate
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import output_schema
-from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
 
 __all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data"]
 
-_COPIED: Final = ("version", "author", "icon", "shareable_scope", "status", "timeout", "effect")
+_COPIED: Final = (
+    *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
+    *("examples", "tests"),
+)
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
@@ -31,16 +37,21 @@ def definition_faults(definition: Any) -> list[Fault]:
     if not isinstance(definition, dict):
         return faults
     unsound = {fault.path[:2] for fault in faults} | {fault.path[:1] for fault in faults}
+    workload = Workload()
     parameters = definition.get("parameters")
     if isinstance(parameters, list):
         for number, parameter in enumerate(parameters):
             place = ("parameters", number)
-            check_value(parameter, place, faults, is_sound=place not in unsound)
+            is_sound = place not in unsound
+            check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
         _check_names(parameters, faults)
     for key in ("output", "returns"):
-        check_value(definition.get(key), (key,), faults, is_sound=(key,) not in unsound)
+        is_sound = (key,) not in unsound
+        check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
     _check_retry(definition, faults)
     faults += concurrency_faults(definition)
+    if "examples" in definition or "tests" in definition:
+        faults += example_faults(definition)
     if "rate" in definition and ("rate",) not in unsound:
         faults += rate_faults(definition["rate"])
     return faults
@@ -51,8 +62,9 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
     return [
         Fault(
             ("parameters", number, "default"),
-            "a required parameter never uses its default; remove one of the two",
+            "a required parameter never uses its default",
             at_key=True,
+            cure="remove one of the two",
         )
         for number, parameter in enumerate(definition.get("parameters", ()))
         if "default" in parameter and parameter.get("required")
@@ -90,7 +102,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     change(tool, "definition_hash", hashlib.sha256(content).hexdigest())
     change(tool, "source", source)
     change(tool, "findings", findings)
-    return tool
+    return pack(tool)
 
 
 def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
@@ -102,8 +114,9 @@ def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
         value = value.value
     if value is None or isinstance(value, bool | str | int | float):
         return _plain_scalar(value, path, faults)
-    if len(path) > MAX_DEPTH:
-        faults.append(Fault(path, f"nested more than {MAX_DEPTH} levels deep; make it flatter"))
+    if len(path) >= MAX_DEPTH:
+        message = f"nested more than {MAX_DEPTH} levels deep"
+        faults.append(Fault(path, message, cure="make it flatter"))
         return None
     if isinstance(value, Mapping):
         return _plain_mapping(value, path, faults)
@@ -193,8 +206,8 @@ def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
             faults.append(
                 Fault(
                     ("parameters", number, "name"),
-                    f"the parameter {name!r} is already declared as parameters[{seen[name]}]; "
-                    "rename or remove one",
+                    f"the parameter {name[:80]!r} is already declared as parameters[{seen[name]}]",
+                    cure="rename or remove one",
                 )
             )
         seen.setdefault(name, number)
@@ -206,8 +219,8 @@ def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
         faults.append(
             Fault(
                 ("retry",),
-                "retry applies only to tools that may safely run twice; add effect: read or "
-                "idempotent: true, or remove retry",
+                "retry applies only to tools that may safely run twice",
                 at_key=True,
+                cure="add effect: read or idempotent: true, or remove retry",
             )
         )

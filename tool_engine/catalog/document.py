@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 __all__ = ["Document", "Path", "format_path"]
@@ -13,18 +12,21 @@ Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
 _SIMPLE_KEY: Final = re.compile(r"[^\s.\[\]\"']+")
+_SHOWN: Final = 80
+_NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
 
 
 class Document:
     """One YAML document: its value, and where each part of it stands."""
 
-    __slots__ = ("_marks", "value")
+    __slots__ = ("_marks", "_text", "value")
 
-    def __init__(self, value: Any, marks: Sequence[Any]) -> None:
+    def __init__(self, value: Any, marks: Sequence[Any], text: str) -> None:
         self.value = value
         # One mark per key and value in the order of the text. Mappings keep that order, so the
         # marks need no paths: reading stays cheap, and only an error pays for finding its place.
         self._marks = marks
+        self._text = text
 
     def __repr__(self) -> str:
         return f"Document({self.value!r})"
@@ -34,13 +36,57 @@ class Document:
 
         A path that leads to nothing gives the place of the deepest part that is there.
         """
-        index, at_key = _ordinal(self.value, path)
-        mark = self._marks[at_key if of_key else index]
+        (mark,) = self.marks([(path, of_key)])
         return mark.line + 1, mark.column + 1
 
-    def path_at(self, index: int) -> Path:
-        """The path of the `index`-th key or value of the text."""
-        return _path_of(self.value, index)
+    def marks(self, places: Iterable[tuple[Path, bool]]) -> list[Any]:
+        """The mark of each `(path, of_key)`, all found in one walk through the document."""
+        wanted = list(places)
+        ordinals = self._ordinals([path for path, _ in wanted])
+        return [self._marks[ordinals[path][0 if of_key else 1]] for path, of_key in wanted]
+
+    def paths_at(self, numbers: Iterable[int]) -> dict[int, Path]:
+        """The paths of the keys and values with these numbers, counted in the order of the text."""
+        wanted = set(numbers)
+        found: dict[int, Path] = {}
+        for number, (path, _) in enumerate(_walk(self.value, ())):
+            if number in wanted:
+                found[number] = path
+                if len(found) == len(wanted):
+                    break
+        return found
+
+    def number_as_written(self, path: Path, mark: Any) -> str | None:
+        """The number at `path` as its author wrote it, such as `1.10`; None for what is none."""
+        value: Any = self.value
+        for part in path:
+            is_there = part in value if isinstance(value, dict) else isinstance(value, list)
+            if not is_there:
+                return None
+            value = value[part]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        found = _NUMBER.match(self._text, mark.index)
+        return found.group(1) if found else None
+
+    def _ordinals(self, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
+        """The numbers of the key and of the value at each path, or at the deepest part of it."""
+        paths = list(paths)
+        missing = {path[:end] for path in paths for end in range(len(path) + 1)}
+        found: dict[Path, tuple[int, int]] = {}
+        at_key = 0
+        for number, (path, is_key) in enumerate(_walk(self.value, ())):
+            if path not in missing:
+                continue
+            if is_key:
+                at_key = number
+                continue
+            parent_is_list = not path or isinstance(path[-1], int)
+            found[path] = (number if parent_is_list else at_key, number)
+            missing.discard(path)
+            if not missing:
+                break
+        return {path: _deepest(path, found) for path in paths}
 
 
 def format_path(path: Path) -> str:
@@ -49,53 +95,28 @@ def format_path(path: Path) -> str:
     for part in path:
         if isinstance(part, int):
             written += f"[{part}]"
-        elif _SIMPLE_KEY.fullmatch(part):
-            written += f".{part}" if written else part
+            continue
+        shown = part if len(part) <= _SHOWN else f"{part[:_SHOWN]}…"
+        if _SIMPLE_KEY.fullmatch(shown):
+            written += f".{shown}" if written else shown
         else:
-            written += f"[{part!r}]"
+            written += f"[{shown!r}]"
     return written
 
 
-def _ordinal(value: Any, path: Path) -> tuple[int, int]:
-    """Which mark belongs to the value at `path`, and which to its key."""
-    index = at_key = 0
-    for part in path:
-        if isinstance(value, dict) and part in value:
-            before = list(value).index(part)
-            skipped = islice(value.values(), before)
-            at_key = index + 1 + before + sum(map(_count, skipped))
-            index = at_key + 1
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            index += 1 + sum(map(_count, value[:part]))
-            at_key = index
-            value = value[part]
-        else:
-            break
-    return index, at_key
+def _deepest(path: Path, found: dict[Path, tuple[int, int]]) -> tuple[int, int]:
+    while path not in found:
+        path = path[:-1]
+    return found[path]
 
 
-def _path_of(value: Any, index: int) -> Path:
-    """The path of the mark number `index`: the inverse of `_ordinal`, keys and values alike."""
-    entries: list[tuple[str | int, Any, int]]
+def _walk(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
+    """The path of each key and value in the order of the text, and whether it is the key."""
+    yield path, False
     if isinstance(value, dict):
-        entries = [(key, item, 1) for key, item in value.items()]
+        for key, item in value.items():
+            yield (*path, key), True
+            yield from _walk(item, (*path, key))
     elif isinstance(value, list):
-        entries = [(number, item, 0) for number, item in enumerate(value)]
-    else:
-        return ()
-    at = 1
-    for part, item, keys in entries:
-        end = at + keys + _count(item)
-        if at <= index < end:
-            return (part, *_path_of(item, index - at - keys))
-        at = end
-    return ()
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(1 + _count(item) for item in value.values())
-    if isinstance(value, list):
-        return 1 + sum(_count(item) for item in value)
-    return 1
+        for number, item in enumerate(value):
+            yield from _walk(item, (*path, number))

@@ -67,6 +67,8 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "idempotent": tool.idempotent or None,
         "concurrency": _concurrency(tool.concurrency),
         "rate": _rate(tool.rate),
+        "examples": tool.examples,
+        "tests": tool.tests,
     }
     return {
         "name": tool.name,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError, DefinitionProblem, ToolEngineError
@@ -16,9 +19,11 @@ __all__ = [
     "FileStamp",
     "FolderError",
     "MissingFolderError",
+    "find_definitions",
     "is_definition",
     "list_definitions",
     "read_definition",
+    "read_once",
     "stamp_of",
 ]
 
@@ -26,6 +31,9 @@ SETTLE_TIME: Final = 0.02
 """Seconds for which a file must have been left alone before it counts as written. Longer than the
 tick of a file system's clock, so that two writes never carry the same stamp unnoticed."""
 
+_SECOND: Final = 10**9
+_COARSE_TICK: Final = 2 * _SECOND
+"""Nanoseconds of the longest tick that a file system's clock has."""
 _SUFFIXES: Final = (".yaml", ".yml")
 _ATTEMPTS: Final = 5
 
@@ -38,17 +46,27 @@ class MissingFolderError(FolderError):
     """A folder does not exist; it holds no definitions."""
 
 
-class FileStamp(NamedTuple):
+class FileStamp(msgspec.Struct, frozen=True, gc=False):
     """What tells one state of a file from another without reading it."""
 
     device: int
     inode: int
     size: int
     modified_ns: int
+    changed_ns: int = 0
+    """When anything about the file changed last; unlike `modified_ns`, no program can set it."""
 
-    def is_recent(self) -> bool:
-        """Whether the file was written so lately that its writer may not be done."""
-        return abs(time.time_ns() - self.modified_ns) < SETTLE_TIME * 1e9
+    def age(self) -> float:
+        """Seconds since the last change; negative when the file's clock is ahead of ours."""
+        return (time.time_ns() - max(self.modified_ns, self.changed_ns)) / _SECOND
+
+    def may_hide_a_change(self) -> bool:
+        """Whether a write at this moment could leave the stamp as it is.
+
+        True of a file that was written this moment on a file system that counts whole seconds.
+        """
+        is_coarse = self.modified_ns % _SECOND == 0 and self.changed_ns % _SECOND == 0
+        return is_coarse and abs(time.time_ns() - self.modified_ns) <= _COARSE_TICK
 
 
 class Contents(NamedTuple):
@@ -82,14 +100,27 @@ def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp 
                 for entry in entries:
                     if recursive and _is_folder(entry):
                         pending.append(entry.path)
-                    elif is_definition(entry.name) and not entry.is_dir():
-                        found[entry.path] = stamp_of(entry.path)
+                    elif is_definition(entry.name):
+                        stamp = stamp_of(entry.path)
+                        # Not `entry.is_dir()`, which raises for a link that leads to itself.
+                        if stamp is not None or _is_listed(entry.path):
+                            found[entry.path] = stamp
         except OSError as error:
             if folder == directory:
                 raise _folder_error(directory, error) from error
             if not isinstance(error, FileNotFoundError):
                 raise _folder_error(folder, error) from error
     return dict(sorted(found.items()))
+
+
+def find_definitions(paths: Iterable[str]) -> dict[str, FileStamp | None]:
+    """Those of `paths` that are there, each as `list_definitions` would give it."""
+    found: dict[str, FileStamp | None] = {}
+    for path in sorted(paths):
+        stamp = stamp_of(path)
+        if stamp is not None or _is_listed(path):
+            found[path] = stamp
+    return found
 
 
 def stamp_of(path: str) -> FileStamp | None:
@@ -108,17 +139,30 @@ def read_definition(path: str) -> Contents:
         DefinitionError: It cannot be read, is no file, is too large, or does not stop changing.
     """
     for _ in range(_ATTEMPTS):
-        try:
-            contents = _read_once(path)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise _file_error(path, f"cannot be read: {reason}") from error
-        if contents is not None:
+        contents = read_once(path)
+        if contents is not None and stamp_of(path) == contents.stamp:
             return contents
     raise _file_error(path, "is being written; it is read again when it has settled")
 
 
-def _read_once(path: str) -> Contents | None:
+def read_once(path: str) -> Contents | None:
+    """The contents of one file; None when it became shorter or longer while it was read.
+
+    Only a look at the file afterwards, which finds the stamp as it was, tells that it did not
+    change in any other way.
+
+    Raises:
+        DefinitionError: It cannot be read, is no file, or is too large. Its cause is the OSError
+            of a file that may be readable later although nothing about it changes.
+    """
+    try:
+        return _read(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _file_error(path, f"cannot be read: {reason}") from error
+
+
+def _read(path: str) -> Contents | None:
     # Without O_NONBLOCK, opening a named pipe waits for somebody to write to it.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
@@ -129,14 +173,26 @@ def _read_once(path: str) -> Contents | None:
         if before.size > MAX_BYTES:
             raise _file_error(path, f"has {before.size} bytes; a definition may have {MAX_BYTES}")
         data = os.read(descriptor, before.size + 1)
-        after = _stamp(os.fstat(descriptor))
     finally:
         os.close(descriptor)
-    return Contents(data, before) if before == after and len(data) == before.size else None
+    return Contents(data, before) if len(data) == before.size else None
 
 
 def _stamp(state: os.stat_result) -> FileStamp:
-    return FileStamp(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)
+    return FileStamp(
+        state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    )
+
+
+def _is_listed(path: str) -> bool:
+    """Whether a listing of its folder would show `path`, which is no file, as a definition."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return not os.path.isdir(path)  # noqa: PTH112 - as for `stat`
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import compress
+from operator import is_not
 from typing import Final
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
@@ -19,6 +21,11 @@ __all__ = ["ToolIndex"]
 
 _CANDIDATES: Final = 20
 _LONGEST_NAME: Final = 128
+_MOST_NOTED: Final = 1000
+"""Two snapshots that differ in more names are compared anew."""
+
+_Likeness = tuple[object, frozenset[str]]
+"""The mark of a snapshot, and the names outside of which it has the same values."""
 
 
 class ToolIndex:
@@ -35,6 +42,10 @@ class ToolIndex:
         self._tools: dict[str, Tool] = {
             tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)
         }
+        # Snapshots are known to one another by a mark, so that none keeps another one alive.
+        self._mark = object()
+        self._origin: _Likeness = (self._mark, frozenset())
+        self._likeness: _Likeness = self._origin
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -140,6 +151,64 @@ class ToolIndex:
     def without(self, name: str) -> ToolIndex:
         """A snapshot without the tool of this name."""
         return ToolIndex(tool for tool in self if tool.name != name)
+
+    def with_changes(self, changes: Mapping[str, Tool | None]) -> ToolIndex:
+        """A snapshot in which each name of `changes` means that tool, or nothing for None.
+
+        Costs a copy, not a new sorting, when the names stay the same.
+        """
+        tools = dict(self._tools)
+        has_new_names = False
+        for name, tool in changes.items():
+            if tool is None:
+                tools.pop(name, None)
+            else:
+                has_new_names = has_new_names or name not in tools
+                tools[name] = tool
+        index = ToolIndex()
+        index._tools = {name: tools[name] for name in sorted(tools)} if has_new_names else tools
+        index.registered = {
+            name: tool for name, tool in self.registered.items() if name not in changes
+        }
+        for name, tool in changes.items():
+            if tool is not None and tool.source is None:
+                index.registered[name] = tool
+        if len(changes) <= _MOST_NOTED:
+            index._origin = (self._mark, frozenset(changes))
+        return index
+
+    def note_likeness(self, other: ToolIndex, but: Collection[str]) -> None:
+        """Remembers that this snapshot has the same values as `other`, `but` for these names."""
+        if len(but) <= _MOST_NOTED:
+            self._likeness = (other._mark, frozenset(but))
+
+    def new_since(self, before: ToolIndex) -> list[Tool]:
+        """The tools that `before` does not hold, as the same values.
+
+        Quick among thousands: two snapshots that follow one another share nearly all their tools.
+        """
+        names = self._apart(before)
+        if names is not None:
+            mine, others = self._tools, before._tools
+            there = sorted(name for name in names if name in mine)
+            return [mine[name] for name in there if others.get(name) is not mine[name]]
+        found = map(before._tools.get, self._tools)
+        return list(compress(self._tools.values(), map(is_not, self._tools.values(), found)))
+
+    def _apart(self, other: ToolIndex) -> frozenset[str] | None:
+        """Names outside of which two snapshots are the same; None when nobody noted any."""
+        mine = (self._mark, frozenset[str]()), self._origin, self._likeness
+        others = (other._mark, frozenset[str]()), other._origin, other._likeness
+        for mark, names in mine:
+            for other_mark, other_names in others:
+                if mark is other_mark:
+                    return names | other_names
+        return None
+
+    @cached_property
+    def registered(self) -> dict[str, Tool]:
+        """The tools that no file defines, by name; read it, do not change it."""
+        return {name: tool for name, tool in self._tools.items() if tool.source is None}
 
     @cached_property
     def _names_by_pair(self) -> dict[str, list[str]]:

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_PROBLEMS", "MAX_VALUES"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_LARGE_PATTERNS",
+    "MAX_PATTERNS",
+    "MAX_PATTERN_LENGTH",
+    "MAX_PROBLEMS",
+    "MAX_SCHEMAS",
+    "MAX_VALUES",
+    "MAX_VALUES_OF_FILE",
+]
 
 MAX_BYTES: Final = 1024 * 1024
 """Of one file."""
 MAX_DEPTH: Final = 50
 """Levels of nesting."""
-MAX_VALUES: Final = 100_000
-"""Scalars, lists and mappings, all told."""
+MAX_VALUES: Final = 20_000
+"""Keys, scalars, lists and mappings of one document, what aliases stand for included."""
+MAX_VALUES_OF_FILE: Final = 100_000
+"""The same, of all documents of one file."""
 MAX_PROBLEMS: Final = 100
-"""Reading stops after so many: nobody reads more, and each costs a search for its path."""
+"""Reading stops after so many: nobody reads more."""
+MAX_SCHEMAS: Final = 1000
+"""Schemas within the `schema` keys of one definition."""
+MAX_PATTERNS: Final = 300
+"""Regular expressions of one definition: a hostile one takes milliseconds to compile."""
+MAX_LARGE_PATTERNS: Final = 6
+"""Those of them that take more than 256 KiB when they are compiled, such as `\\p{L}{1,100}`."""
+MAX_PATTERN_LENGTH: Final = 10_000
+"""Characters of one regular expression."""

@@ -6,7 +6,6 @@ rule that is written and ignored is worse than none.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -15,10 +14,11 @@ import jsonschema_rs
 from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.document import Path
+from tool_engine.catalog.fault import Fault, describe, nearest
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.rules import compile_check, pattern_error
-from tool_engine.catalog.structure import Fault
+from tool_engine.catalog.rules import compile_check
+from tool_engine.catalog.workload import Workload
 
 __all__ = ["raw_schema_faults"]
 
@@ -32,15 +32,15 @@ _HOLD_ONE: Final = frozenset(
 _HOLD_LIST: Final = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
 
 
-def raw_schema_faults(schema: dict[str, Any], path: Path) -> list[Fault]:
+def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) -> list[Fault]:
     """Everything that is wrong with `schema`, which stands at `path`."""
     faults: list[Fault] = []
-    _check_keywords(schema, path, faults)
-    errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
-    faults.extend(
-        Fault((*path, *error.absolute_path), f"not JSON Schema 2020-12: {error.message[:300]}")
-        for error in islice(errors, MAX_PROBLEMS)
-    )
+    _check_keywords(schema, path, faults, workload)
+    if len(faults) >= MAX_PROBLEMS or not workload.is_bearable:
+        return faults
+    if "$schema" in schema or not jsonschema_rs.meta.is_valid(schema):
+        errors = Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema)
+        faults.extend(_not_a_schema(error, path) for error in islice(errors, MAX_PROBLEMS))
     if not faults:
         try:
             compile_check(schema)
@@ -49,16 +49,29 @@ def raw_schema_faults(schema: dict[str, Any], path: Path) -> list[Fault]:
     return faults
 
 
-def _check_keywords(schema: Any, path: Path, faults: list[Fault]) -> None:
-    if not isinstance(schema, dict):
+def _not_a_schema(error: Any, path: Path) -> Fault:
+    return Fault(
+        (*path, *error.absolute_path),
+        f"not JSON Schema 2020-12: {error.message[:300]}",
+        got=describe(error.instance),
+        cure="mend it",
+    )
+
+
+def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Workload) -> None:
+    if not isinstance(schema, dict) or len(faults) >= MAX_PROBLEMS:
+        return
+    if fault := workload.schema_fault(path):
+        faults.append(fault)
+    if not workload.is_bearable:
         return
     for keyword, value in schema.items():
         place = (*path, keyword)
         if keyword not in KEYWORDS:
-            faults.append(Fault(place, _unsupported(keyword), at_key=True))
-        _check_texts(keyword, value, place, faults)
+            faults.append(_unsupported(keyword, place))
+        _check_texts(keyword, value, place, faults, workload)
         for part, child in _children(keyword, value):
-            _check_keywords(child, (*place, *part), faults)
+            _check_keywords(child, (*place, *part), faults, workload)
 
 
 def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
@@ -73,23 +86,30 @@ def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
             yield (name,), item
 
 
-def _check_texts(keyword: str, value: Any, place: Path, faults: list[Fault]) -> None:
-    if keyword == "pattern" and isinstance(value, str) and (message := pattern_error(value)):
-        faults.append(Fault(place, message))
+def _check_texts(
+    keyword: str, value: Any, place: Path, faults: list[Fault], workload: Workload
+) -> None:
+    if (
+        keyword == "pattern"
+        and isinstance(value, str)
+        and (fault := workload.pattern_fault(value, place))
+    ):
+        faults.append(fault)
     if keyword == "format" and isinstance(value, str) and value not in FORMATS:
-        faults.append(
-            Fault(place, f"the format {value!r} is not checked; use a pattern or remove it")
-        )
+        message = f"the format {value[:80]!r} is not checked"
+        faults.append(Fault(place, message, cure="use a pattern or remove it"))
     if keyword == "patternProperties" and isinstance(value, dict):
-        wrong = [(pattern, pattern_error(pattern)) for pattern in value]
-        faults.extend(
-            Fault((*place, pattern), message, at_key=True) for pattern, message in wrong if message
+        wrong = (
+            workload.pattern_fault(pattern, (*place, pattern), at_key=True) for pattern in value
         )
+        faults.extend(fault for fault in wrong if fault)
 
 
-def _unsupported(keyword: str) -> str:
+def _unsupported(keyword: str, place: Path) -> Fault:
+    near, cure = nearest(keyword, KEYWORDS), ""
     if keyword in ("$ref", "$defs", "definitions"):
-        return f"{keyword} is not supported in a parameter; write the schema out where it is used"
-    near = difflib.get_close_matches(keyword[:80], KEYWORDS, n=1)
-    cure = f"did you mean {near[0]!r}?" if near else "remove it"
-    return f"the keyword {keyword[:80]!r} is not supported; {cure}"
+        near, cure = "", "write the schema out where it is used"
+    elif not near:
+        cure = "remove it"
+    message = f"the keyword {keyword[:80]!r} is not supported in a schema"
+    return Fault(place, message, at_key=True, nearest=near, cure=cure)

@@ -1,6 +1,6 @@
 """How does a folder's present state become the next snapshot, and what changed on the way?
 
-The rules: a file that breaks keeps its last good tool; a name that two places claim is an error of
+The rules: a file that breaks keeps its last good tools; a name that two places claim is an error of
 each file and goes on meaning what it meant; a tool registered in code is never touched.
 """
 
@@ -9,52 +9,67 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
 
+from tool_engine.catalog.arrivals import GONE, Arrivals
+from tool_engine.catalog.cache import CachedLoader
+from tool_engine.catalog.claims import Claims
+from tool_engine.catalog.file_outcome import FileOutcome
 from tool_engine.catalog.folder import (
     SETTLE_TIME,
+    Contents,
     FileStamp,
     FolderError,
     MissingFolderError,
+    find_definitions,
     list_definitions,
-    read_definition,
+    read_once,
     stamp_of,
 )
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.catalog.loader import duplicate_error
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.tool import Tool
 
-__all__ = ["Catalog", "FileOutcome", "FolderOutcome", "ScanOutcome", "merge"]
+__all__ = [
+    "PATIENCE",
+    "Catalog",
+    "FolderOutcome",
+    "ScanOutcome",
+    "merge",
+    "new_tools",
+]
 
-_MAX_SETTLING: Final = 10
-
-
-class FileOutcome(msgspec.Struct, frozen=True):
-    """What one file holds: a tool, or the error that keeps it from being one."""
-
-    path: str
-    tool: Tool | None
-    error: str | None = None
+PATIENCE: Final = 1.0
+"""Seconds that a look waits for files that are being written."""
 
 
 class FolderOutcome(msgspec.Struct, frozen=True):
-    """What a look at the folder found."""
+    """What a look at the folder found: all of it, not only what changed."""
 
-    files: list[FileOutcome]
-    error: tuple[str, str] | None = None
-    """`(folder, message)` when the folder itself cannot be read."""
+    files: tuple[FileOutcome, ...]
+    claims: ToolIndex
+    """The tools whose names one file defines."""
+    rivals: dict[str, list[Tool]]
+    """The tools of each name that several files define."""
+    errors: list[tuple[str, str]]
+    """`(file, message)` of each file that is broken, and of a folder that cannot be read."""
     is_complete: bool = True
     """False when the folder could not be listed: then its tools stay as they were."""
+    version: int = 0
+    """Another number than that of an earlier look when anything is different."""
+    unsettled: frozenset[str] = frozenset()
+    """Files that are being written: they are as they were, and must be looked at again soon."""
 
 
 class ScanOutcome(msgspec.Struct, frozen=True):
     """The next snapshot, and how it differs from the one before."""
 
     index: ToolIndex
+    """The snapshot before, itself, when nothing at all is different."""
     added: list[str] = []
     modified: list[str] = []
     """Names whose definition hash changed."""
@@ -63,21 +78,29 @@ class ScanOutcome(msgspec.Struct, frozen=True):
     """`(file, message)` of everything that could not be loaded."""
 
 
-class _Entry(msgspec.Struct, frozen=True):
-    outcome: FileOutcome
+class _Read(msgspec.Struct, frozen=True, gc=False):
+    """The state of a file that was read."""
+
     stamp: FileStamp | None
-    """The state of the file that was read; None makes the next look read it again."""
+    """None for what could not be looked at."""
+    is_sure: bool
+    """Whether the file says the same for as long as its stamp is the same."""
 
 
 class Catalog:
     """The folder of definitions, and what its files held when they were last looked at.
 
-    Only files that changed are read again. `look` and `scan` block: call them in a thread.
+    A file that changed is read when two looks at it agree, and counts when a third look, after the
+    reading, agrees as well; until then it stands for what it stood for. Files that did not change
+    are not read again. `look` and `scan` block: call them in a thread.
 
     Args:
         directory: The folder; it may come and go.
         recursive: Looks into sub-folders too.
         check: Says what is wrong with a tool beyond its definition's own rules.
+        check_key: What the answers of `check` depend on beside the tool, see `CachedLoader`.
+        cache_directory: Where the first look finds the tools of texts that were read before, see
+            `cache_path`; None: nowhere.
     """
 
     def __init__(
@@ -86,82 +109,226 @@ class Catalog:
         *,
         recursive: bool = False,
         check: Callable[[Tool], list[DefinitionProblem]] | None = None,
+        check_key: Callable[[], str] | None = None,
+        cache_directory: str | None = None,
     ) -> None:
         self.directory = os.fspath(directory)
+        self.arrivals = Arrivals()
+        """What is there and has not been read yet."""
         self._recursive = recursive
-        self._check = check
-        self._loader = ToolConfigLoader()
-        self._entries: dict[str, _Entry] = {}
+        self._loader = CachedLoader(
+            cache_directory,
+            self.directory,
+            recursive=recursive,
+            check=check,
+            check_key=check_key,
+        )
+        self._files: dict[str, FileOutcome] = {}
+        self._reads: dict[str, _Read] = {}
+        self._broken: set[str] = set()
+        self._claims = Claims()
+        self._folder_error: FolderError | None = None
         self._has_looked = False
+        self._version = 0
+        self._found: FolderOutcome | None = None
         # A look outlives the task that asked for it; the next one must not meet it half way.
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Catalog({self.directory!r}, {len(self._entries)} files)"
+        return f"Catalog({self.directory!r}, {len(self._files)} files)"
 
     def scan(self, previous: ToolIndex) -> ScanOutcome:
         """Looks at the folder and merges what is there into `previous`."""
         return merge(previous, self.look())
 
-    def look(self) -> FolderOutcome:
-        """Reads the files that changed since the last look, once they have been left alone."""
+    def look(
+        self,
+        paths: Collection[str] | None = None,
+        *,
+        settle: float = SETTLE_TIME,
+        patience: float = PATIENCE,
+    ) -> FolderOutcome:
+        """Reads the files that changed since the last look, once they have been left alone.
+
+        Args:
+            paths: Looks only at these files, named as the folder's listing names them, and reads
+                them even if they seem unchanged; None: at all of them.
+            settle: Seconds for which a changed file must have been left alone.
+            patience: Seconds to wait for files that are being written; after that, they are errors
+                that keep their last good tools. 0: they are `unsettled` and no errors.
+        """
         with self._lock:
+            if self._folder_error is not None:
+                paths = None
             try:
-                files = list_definitions(self.directory, recursive=self._recursive)
+                states = self._states(paths, settle)
             except FolderError as error:
-                is_gone = isinstance(error, MissingFolderError)
-                if is_gone:
-                    self._entries = {}
-                return FolderOutcome([], (self.directory, str(error)), is_complete=is_gone)
-            if self._has_looked:
-                self._settle(files)
-            self._has_looked = True
-            self._entries = {path: self._entry(path, stamp) for path, stamp in files.items()}
-            return FolderOutcome([entry.outcome for entry in self._entries.values()])
+                self._lose_folder(error)
+                return self._outcome_now(frozenset())
+            self._note_folder_error(None)
+            with self._loader.session(0 if self._has_looked else len(states)):
+                waiting = self._notice(paths, states)
+                self._has_looked = True
+                self._await_rest(waiting, settle, patience, is_told=paths is not None)
+            if patience > 0:
+                for path in waiting:
+                    self._break(path, _unsettled_error(path), _Read(None, is_sure=False))
+            return self._outcome_now(frozenset(waiting))
 
-    def _settle(self, files: dict[str, FileStamp | None]) -> None:
-        """Waits until changed files are no longer written to; updates their stamps in `files`."""
-        for _ in range(_MAX_SETTLING):
-            busy = [
-                path
-                for path, stamp in files.items()
-                if stamp is not None and not self._is_known(path, stamp) and stamp.is_recent()
-            ]
-            if not busy:
-                return
-            time.sleep(SETTLE_TIME)
-            is_quiet = True
-            for path in busy:
-                stamp = stamp_of(path)
-                is_quiet = is_quiet and stamp == files[path]
-                files[path] = stamp
-            if is_quiet:
-                return
-
-    def _entry(self, path: str, stamp: FileStamp | None) -> _Entry:
-        if stamp is not None and self._is_known(path, stamp):
-            return self._entries[path]
+    def _states(self, paths: Collection[str] | None, settle: float) -> dict[str, FileStamp | None]:
+        if paths is not None:
+            return find_definitions(paths)
         try:
-            contents = read_definition(path)
-            # A file written this very moment may change again under the same stamp.
-            kept = None if contents.stamp.is_recent() else contents.stamp
-            return _Entry(self._outcome(path, contents.data), kept)
-        except DefinitionError as error:
-            return _Entry(FileOutcome(path, None, str(error)), None)
+            return list_definitions(self.directory, recursive=self._recursive)
+        except MissingFolderError:
+            if not self._files:
+                raise
+            # Somebody may be putting another folder in its place.
+            time.sleep(settle)
+            return list_definitions(self.directory, recursive=self._recursive)
 
-    def _is_known(self, path: str, stamp: FileStamp) -> bool:
-        entry = self._entries.get(path)
-        return entry is not None and entry.stamp == stamp
+    def _notice(
+        self, paths: Collection[str] | None, states: dict[str, FileStamp | None]
+    ) -> set[str]:
+        """Notes what differs from what was read; returns the files to wait for."""
+        arrivals = self.arrivals
+        looked_at = self._files.keys() | arrivals.paths() if paths is None else set(paths)
+        for path in looked_at - states.keys():
+            if path in self._files:
+                arrivals.note(path, GONE)
+            else:
+                arrivals.drop(path)
+        for path, stamp in states.items():
+            read = self._reads.get(path)
+            if not self._has_looked and self._is_at_rest(path, stamp) and self._read(path, stamp):
+                continue
+            if paths is not None or read is None or read.stamp != stamp:
+                # At the start, what has long been there need not be waited for.
+                arrivals.note(path, stamp, trusts_age=not self._has_looked)
+            else:
+                arrivals.drop(path)
+                if not read.is_sure:
+                    self._read(path, stamp)
+        return arrivals.paths() & (looked_at | states.keys())
 
-    def _outcome(self, path: str, data: bytes) -> FileOutcome:
+    def _is_at_rest(self, path: str, stamp: FileStamp | None) -> bool:
+        """Whether nobody has written a file for long, though nobody has looked at it before."""
+        return (
+            stamp is not None
+            and stamp.size > 0
+            and stamp.age() > PATIENCE
+            and not self.arrivals.is_open(path)
+        )
+
+    def _await_rest(
+        self, waiting: set[str], settle: float, patience: float, *, is_told: bool
+    ) -> None:
+        """Reads the files that are waited for as they come to rest; takes them out of `waiting`."""
+        end = time.monotonic() + max(patience, 2 * SETTLE_TIME)
+        while waiting:
+            pause = settle
+            for path in list(waiting):
+                read = None if is_told else self._reads.get(path)
+                left = self.arrivals.time_left(path, settle, read.stamp if read else None)
+                if left > 0:
+                    pause = min(pause, left)
+                elif self._read(path, self.arrivals.stamp(path)):
+                    waiting.remove(path)
+            if not waiting or time.monotonic() + pause > end:
+                return
+            time.sleep(pause)
+
+    def _read(self, path: str, stamp: FileStamp | None) -> bool:
+        """Reads a file; false when it is no longer in the state that `stamp` stands for."""
+        contents, error = None, None
         try:
-            tool = self._loader.load_text(data, path)
-            problems = [] if self._check is None else self._check(tool)
-            if problems:
-                raise DefinitionError(*problems)
-            return FileOutcome(path, tool)
+            if stamp is not GONE:
+                contents = read_once(path)
+        except DefinitionError as caught:
+            error = caught
+        now = stamp_of(path) or find_definitions([path]).get(path, GONE)
+        read = GONE if contents is None else contents.stamp
+        if now != stamp or (error is None and read != stamp):
+            self.arrivals.note(path, now)
+            return False
+        self.arrivals.drop(path)
+        if error is not None:
+            is_sure = stamp is not None and not isinstance(error.__cause__, OSError)
+            self._break(path, error, _Read(stamp, is_sure))
+        elif contents is not None:
+            self._load(path, contents)
+        else:
+            self._remove(path)
+        return True
+
+    def _load(self, path: str, contents: Contents) -> None:
+        read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
+        try:
+            tools = self._loader.load_tools(contents.data, path)
         except DefinitionError as error:
-            return FileOutcome(path, None, str(error))
+            self._break(path, error, read)
+        else:
+            before = {tool.name: tool for tool in self._tools_of(path)}
+            # The same value again keeps what was compiled for it.
+            kept = [old if (old := before.get(new.name)) == new else new for new in tools]
+            self._put(FileOutcome.of(path, kept), read)
+
+    def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
+        """Notes that a file cannot be loaded; its last good tools stay."""
+        self._put(FileOutcome.of(path, self._tools_of(path), str(error)), read)
+
+    def _put(self, outcome: FileOutcome, read: _Read) -> None:
+        path = outcome.path
+        self._reads[path] = read
+        if self._files.get(path) == outcome:
+            return
+        self._claims.replace(self._tools_of(path), outcome.tools)
+        self._files[path] = outcome
+        (self._broken.discard if outcome.error is None else self._broken.add)(path)
+        self._note_difference()
+
+    def _remove(self, path: str) -> None:
+        if path not in self._files:
+            return  # it came and went before anybody had read it
+        self._claims.replace(self._tools_of(path), [])
+        del self._files[path], self._reads[path]
+        self._broken.discard(path)
+        self._note_difference()
+
+    def _tools_of(self, path: str) -> list[Tool]:
+        file = self._files.get(path)
+        return [] if file is None else file.tools
+
+    def _lose_folder(self, error: FolderError) -> None:
+        self._note_folder_error(error)
+        if isinstance(error, MissingFolderError):
+            for path in list(self._files):
+                self._remove(path)
+
+    def _note_folder_error(self, error: FolderError | None) -> None:
+        if str(error) != str(self._folder_error):
+            self._note_difference()
+        self._folder_error = error
+
+    def _note_difference(self) -> None:
+        self._version += 1
+        self._found = None
+
+    def _outcome_now(self, unsettled: frozenset[str]) -> FolderOutcome:
+        if self._found is None:
+            error = self._folder_error
+            errors = [(path, str(self._files[path].error)) for path in self._broken]
+            self._found = FolderOutcome(
+                tuple(self._files.values()),
+                self._claims.index(),
+                dict(self._claims.rivals),
+                errors if error is None else [*errors, (self.directory, str(error))],
+                is_complete=error is None or isinstance(error, MissingFolderError),
+                version=self._version,
+            )
+        if not unsettled:
+            return self._found
+        return msgspec.structs.replace(self._found, unsettled=unsettled)
 
 
 def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
@@ -169,69 +336,56 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
 
     Quick and without I/O, so that it can run where `previous` cannot change meanwhile.
     """
-    errors = [] if folder.error is None else [folder.error]
+    errors = list(folder.errors)
     if not folder.is_complete:
         return ScanOutcome(previous, errors=errors)
-    in_code = [tool for tool in previous if tool.source is None]
-    claims = _claims(previous, folder.files, errors)
-    taken = {tool.name for tool in in_code}
-    tools = list(in_code)
-    for name, claimants in claims.items():
-        tool = _choose(name, claimants, previous, name in taken, errors)
-        if tool is not None:
-            tools.append(tool)
-    index = ToolIndex(tools)
-    return ScanOutcome(index, *_difference(previous, index), sorted(set(errors)))
+    changes: dict[str, Tool | None] = {}
+    claimed, known = new_tools(previous, folder), previous.new_since(folder.claims)
+    for tool in claimed:
+        if tool.name in previous.registered:
+            errors.append(_duplicate(tool, ["<code>"]))
+        elif previous.get(tool.name) != tool:
+            changes[tool.name] = tool
+    for tool in known:
+        if tool.source is not None and tool.name not in folder.claims:
+            rivals = folder.rivals.get(tool.name, ())
+            # A name that several claim goes on meaning what it meant.
+            if tool.source not in [rival.source for rival in rivals]:
+                changes[tool.name] = None
+    for name, rivals in folder.rivals.items():
+        places = [str(rival.source) for rival in rivals]
+        places += ["<code>"] if name in previous.registered else []
+        errors += [_duplicate(rival, places) for rival in rivals]
+    index = previous.with_changes(changes) if changes else previous
+    index.note_likeness(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
+    return ScanOutcome(index, *_difference(previous, changes), sorted(set(errors)))
 
 
-def _claims(
-    previous: ToolIndex, files: Iterable[FileOutcome], errors: list[tuple[str, str]]
-) -> dict[str, list[Tool]]:
-    """Which tools want each name: what the files hold, or held before they broke."""
-    last_good: dict[str, list[Tool]] = {}
-    for tool in previous:
-        if tool.source is not None:
-            last_good.setdefault(tool.source, []).append(tool)
-    claims: dict[str, list[Tool]] = {}
-    for file in files:
-        if file.tool is not None:
-            claims.setdefault(file.tool.name, []).append(file.tool)
-            continue
-        errors.append((file.path, str(file.error)))
-        for tool in last_good.get(file.path, ()):
-            claims.setdefault(tool.name, []).append(tool)
-    return claims
+def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
+    """The tools that the folder holds and `previous` does not, as far as one file defines them."""
+    return folder.claims.new_since(previous)
 
 
-def _choose(
-    name: str,
-    claimants: list[Tool],
-    previous: ToolIndex,
-    is_taken: bool,
-    errors: list[tuple[str, str]],
-) -> Tool | None:
-    """The tool that a name means from now on; None when nothing says which."""
-    present = previous.get(name)
-    if len(claimants) == 1 and not is_taken:
-        tool = claimants[0]
-        # The same value again keeps what was compiled for it.
-        return present if present == tool else tool
-    sources = [str(tool.source) for tool in claimants]
-    places = [*sources, "<code>"] if is_taken else sources
-    errors.extend((source, str(duplicate_error(name, source, places))) for source in sources)
-    if not is_taken and present is not None and present.source in sources:
-        return present
-    return None
+def _duplicate(tool: Tool, places: list[str]) -> tuple[str, str]:
+    source = str(tool.source)
+    return source, str(duplicate_error(tool.name, source, places))
 
 
-def _difference(previous: ToolIndex, index: ToolIndex) -> tuple[list[str], list[str], list[str]]:
-    added = [name for name in index.list_names() if name not in previous]
-    removed = [name for name in previous.list_names() if name not in index]
+def _difference(
+    previous: ToolIndex, changes: dict[str, Tool | None]
+) -> tuple[list[str], list[str], list[str]]:
+    added = [name for name in changes if name not in previous]
+    removed = [name for name, tool in changes.items() if tool is None]
     modified = [
-        tool.name
-        for tool in index
-        if (old := previous.get(tool.name)) is not None
-        and old is not tool
+        name
+        for name, tool in changes.items()
+        if tool is not None
+        and (old := previous.get(name)) is not None
         and old.definition_hash != tool.definition_hash
     ]
-    return added, modified, removed
+    return sorted(added), sorted(modified), sorted(removed)
+
+
+def _unsettled_error(path: str) -> DefinitionError:
+    message = "the file is being written; it is read again when it has settled"
+    return DefinitionError(DefinitionProblem(message, path))

@@ -6,8 +6,7 @@ the tool's own rules would refuse. The engine that validates calls also judges h
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
@@ -16,10 +15,13 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.structure import Fault
+from tool_engine.catalog.fault import Fault, describe, listing, nearest
+from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.structure import type_cure
+from tool_engine.catalog.workload import Workload
 from tool_engine.model.schema import SHORT_KEYS, value_schema
 
-__all__ = ["FLAT_RULES", "check_value", "compile_check", "pattern_error"]
+__all__ = ["FLAT_RULES", "check_value", "compile_check"]
 
 FLAT_RULES: Final = (*SHORT_KEYS, "items", "properties")
 """The rules that may stand beside `type` as well as in its `validation` block."""
@@ -33,10 +35,12 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "object": (dict,),
 }
 _BOUNDS: Final = (("min", "max"), ("min_length", "max_length"), ("min_items", "max_items"))
-_NOT_LINEAR: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=|\\k<|\(\?>|[*+?}]\+")
+_LONGEST_KEPT: Final = 1000
 
 
-def check_value(spec: Any, path: Path, faults: list[Fault], *, is_sound: bool) -> None:
+def check_value(
+    spec: Any, path: Path, faults: list[Fault], *, is_sound: bool, workload: Workload
+) -> None:
     """Adds what is wrong with the rules of one value to `faults`.
 
     Args:
@@ -44,48 +48,35 @@ def check_value(spec: Any, path: Path, faults: list[Fault], *, is_sound: bool) -
         path: Where `spec` stands in the definition.
         faults: Takes what is found.
         is_sound: Whether the definition's structure is right; a default is judged only then.
+        workload: Counts the patterns and raw schemas of the whole definition.
     """
-    if not isinstance(spec, dict):
+    if not isinstance(spec, dict) or len(faults) >= MAX_PROBLEMS:
         return
     before = len(faults)
     rules = _rules_of(spec, path, faults)
     if rules:
         _check_bounds(rules, faults)
         _check_enum(spec.get("type"), rules, faults)
-        _check_pattern(rules, faults)
-        _check_nested(rules, spec, faults, is_sound=is_sound)
+        _check_pattern(rules, faults, workload)
+        _check_nested(rules, spec, faults, is_sound=is_sound, workload=workload)
     if "schema" in spec:
-        _check_raw(spec, rules, path, faults)
+        _check_raw(spec, rules, path, faults, workload)
     if "default" in spec and is_sound and len(faults) == before:
         _check_default(spec, (*path, "default"), has_rules=bool(rules), faults=faults)
 
 
-def pattern_error(pattern: str) -> str | None:
-    """Why the engine cannot match `pattern`, or None when it can."""
-    if _compiles(pattern):
-        return None
-    if _NOT_LINEAR.search(pattern):
-        return (
-            f"the pattern {pattern[:80]!r} uses lookaround, a back-reference or a possessive "
-            "part, which cannot be matched in linear time; write it without"
-        )
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return f"the pattern {pattern[:80]!r} is not a regular expression: {error}"
-    return f"the pattern {pattern[:80]!r} is too large, or not in the supported syntax; simplify it"
-
-
 def compile_check(schema: Mapping[str, Any]) -> jsonschema_rs.Validator:
-    """A validator for `schema` as the engine uses it, shared between equal schemas.
+    """A validator for `schema` as the engine uses it, mostly shared between equal schemas.
 
     Raises:
         jsonschema_rs.ValidationError: The schema is not valid JSON Schema 2020-12.
     """
-    return _compile(msgspec.json.encode(schema))
+    encoded = msgspec.json.encode(schema)
+    # A compiled pattern may take megabytes, a long enum as well: these are not kept.
+    is_kept = len(encoded) < _LONGEST_KEPT and b'"pattern' not in encoded
+    return _compile_once(encoded) if is_kept else _compile(encoded)
 
 
-@lru_cache(maxsize=4096)
 def _compile(schema: bytes) -> jsonschema_rs.Validator:
     return jsonschema_rs.Draft202012Validator(
         msgspec.json.decode(schema),
@@ -95,13 +86,7 @@ def _compile(schema: bytes) -> jsonschema_rs.Validator:
     )
 
 
-@lru_cache(maxsize=4096)
-def _compiles(pattern: str) -> bool:
-    try:
-        compile_check({"type": "string", "pattern": pattern})
-    except ValueError:
-        return False
-    return True
+_compile_once: Final = lru_cache(maxsize=1024)(_compile)
 
 
 _Rules = dict[str, tuple[Any, Path]]
@@ -117,9 +102,8 @@ def _rules_of(spec: Mapping[str, Any], path: Path, faults: list[Fault]) -> _Rule
         for key, value in block.items():
             place = (*path, "validation", key)
             if key in rules:
-                faults.append(
-                    Fault(place, f"{key} is also given beside type; remove one", at_key=True)
-                )
+                message = f"{key} is also given beside type"
+                faults.append(Fault(place, message, at_key=True, cure="remove one"))
             rules[key] = (value, place)
     return rules
 
@@ -130,8 +114,15 @@ def _check_bounds(rules: _Rules, faults: list[Fault]) -> None:
             least, place = rules[low]
             most = rules[high][0]
             if _is_number(least) and _is_number(most) and least > most:
+                message = f"{low} {least} is above {high} {most}: no value would pass"
                 faults.append(
-                    Fault(place, f"{low} {least} is above {high} {most}: no value would pass")
+                    Fault(
+                        place,
+                        message,
+                        expected=f"at most {most}",
+                        got=describe(least),
+                        cure="change one of the two",
+                    )
                 )
 
 
@@ -139,63 +130,72 @@ def _check_enum(kind: Any, rules: _Rules, faults: list[Fault]) -> None:
     options, place = rules.get("enum", (None, ()))
     if not isinstance(options, list):
         return
+    seen: set[tuple[type, bytes]] = set()
     for number, option in enumerate(options):
         if isinstance(kind, str) and kind in _KINDS and not _is_kind(option, kind):
-            cure = "; quote it" if kind == "string" else ""
-            faults.append(Fault((*place, number), f"{option!r} is no {kind}{cure}"))
-        elif any(option == other and type(option) is type(other) for other in options[:number]):
-            faults.append(Fault((*place, number), f"{option!r} is listed twice; remove one"))
+            faults.append(_wrong_kind(option, kind, (*place, number)))
+        identity = (type(option), msgspec.json.encode(option, order="deterministic"))
+        if identity in seen:
+            message = f"{describe(option)} is listed twice"
+            faults.append(Fault((*place, number), message, cure="remove one"))
+        seen.add(identity)
 
 
-def _check_pattern(rules: _Rules, faults: list[Fault]) -> None:
+def _check_pattern(rules: _Rules, faults: list[Fault], workload: Workload) -> None:
     pattern, place = rules.get("pattern", (None, ()))
-    if isinstance(pattern, str) and (message := pattern_error(pattern)):
-        faults.append(Fault(place, message))
+    if isinstance(pattern, str) and (fault := workload.pattern_fault(pattern, place)):
+        faults.append(fault)
 
 
 def _check_nested(
-    rules: _Rules, spec: Mapping[str, Any], faults: list[Fault], *, is_sound: bool
+    rules: _Rules,
+    spec: Mapping[str, Any],
+    faults: list[Fault],
+    *,
+    is_sound: bool,
+    workload: Workload,
 ) -> None:
     if "items" in rules:
-        check_value(*rules["items"], faults, is_sound=is_sound)
+        check_value(*rules["items"], faults, is_sound=is_sound, workload=workload)
     properties, place = rules.get("properties", (None, ()))
     if not isinstance(properties, dict):
         return
     for name, item in properties.items():
-        check_value(item, (*place, name), faults, is_sound=is_sound)
+        check_value(item, (*place, name), faults, is_sound=is_sound, workload=workload)
     required, place = rules.get("required", (None, ()))
     if properties and isinstance(required, list):
         for number, name in enumerate(required):
-            if name not in properties:
-                faults.append(
-                    Fault(
-                        (*place, number),
-                        f"required names {name!r}, which is not in properties "
-                        f"({', '.join(map(str, properties))})",
-                    )
-                )
+            # What is no text is told of by the structure's own rules.
+            if isinstance(name, str) and name not in properties:
+                faults.append(_unknown_property(name, properties, (*place, number)))
 
 
-def _check_raw(spec: Mapping[str, Any], rules: _Rules, path: Path, faults: list[Fault]) -> None:
+def _check_raw(
+    spec: Mapping[str, Any],
+    rules: _Rules,
+    path: Path,
+    faults: list[Fault],
+    workload: Workload,
+) -> None:
     raw = spec["schema"]
     if not isinstance(raw, dict):
         return
     # Loaded by name on first use: jsonschema takes longer to import than the rest of the loader.
     checker = import_module("tool_engine.catalog.raw_schema")
     place = (*path, "schema")
-    faults.extend(checker.raw_schema_faults(raw, place))
+    faults.extend(checker.raw_schema_faults(raw, place, workload))
     given = {SHORT_KEYS.get(key, key) for key in rules}
     given |= {"description", "default"}
     faults.extend(
-        Fault((*place, keyword), f"{keyword} has its own key beside schema; move it", at_key=True)
+        Fault((*place, keyword), f"{keyword} has its own key", at_key=True, cure="move it there")
         for keyword in raw
         if keyword in given
     )
     kind, types = spec.get("type"), raw.get("type")
-    if kind in _KINDS and types is not None and kind not in (types, *_listed(types)):
-        faults.append(
-            Fault((*place, "type"), f"{types!r} contradicts the type {kind}; include it or remove")
-        )
+    is_known = isinstance(kind, str) and kind in _KINDS
+    if is_known and types is not None and kind not in (types, *_listed(types)):
+        message = f"{types!r} contradicts the type {kind}"
+        faults.append(Fault((*place, "type"), message, cure="include it or remove the key"))
 
 
 def _check_default(
@@ -205,19 +205,53 @@ def _check_default(
     kind = spec.get("type", "any")
     if not has_rules and "schema" not in spec:
         if kind in _KINDS and not _is_kind(value, kind):
-            cure = "; quote it" if kind == "string" and _is_number(value) else ""
-            shown = "null" if value is None else repr(value)
-            cure = "; remove the key for no default" if value is None else cure
-            faults.append(Fault(place, f"the default {shown} is no {kind}{cure}"))
+            faults.append(_wrong_kind(value, kind, place))
         return
     schema = value_schema({key: item for key, item in spec.items() if key != "default"})
+    check = compile_check(schema)
+    if check.is_valid(value):
+        return
+    # Each error of a long list may carry one for each choice of its schema.
+    errors = check.iter_errors(value) if _is_short(value) else _first_error(check, value)
     faults.extend(
         Fault(
             (*place, *error.instance_path),
-            f"the default breaks the parameter's own rules: {error.message[:300]}; "
-            "change the default or the rule",
+            f"the default breaks the parameter's own rules: {error.message[:300]}",
+            got=describe(error.instance),
+            cure="change the default or the rule",
         )
-        for error in compile_check(schema).iter_errors(value)
+        for error in errors
+    )
+
+
+def _is_short(value: Any) -> bool:
+    return not isinstance(value, dict | list) or len(msgspec.json.encode(value)) < _LONGEST_KEPT
+
+
+def _first_error(
+    check: jsonschema_rs.Validator, value: Any
+) -> Iterator[jsonschema_rs.ValidationError]:
+    try:
+        check.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
+
+
+def _wrong_kind(value: Any, kind: str, place: Path) -> Fault:
+    is_default = value is None and place[-1] == "default"
+    cure = "remove the key for no default" if is_default else type_cure([kind], value)
+    article = "an" if kind[0] in "aeiou" else "a"
+    return Fault(place, expected=f"{article} {kind}", got=describe(value), cure=cure)
+
+
+def _unknown_property(name: Any, properties: Mapping[str, Any], place: Path) -> Fault:
+    listed = listing(properties)
+    return Fault(
+        place,
+        f"required names {str(name)[:80]!r}, which is not in properties ({listed})",
+        expected=f"one of {listed}",
+        got=describe(name),
+        nearest=nearest(name, properties) if isinstance(name, str) else "",
     )
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Final
 
-__all__ = ["UnreadableScalarError", "resolve_plain"]
+__all__ = ["MAY_BE_MORE", "UnreadableScalarError", "resolve_plain"]
 
 _CONSTANTS: Final = {
     "": None,
@@ -25,6 +25,8 @@ _CONSTANTS: Final = {
     "False": False,
     "FALSE": False,
 }
+MAY_BE_MORE: Final = frozenset("~nNtTfF-+.0123456789")
+"""What a plain scalar begins with that may be more than text."""
 _MAY_BE_NUMBER: Final = frozenset("-+.0123456789")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -35,6 +37,11 @@ _INTEGER_LIMIT: Final = 2**63
 
 class UnreadableScalarError(ValueError):
     """A plain scalar is a number that JSON cannot carry."""
+
+    def __init__(self, message: str, cure: str = "quote it to have the text") -> None:
+        super().__init__(f"{message}; {cure}")
+        self.message = message
+        self.cure = cure
 
 
 def resolve_plain(text: str) -> str | int | float | bool | None:
@@ -55,8 +62,8 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
         return _float(text)
     if _NOT_FINITE.fullmatch(text):
         raise UnreadableScalarError(
-            f"{text} is not a number that JSON can carry; leave the key out for no limit, "
-            "or quote it to have the text"
+            f"{text} is not a number that JSON can carry",
+            "leave the key out for no limit, or quote it to have the text",
         )
     return text
 
@@ -65,9 +72,7 @@ def _integer(text: str, base: int) -> int:
     # Twenty digits are out of range already, and int() refuses thousands with its own error.
     value = int(text, base) if len(text) < 80 else _INTEGER_LIMIT
     if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
-        raise UnreadableScalarError(
-            f"the integer {text[:40]} does not fit into 64 bits; quote it to have the text"
-        )
+        raise UnreadableScalarError(f"the integer {text[:40]} does not fit into 64 bits")
     return value
 
 
@@ -76,7 +81,5 @@ def _float(text: str) -> float:
     mantissa = text.lower().partition("e")[0]
     vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)
     if math.isinf(value) or vanished:
-        raise UnreadableScalarError(
-            f"the number {text[:40]} is outside the range of numbers; quote it to have the text"
-        )
+        raise UnreadableScalarError(f"the number {text[:40]} is outside the range of numbers")
     return value

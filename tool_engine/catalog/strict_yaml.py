@@ -13,9 +13,11 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import yaml
 
+from tool_engine.catalog.decoding import decode
 from tool_engine.catalog.document import Document, Path, format_path
-from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES
-from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.catalog.limits import MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, MAX_VALUES_OF_FILE
+from tool_engine.catalog.parser_problem import parser_problem
+from tool_engine.catalog.scalars import MAY_BE_MORE, UnreadableScalarError, resolve_plain
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 try:
@@ -28,10 +30,11 @@ __all__ = [
     "parse",
 ]
 
-_BETWEEN_DOCUMENTS: Final = (yaml.StreamStartEvent, yaml.DocumentEndEvent)
-_FORBIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
-)
+# Looked up for every event, so they have names of their own.
+_SCALAR: Final = yaml.ScalarEvent
+_MAPPING_START: Final = yaml.MappingStartEvent
+_MAPPING_END: Final = yaml.MappingEndEvent
+_SEQUENCE_END: Final = yaml.SequenceEndEvent
 _FORBIDDEN_VALUE: Final = re.compile("[\x00\ud800-\udfff]")
 _CORE: Final = "tag:yaml.org,2002:"
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
@@ -44,21 +47,30 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 
 class _Fault(NamedTuple):
     message: str
+    cure: str
     mark: Any
     number: int
     suffix: Path
+
+
+class _Anchored(NamedTuple):
+    """What an anchor names: a value and its marks; None while it is still being read."""
+
+    value: Any
+    marks: list[Any] | None
 
 
 class _StopReading(Exception):  # noqa: N818 - never leaves this module
     """The rest of the text cannot be read."""
 
 
-def load_all(text: str | bytes, source: str) -> list[Document]:
+def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> list[Document]:
     """Reads every document in `text`.
 
     Args:
         text: At most 1 MiB of YAML 1.2 in UTF-8.
         source: The name that errors give the text, such as its file.
+        allow_aliases: Whether `*name` may stand for a copy of what `&name` was put before.
 
     Returns:
         One `Document` each; none for a text that holds only comments.
@@ -70,30 +82,40 @@ def load_all(text: str | bytes, source: str) -> list[Document]:
         >>> load_all("answer: no", "example.yaml")[0].value
         {'answer': 'no'}
     """
-    documents, problems = parse(text, source)
+    documents, problems = parse(text, source, allow_aliases=allow_aliases)
     if problems:
         raise DefinitionError(*problems)
     return documents
 
 
-def parse(text: str | bytes, source: str) -> tuple[list[Document], list[DefinitionProblem]]:
+def parse(
+    text: str | bytes, source: str, *, allow_aliases: bool = False
+) -> tuple[list[Document], list[DefinitionProblem]]:
     """Reads what can be read of `text`, and lists the faults instead of raising them."""
     try:
-        decoded = _decode(text, source)
+        decoded = decode(text, source)
     except DefinitionError as error:
         return [], list(error.problems)
-    return _Reader(decoded, source).read()
+    return _Reader(decoded, source, allow_aliases=allow_aliases).read()
 
 
 class _Reader:
     """Builds the documents of one text from the parser's events."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, *, allow_aliases: bool) -> None:
         self._source = source
         self._text = text
+        self._allow_aliases = allow_aliases
+        self._has_escapes = "\\" in text
+        self._has_tabs = "\t" in text
+        self._is_simple = not (self._has_escapes or self._has_tabs)
+        self._keys: set[str] = set()
         self._marks: list[Any] = []
+        self._anchors: dict[str, _Anchored] = {}
         self._faults: list[_Fault] = []
         self._problems: list[DefinitionProblem] = []
+        self._values_left = MAX_VALUES_OF_FILE
+        self._max_values = MAX_VALUES
         self._next_event: Callable[[], Any] = _event_source(text)
 
     def read(self) -> tuple[list[Document], list[DefinitionProblem]]:
@@ -104,7 +126,7 @@ class _Reader:
             self._report(None)
         except yaml.YAMLError as error:
             self._report(None)
-            self._problems.append(_translate(error, self._source))
+            self._problems.append(parser_problem(error, self._source))
         return documents, self._problems
 
     def _read_documents(self, documents: list[Document]) -> None:
@@ -112,148 +134,241 @@ class _Reader:
             event = self._next_event()
             kind = event.__class__
             if kind is yaml.DocumentStartEvent:
-                self._marks = []
-                if event.version and tuple(event.version) != (1, 2):
-                    self._fault("the %YAML directive asks for other rules; remove the line", event)
-                document = Document(self._node(self._next_event(), 1), self._marks)
-                self._report(document)
-                documents.append(document)
+                documents.append(self._document(event))
             elif kind is yaml.StreamEndEvent:
                 return
-            elif kind not in _BETWEEN_DOCUMENTS:
+            elif kind is not yaml.StreamStartEvent:
                 # Going on would never end: the C parser keeps the classes it was first loaded with.
-                raise yaml.YAMLError("PyYAML was imported twice in this process; import it once")
+                raise yaml.YAMLError("PyYAML was imported twice in this process")
+
+    def _document(self, event: Any) -> Document:
+        self._marks, self._anchors = [], {}
+        self._max_values = min(MAX_VALUES, self._values_left)
+        if event.version and tuple(event.version) != (1, 2):
+            self._fault("the %YAML directive asks for other rules", "remove the line", event)
+        document = Document(self._node(self._next_event(), 1), self._marks, self._text)
+        end = self._next_event()
+        if event.version and not end.explicit:
+            message = "a text that begins with %YAML ends with a line ..., and here is none"
+            cure = "add the line, or remove %YAML"
+            self._add(_Fault(message, cure, end.start_mark, 0, ()))
+        self._values_left -= len(self._marks)
+        self._report(document)
+        return document
 
     def _node(self, event: Any, depth: int) -> Any:
-        self._marks.append(event.start_mark)
+        marks = self._marks
+        marks.append(event.start_mark)
+        if len(marks) > self._max_values:
+            self._stop_at_limit(event)
+        if event.__class__ is not _SCALAR:
+            return self._compound(event, depth)
+        if event.tag is None and event.anchor is None and self._is_simple:
+            # Nearly every scalar ends here, so this is what reading costs.
+            text = event.value
+            if not event.implicit[0] or (text and text[0] not in MAY_BE_MORE):
+                return text
+        return self._scalar(event)
+
+    def _compound(self, event: Any, depth: int) -> Any:
         kind = event.__class__
-        if kind is yaml.ScalarEvent:
-            return self._scalar(event)
         if kind is yaml.AliasEvent:
-            self._fault(
-                f"the alias *{event.anchor[:80]} is not allowed; write the value out", event
-            )
-            return None
-        if event.anchor is not None:
-            self._fault(f"the anchor &{event.anchor[:80]} is not allowed; remove it", event)
-        if len(self._marks) > MAX_VALUES:
-            self._stop(f"more than {MAX_VALUES} keys and values; no definition needs them", event)
+            return self._alias(event, depth)
         if depth > MAX_DEPTH:
-            self._stop(f"nested more than {MAX_DEPTH} levels deep; make it flatter", event)
-        if kind is yaml.MappingStartEvent:
-            return self._mapping(event, depth)
-        return self._sequence(event, depth)
+            self._stop(f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event)
+        start = len(self._marks) - 1
+        is_kept = event.anchor is not None and self._open_anchor(event)
+        is_mapping = kind is _MAPPING_START
+        value = self._mapping(event, depth) if is_mapping else self._sequence(event, depth)
+        if is_kept:
+            self._anchors[event.anchor] = _Anchored(value, self._marks[start:])
+        return value
 
     def _sequence(self, event: Any, depth: int) -> list[Any]:
-        self._check_tag(event, f"{_CORE}seq")
+        if event.tag is not None and event.tag != f"{_CORE}seq":
+            self._refuse_tag(event)
         items: list[Any] = []
-        while (event := self._next_event()).__class__ is not yaml.SequenceEndEvent:
-            items.append(self._node(event, depth + 1))
+        next_event, node = self._next_event, self._node
+        while (event := next_event()).__class__ is not _SEQUENCE_END:
+            items.append(node(event, depth + 1))
         return items
 
     def _mapping(self, event: Any, depth: int) -> dict[str, Any]:
-        self._check_tag(event, f"{_CORE}map")
+        if event.tag is not None and event.tag != f"{_CORE}map":
+            self._refuse_tag(event)
         start = len(self._marks) - 1
         mapping: dict[str, Any] = {}
-        lines: dict[str, int] = {}
-        while (event := self._next_event()).__class__ is not yaml.MappingEndEvent:
-            self._marks.append(event.start_mark)
-            key = self._key(event)
-            if key in mapping:
-                self._skip_duplicate(event, key, lines[key], start, depth)
+        marks: dict[str, Any] = {}
+        next_event, node, known = self._next_event, self._node, self._keys
+        while (event := next_event()).__class__ is not _MAPPING_END:
+            mark = event.start_mark
+            self._marks.append(mark)
+            is_known = event.__class__ is _SCALAR and event.value in known and event.implicit[0]
+            is_known = is_known and event.tag is None and event.anchor is None
+            key = event.value if is_known else self._key(event)
+            if key in marks:
+                self._skip_duplicate(mark, key, marks[key].line + 1, start, depth)
                 continue
-            lines[key] = event.start_mark.line + 1
-            mapping[key] = self._node(self._next_event(), depth + 1)
+            marks[key] = mark
+            value = next_event()
+            if not is_known and ":" in key and event.implicit[0]:
+                self._check_colon(event, value)
+            mapping[key] = node(value, depth + 1)
         return mapping
 
     def _key(self, event: Any) -> str:
         if event.__class__ is not yaml.ScalarEvent:
-            self._stop("a key must be text, not a list, a mapping or an alias", event)
+            message = "a key must be text, not a list, a mapping or an alias"
+            self._stop(message, "write a text", event)
         text: str = event.value
         if event.implicit[0] and event.tag is None and event.anchor is None:
-            if text == "<<":
-                self._fault("the merge key << is not allowed; write the keys out", event)
-            elif not isinstance(self._plain(event), str):
+            if not isinstance(self._plain(event), str):
+                shown = text[:80]
                 self._fault(
-                    f'the key {text[:80] or "(empty)"} must be text; quote it: "{text[:80]}"', event
+                    f"the key {shown or '(empty)'} must be text", f'quote it: "{shown}"', event
                 )
-            return text
-        if not isinstance(self._scalar(event), str):
-            self._fault("a key must be text; remove its tag", event)
+            elif text == "<<":
+                self._fault("the merge key << is not allowed", "write the keys out", event)
+            elif ":" not in text and not self._has_tabs:
+                self._keys.add(text)
+        elif event.anchor is not None:
+            self._fault(f"the anchor &{event.anchor[:80]} stands at a key", "remove it", event)
+        elif not isinstance(self._scalar(event), str):
+            self._fault("a key must be text", "remove its tag", event)
         return text
 
-    def _skip_duplicate(self, event: Any, key: str, line: int, start: int, depth: int) -> None:
+    def _check_colon(self, key: Any, value: Any) -> None:
+        """Refuses `{a:1}`, which is the key `a:1` without a value."""
+        if value.__class__ is yaml.ScalarEvent and not value.value and value.implicit[0]:
+            name, _, rest = key.value[:80].partition(":")
+            cure = f"write a blank after the colon: {name}: {rest}"
+            self._fault(f"the key {key.value[:80]!r} has no value", cure, key)
+
+    def _skip_duplicate(self, mark: Any, key: str, line: int, start: int, depth: int) -> None:
         # The second value is read only to get past it: its marks must not shift the others'.
         del self._marks[-1]
-        kept_marks, kept_faults = len(self._marks), len(self._faults)
+        kept = len(self._marks)
         self._node(self._next_event(), depth + 1)
-        del self._marks[kept_marks:]
-        del self._faults[kept_faults:]
-        message = f"the key {key[:80]!r} is already given on line {line}; remove one of the two"
-        self._add(_Fault(message, event.start_mark, start, (key,)))
+        del self._marks[kept:]
+        self._faults = [fault for fault in self._faults if fault.number < kept]
+        message = f"the key {key[:80]!r} is already given on line {line}"
+        self._add(_Fault(message, "remove one of the two", mark, start, (key,)))
 
     def _scalar(self, event: Any) -> Any:
-        if event.tag is None and event.anchor is None:
+        is_kept = event.anchor is not None and self._open_anchor(event)
+        value = self._scalar_value(event)
+        if is_kept:
+            self._anchors[event.anchor] = _Anchored(value, [event.start_mark])
+        return value
+
+    def _scalar_value(self, event: Any) -> Any:
+        tag = event.tag
+        if tag is None:
             if event.implicit[0]:
                 return self._plain(event)
-        elif not self._is_plain_text(event):
+        elif tag != f"{_CORE}str":
             return self._tagged(event)
         text: str = event.value
-        if _FORBIDDEN_VALUE.search(text):
-            self._fault("a NUL character or half a surrogate pair cannot be part of a text", event)
+        if self._has_escapes and _FORBIDDEN_VALUE.search(text):
+            message = "a NUL character or half a surrogate pair cannot be part of a text"
+            self._fault(message, "remove it", event)
         return text
-
-    def _is_plain_text(self, event: Any) -> bool:
-        if event.anchor is not None:
-            self._fault(f"the anchor &{event.anchor[:80]} is not allowed; remove it", event)
-        return event.tag == f"{_CORE}str" or (event.tag is None and not event.implicit[0])
 
     def _tagged(self, event: Any) -> Any:
         value = self._plain(event)
-        if event.tag is None:
-            return value
         expected = _TAGGED.get(event.tag)
         if expected is None:
             self._refuse_tag(event)
         elif type(value) not in expected:
-            self._fault(f"{event.value[:80]!r} does not fit its tag; remove the tag", event)
+            self._fault(f"{event.value[:80]!r} does not fit its tag", "remove the tag", event)
         return value
 
     def _plain(self, event: Any) -> Any:
+        if self._has_tabs and "\t" in event.value:
+            cure = "write a blank instead, or quote the text"
+            self._fault("a tab stands in an unquoted text", cure, event)
         try:
             return resolve_plain(event.value)
         except UnreadableScalarError as error:
-            self._fault(str(error), event)
+            self._fault(error.message, error.cure, event)
             return event.value
 
-    def _check_tag(self, event: Any, allowed: str) -> None:
-        if event.tag is not None and event.tag != allowed:
-            self._refuse_tag(event)
+    def _open_anchor(self, event: Any) -> bool:
+        """Notes that the anchor's value begins; whether an alias may have it when it is read."""
+        shown = f"the anchor &{event.anchor[:80]}"
+        if not self._allow_aliases:
+            self._fault(f"{shown} is not allowed", "remove it", event)
+        elif event.anchor in self._anchors:
+            self._fault(f"{shown} is given twice", "rename one of the two", event)
+        else:
+            self._anchors[event.anchor] = _Anchored(None, None)
+            return True
+        return False
+
+    def _alias(self, event: Any, depth: int) -> Any:
+        """A copy of what the alias names: a value belongs to one place."""
+        shown = f"the alias *{event.anchor[:80]}"
+        anchored = self._anchors.get(event.anchor)
+        if not self._allow_aliases:
+            self._fault(f"{shown} is not allowed", "write the value out", event)
+        elif anchored is None:
+            self._fault(f"{shown} names nothing above it", "write the value out", event)
+        elif anchored.marks is None:
+            self._fault(f"{shown} stands inside what it names", "write the value out", event)
+        elif len(self._marks) + len(anchored.marks) > self._max_values:
+            self._stop_at_limit(event)
+        else:
+            self._marks += anchored.marks[1:]
+            return self._copy(anchored.value, event, depth)
+        return None
+
+    def _copy(self, value: Any, event: Any, depth: int) -> Any:
+        if not isinstance(value, dict | list):
+            return value
+        if depth > MAX_DEPTH:
+            self._stop(f"nested more than {MAX_DEPTH} levels deep", "make it flatter", event)
+        if isinstance(value, list):
+            return [self._copy(item, event, depth + 1) for item in value]
+        return {key: self._copy(item, event, depth + 1) for key, item in value.items()}
 
     def _refuse_tag(self, event: Any) -> None:
         shown = event.tag.replace(_CORE, "!!")
-        self._fault(f"the tag {shown[:80]} is not allowed; remove it", event)
+        self._fault(f"the tag {shown[:80]} is not allowed", "remove it", event)
 
-    def _fault(self, message: str, event: Any) -> None:
+    def _fault(self, message: str, cure: str, event: Any) -> None:
         index = max(len(self._marks) - 1, 0)
-        self._add(_Fault(message, event.start_mark, index, ()))
+        self._add(_Fault(message, cure, event.start_mark, index, ()))
 
     def _add(self, fault: _Fault) -> None:
         self._faults.append(fault)
         if len(self._faults) + len(self._problems) >= MAX_PROBLEMS:
             raise _StopReading
 
-    def _stop(self, message: str, event: Any) -> NoReturn:
-        self._fault(message, event)
+    def _stop(self, message: str, cure: str, event: Any) -> NoReturn:
+        self._fault(message, cure, event)
         raise _StopReading
+
+    def _stop_at_limit(self, event: Any) -> NoReturn:
+        if self._max_values == MAX_VALUES:
+            self._stop(f"more than {MAX_VALUES} keys and values in one definition", "cut it", event)
+        message = f"more than {MAX_VALUES_OF_FILE} keys and values in one file"
+        self._stop(message, "split it", event)
 
     def _report(self, document: Document | None) -> None:
         """Turns faults into problems; a text that was read whole also gives them their paths."""
-        for message, mark, number, suffix in self._faults:
-            path = (*document.path_at(number), *suffix) if document else ()
+        if not self._faults:
+            return
+        paths = document.paths_at(fault.number for fault in self._faults) if document else {}
+        for message, cure, mark, number, suffix in self._faults:
+            path = format_path((*paths[number], *suffix)) if document else ""
             self._problems.append(
                 DefinitionProblem(
-                    message, self._source, mark.line + 1, mark.column + 1, format_path(path)
+                    message=f"{message}; {cure}",
+                    file=self._source,
+                    line=mark.line + 1,
+                    column=mark.column + 1,
+                    path=path,
+                    cure=cure,
                 )
             )
         self._faults = []
@@ -265,53 +380,3 @@ def _event_source(text: str) -> Callable[[], Any]:
         return native
     portable: Callable[[], Any] = yaml.SafeLoader(text).get_event
     return portable
-
-
-def _decode(text: str | bytes, source: str) -> str:
-    size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
-    if size > MAX_BYTES:
-        raise _error(f"{size} bytes are more than a definition may have ({MAX_BYTES})", source)
-    if isinstance(text, bytes):
-        text = _decode_bytes(text, source)
-    text = text.removeprefix("\ufeff")
-    found = _FORBIDDEN.search(text)
-    if found is not None:
-        raise _error(
-            f"the character U+{ord(found.group()):04X} is not allowed; remove it, "
-            'or write it as an escape in "double quotes"',
-            source,
-            text[: found.start()],
-        )
-    return text
-
-
-def _decode_bytes(data: bytes, source: str) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _error("the file is UTF-16; save it as UTF-8", source, "")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8")
-        found = data[error.start]
-        raise _error(
-            f"byte 0x{found:02X} is not UTF-8; save the file as UTF-8", source, before
-        ) from None
-
-
-def _error(message: str, source: str, before: str | None = None) -> DefinitionError:
-    if before is None:
-        return DefinitionError(DefinitionProblem(message, source))
-    lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return DefinitionError(DefinitionProblem(message, source, len(lines), len(lines[-1]) + 1))
-
-
-def _translate(error: yaml.YAMLError, source: str) -> DefinitionProblem:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    context = getattr(error, "context", None)
-    problem = getattr(error, "problem", None) or str(error)
-    message = f"not valid YAML: {context + ', ' if context else ''}{problem}"
-    if "\\t" in problem or "token" in problem:
-        message += "; indent with spaces, and quote text that holds special characters"
-    if mark is None:
-        return DefinitionProblem(message, source)
-    return DefinitionProblem(message, source, mark.line + 1, mark.column + 1)

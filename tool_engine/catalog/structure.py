@@ -6,22 +6,21 @@ decides in a few microseconds; only a definition that it refuses pays for being 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.document import Path
+from tool_engine.catalog.fault import Fault, describe, nearest
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.model.parameter import PARAMETER_TYPES
-from tool_engine.model.schema import SHORT_KEYS
 
-__all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "did_you_mean", "structure_faults"]
+__all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]
 
 RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
     "string": ("pattern", "min_length", "max_length", "enum"),
@@ -34,14 +33,6 @@ RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
 }
 """Which keys of a `validation` block apply to which type."""
 
-_OTHER_NAMES: Final = {
-    **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
-    "returns_schema": "output",
-    "title": "description",
-    "params": "parameters",
-    "executor": "handler",
-}
-"""What people write out of habit, and the key that they mean."""
 _KIND_NAMES: Final = {
     "string": "text",
     "number": "a number",
@@ -57,15 +48,6 @@ _SCHEMA: Final = (
 )
 
 
-class Fault(NamedTuple):
-    """One thing that is wrong with a definition, before its place in a file is known."""
-
-    path: Path
-    message: str
-    at_key: bool = False
-    """The place is the key at `path`, not its value."""
-
-
 @cache
 def definition_schema() -> dict[str, Any]:
     """The JSON Schema of a definition, as it is shipped for editors."""
@@ -78,24 +60,12 @@ def structure_faults(definition: Any) -> list[Fault]:
     if _validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
-        return [
-            Fault(
-                (),
-                f"a definition is a mapping with name, description, …; got {_describe(definition)}",
-            )
-        ]
+        expected, got = "a mapping with name, description, …", describe(definition)
+        return [Fault((), f"a definition is {expected}; got {got}", expected=expected, got=got)]
     faults: dict[Fault, None] = {}
     for error in islice(_validator().iter_errors(definition), MAX_PROBLEMS):
         faults.update(dict.fromkeys(_explain(error, definition)))
     return list(faults)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when a known word is near, else nothing."""
-    listed = list(known)
-    meant = _OTHER_NAMES.get(word)
-    near = [meant] if meant in listed else difflib.get_close_matches(word[:80], listed, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 @cache
@@ -111,30 +81,39 @@ def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[
     if keyword == "additionalProperties":
         return _unknown_keys(path, error)
     if keyword == "required":
-        return [Fault(path, _missing_key(error))]
+        return [_missing_key(path, error)]
     if keyword == "falseSchema":
-        return [Fault(path, _inapplicable(path, definition), at_key=True)]
+        return [_inapplicable(path, definition)]
     if keyword == "not":
-        return [Fault(("returns",), "output and returns say the same; give one", at_key=True)]
-    message = _MESSAGES.get(keyword, _own_message)(error)
-    return [Fault(path, message)]
+        cure = "give one"
+        return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
+    return [_EXPLAINED.get(keyword, _otherwise)(path, error)]
 
 
 def _unknown_keys(path: Path, error: jsonschema_rs.ValidationError) -> Iterable[Fault]:
     known = list(_schema_at(error.schema_path[:-1])["properties"])
-    for key in error.kind.as_dict()["unexpected"]:
-        hint = did_you_mean(key, known)
-        listing = "" if hint else f"; the keys here are {', '.join(known)}"
-        yield Fault((*path, key), f"unknown key {key[:80]!r}{hint}{listing}", at_key=True)
+    listing = f"the keys here are {', '.join(known)}"
+    for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
+        near = nearest(key, known)
+        yield Fault(
+            (*path, key),
+            f"unknown key {key[:80]!r}",
+            at_key=True,
+            expected=f"one of {', '.join(known)}",
+            got=f"the key {key[:80]!r}",
+            nearest=near,
+            cure="" if near else listing,
+        )
 
 
-def _missing_key(error: jsonschema_rs.ValidationError) -> str:
+def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     name = error.kind.as_dict()["property"]
     about = _schema_at(error.schema_path[:-1])["properties"][name].get("description", "")
-    return f"the key {name!r} is missing; add it{': ' + about if about else ''}"
+    cure = f"add it{': ' + about if about else ''}"
+    return Fault(path, f"the key {name!r} is missing", expected=f"the key {name!r}", cure=cure)
 
 
-def _inapplicable(path: Path, definition: Any) -> str:
+def _inapplicable(path: Path, definition: Any) -> Fault:
     key = path[-1]
     owner_path = path[:-2] if len(path) > 1 and path[-2] == "validation" else path[:-1]
     owner = definition
@@ -142,87 +121,94 @@ def _inapplicable(path: Path, definition: Any) -> str:
         owner = owner[part]
     kind = owner.get("type", "any")
     if kind == "any":
-        return f"{key} needs a type; add one beside it"
+        return Fault(path, f"{key} needs a type", at_key=True, cure="add one beside it")
     rules = RULES_BY_TYPE[kind]
-    listing = f"the rules for it are {', '.join(rules)}" if rules else "it has no rules"
-    return f"{key} does not apply to the type {kind}; {listing}"
+    cure = f"the rules for it are {', '.join(rules)}" if rules else "it has no rules"
+    return Fault(path, f"{key} does not apply to the type {kind}", at_key=True, cure=cure)
 
 
-def _wrong_type(error: jsonschema_rs.ValidationError) -> str:
+def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     value = error.instance
     types = error.kind.as_dict()["types"]
     expected = " or ".join(_KIND_NAMES[name] for name in types)
-    return f"expected {expected}, got {_describe(value)}{_type_cure(types, value)}"
+    return Fault(path, expected=expected, got=describe(value), cure=type_cure(types, value))
 
 
-def _type_cure(types: list[str], value: Any) -> str:
+def type_cure(types: list[str], value: Any) -> str:
+    """What to do about a value that is of none of these types; empty when nothing is obvious."""
     if value is None:
-        return "; give it a value or remove the key"
+        return "give it a value or remove the key"
     if isinstance(value, str):
         return _cure_for_text(types, value)
     if "string" in types and isinstance(value, int | float):
-        return "; quote it"
+        return "quote it"
     if isinstance(value, list) and types == ["boolean"]:
-        return "; the names of required properties belong into validation.required"
+        return "the names of required properties belong into validation.required"
     return ""
 
 
 def _cure_for_text(types: list[str], text: str) -> str:
     if "boolean" in types and text.lower() in _BOOLEAN_WORDS:
-        return f"; write {_BOOLEAN_WORDS[text.lower()]}"
+        return f"write {_BOOLEAN_WORDS[text.lower()]}"
     if "array" in types:
-        return f"; write it as a list: [{text[:80]}]"
+        return f"write it as a list: [{text[:80]}]"
     if {"number", "integer"} & set(types):
-        return "; write a plain number without quotes or unit"
+        return "write a plain number without quotes or unit"
     return ""
 
 
-def _wrong_choice(error: jsonschema_rs.ValidationError) -> str:
+def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     options = error.kind.as_dict()["options"]
     value = error.instance
-    hint = did_you_mean(value, options) if isinstance(value, str) else ""
     listing = ", ".join(options)
     if set(PARAMETER_TYPES) <= set(options) and not isinstance(value, str | dict):
         listing += ", or a mapping with a type" if error.schema_path[-2] == "else" else ""
-    return f"expected one of {listing}; got {_describe(value)}{hint}"
+    near = nearest(value, options) if isinstance(value, str) else ""
+    return Fault(path, expected=f"one of {listing}", got=describe(value), nearest=near)
 
 
-def _wrong_form(error: jsonschema_rs.ValidationError) -> str:
+def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     rule = _schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
-        return "must not be empty"
+        return _empty(path, error)
     cure = rule["description"].removesuffix(".")
-    return f"{_describe(error.instance)} is not allowed; {cure[0].lower()}{cure[1:]}"
+    got = describe(error.instance)
+    return Fault(path, f"{got} is not allowed", got=got, cure=f"{cure[0].lower()}{cure[1:]}")
 
 
-def _too_small(error: jsonschema_rs.ValidationError) -> str:
-    limit = error.kind.as_dict()["limit"]
+def _too_small(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     word = "more than" if error.kind.name == "exclusiveMinimum" else "at least"
-    return f"must be {word} {limit}, got {_describe(error.instance)}"
+    return _out_of_bounds(path, error, word)
 
 
-def _too_large(error: jsonschema_rs.ValidationError) -> str:
-    return f"must be at most {error.kind.as_dict()['limit']}, got {_describe(error.instance)}"
+def _too_large(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    return _out_of_bounds(path, error, "at most")
 
 
-def _too_few(error: jsonschema_rs.ValidationError) -> str:
-    return "must not be empty; give it a value or remove the key"
+def _out_of_bounds(path: Path, error: jsonschema_rs.ValidationError, word: str) -> Fault:
+    limit = error.kind.as_dict()["limit"]
+    return Fault(path, expected=f"{word} {limit}", got=describe(error.instance))
 
 
-def _own_message(error: jsonschema_rs.ValidationError) -> str:
-    return error.message[:300]
+def _empty(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    what = "an empty list" if error.instance == [] else "nothing in it"
+    return Fault(path, "must not be empty", got=what, cure="give it a value or remove the key")
 
 
-_MESSAGES: Final[Mapping[str, Callable[[jsonschema_rs.ValidationError], str]]] = {
+def _otherwise(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    return Fault(path, error.message[:300], got=describe(error.instance), cure="change it")
+
+
+_EXPLAINED: Final[Mapping[str, Callable[[Path, jsonschema_rs.ValidationError], Fault]]] = {
     "type": _wrong_type,
     "enum": _wrong_choice,
     "pattern": _wrong_form,
     "minimum": _too_small,
     "exclusiveMinimum": _too_small,
     "maximum": _too_large,
-    "minLength": _too_few,
-    "minItems": _too_few,
-    "minProperties": _too_few,
+    "minLength": _empty,
+    "minItems": _empty,
+    "minProperties": _empty,
 }
 
 
@@ -231,15 +217,3 @@ def _schema_at(path: Iterable[str | int]) -> Any:
     for part in path:
         schema = schema[part]
     return schema
-
-
-def _describe(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return f"the text {value[:80]!r}"
-    return "a list" if isinstance(value, list) else "a mapping"

@@ -94,6 +94,11 @@ async def _call_tool(
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
     async with ToolEngine(settings.engine_config()) as engine:
         tool = engine.get(request.name)
+        for each in engine.quarantined():
+            if each.name == request.name and tool is None:
+                raise CommandError(
+                    each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED
+                )
         if tool is None:
             raise CommandError(
                 f"there is no tool {request.name!r} in {settings.tools}"

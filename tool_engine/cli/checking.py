@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.folder import list_definitions, read_definition
+from tool_engine.catalog.folder import (
+    SETTLE_TIME,
+    FileStamp,
+    list_definitions,
+    read_definition,
+    stamp_of,
+)
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.catalog.strict_yaml import parse
 from tool_engine.cli.console import make_console, plain, print_json
@@ -20,7 +26,14 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.model.tool import Tool
 
-__all__ = ["Checked", "check_files", "validate_files"]
+__all__ = [
+    "Checked",
+    "Checker",
+    "check_files",
+    "print_checked",
+    "print_summary",
+    "validate_files",
+]
 
 _PATH_PART: Final = re.compile(r"[^.\[\]]+")
 
@@ -29,15 +42,17 @@ class Checked(msgspec.Struct):
     """What was found in one file."""
 
     file: str
-    tool: Tool | None = None
+    tools: list[Tool] = []
     problems: list[DefinitionProblem] = []
     warnings: list[str] = []
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as JSON values."""
+        names = [tool.name for tool in self.tools]
         return {
             "file": self.file,
-            "tool": None if self.tool is None else self.tool.name,
+            "tool": names[0] if len(names) == 1 else None,
+            "tools": names,
             "is_valid": not self.problems,
             "problems": [problem._asdict() for problem in self.problems],
             "warnings": self.warnings,
@@ -60,23 +75,72 @@ def validate_files(
             }
         )
     else:
-        _print_checked(checked, verbose=verbose)
+        print_checked(checked, verbose=verbose)
+        print_summary(checked)
     return EXIT_FAILED if invalid else EXIT_OK
 
 
+IsBusy = Callable[[str, FileStamp], bool]
+"""Whether a file in this state is still being written to."""
+
+
+class Checker:
+    """Checks files, and those that did not change since only once."""
+
+    def __init__(self) -> None:
+        self.busy: set[str] = set()
+        """The files that the last `check` left as they were, because they are being written."""
+        self._loader = ToolConfigLoader()
+        self._executors = ExecutorRegistry()
+        self._known: dict[str, tuple[FileStamp | None, Checked]] = {}
+
+    def check(
+        self, paths: Iterable[str], *, is_recursive: bool = False, is_busy: IsBusy | None = None
+    ) -> list[Checked]:
+        """Checks each file once, in order; a name that two tools of a folder have is a problem.
+
+        Args:
+            paths: Files and folders.
+            is_recursive: Reads sub-folders too.
+            is_busy: Files of which it says so count as they were at the last check.
+
+        Raises:
+            CommandError: There is nothing at one of the paths.
+        """
+        self.busy = set()
+        checked: list[Checked] = []
+        for files in _folders(paths, is_recursive=is_recursive).values():
+            found = [each for file in files if (each := self._check(file, is_busy)) is not None]
+            _check_duplicates(found)
+            checked += found
+        kept = {each.file for each in checked}
+        self._known = {file: known for file, known in self._known.items() if file in kept}
+        return checked
+
+    def _check(self, file: str, is_busy: IsBusy | None) -> Checked | None:
+        stamp = stamp_of(file)
+        known = self._known.get(file)
+        if known is None or stamp is None or known[0] != stamp:
+            if stamp is not None and is_busy is not None and is_busy(file, stamp):
+                self.busy.add(file)
+            else:
+                # What was read this very moment may change again under the same stamp.
+                kept = stamp if _is_settled(stamp) else None
+                known = kept, _check_file(file, self._loader, self._executors)
+                self._known[file] = known
+        if known is None:
+            return None
+        # A copy: what other files make wrong with this one is not for keeps.
+        return msgspec.structs.replace(known[1], problems=list(known[1].problems))
+
+
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
-    """Checks each file once, in order; a name that two files of a folder define is a problem.
+    """Checks each file once, in order; a name that two tools of a folder have is a problem.
 
     Raises:
         CommandError: There is nothing at one of the paths.
     """
-    loader, executors = ToolConfigLoader(), ExecutorRegistry()
-    checked: list[Checked] = []
-    for files in _folders(paths, is_recursive=is_recursive).values():
-        found = [_check_file(file, loader, executors) for file in files]
-        _check_duplicates(found)
-        checked += found
-    return checked
+    return Checker().check(paths, is_recursive=is_recursive)
 
 
 def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:
@@ -94,19 +158,37 @@ def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str
     return {folder: list(files.values()) for folder, files in folders.items()}
 
 
+def _is_settled(stamp: FileStamp | None) -> bool:
+    """Whether a later write would be seen in the stamp."""
+    if stamp is None:
+        return False
+    return abs(stamp.age()) > SETTLE_TIME and not stamp.may_hide_a_change()
+
+
 def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry) -> Checked:
     try:
-        tool = loader.load_file(file)
+        tools = loader.load_file_tools(file)
     except DefinitionError as error:
         return Checked(file, problems=list(error.problems))
-    problems = [_located(problem) for problem in executors.check(tool)]
-    return Checked(file, tool, problems, [*tool.findings, *_executor_warnings(tool, executors)])
+    checked = Checked(file, tools)
+    for number, tool in enumerate(tools):
+        found = executors.check(tool)
+        checked.problems += [_located(problem, number) for problem in found]
+        checked.warnings += [*tool.findings, *_executor_warnings(tool, executors)]
+    return checked
 
 
-def _located(problem: DefinitionProblem) -> DefinitionProblem:
+def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
+    """`problem` of the `number`-th tool of its file, with line and column."""
     # An executor reads the loaded tool, which no longer knows the lines of its text.
-    documents, _ = parse(read_definition(problem.file).data, problem.file)
-    line, column = documents[0].position(tuple(_PATH_PART.findall(problem.path)))
+    try:
+        documents, _ = parse(read_definition(problem.file).data, problem.file)
+    except DefinitionError:
+        documents = []
+    if number >= len(documents):
+        # The file is another one by now, and its next check finds out.
+        return problem
+    line, column = documents[number].position(tuple(_PATH_PART.findall(problem.path)))
     return problem._replace(line=line, column=column)
 
 
@@ -119,30 +201,35 @@ def _executor_warnings(tool: Tool, executors: ExecutorRegistry) -> list[str]:
 
 
 def _check_duplicates(checked: list[Checked]) -> None:
-    by_name: dict[str, list[Checked]] = {}
+    by_name: dict[str, list[tuple[Checked, int]]] = {}
     for each in checked:
-        if each.tool is not None:
-            by_name.setdefault(each.tool.name, []).append(each)
+        for number, tool in enumerate(each.tools):
+            by_name.setdefault(tool.name, []).append((each, number))
     for name, same in by_name.items():
-        files = [each.file for each in same]
-        for each in same if len(same) > 1 else ():
+        files = [each.file for each, _ in same]
+        for each, number in same if len(same) > 1 else ():
             error = duplicate_error(name, each.file, files)
-            each.problems.extend(_located(problem) for problem in error.problems)
+            each.problems.extend(_located(problem, number) for problem in error.problems)
 
 
-def _print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
+def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
+    """Prints every problem and warning of files, and with `verbose` the good files too."""
     console = make_console()
     for each in checked:
         for problem in each.problems:
             console.print(plain(str(problem), "red"), soft_wrap=True)
         for warning in each.warnings:
             console.print(plain(f"warning: {warning}", "yellow"), soft_wrap=True)
-        if verbose and each.tool is not None and not each.problems:
-            text = f"{each.file}: ok: {each.tool.name} {each.tool.version}"
-            console.print(plain(text, "green"), soft_wrap=True)
+        if verbose and not each.problems:
+            names = ", ".join(f"{tool.name} {tool.version}" for tool in each.tools)
+            console.print(plain(f"{each.file}: ok: {names}", "green"), soft_wrap=True)
+
+
+def print_summary(checked: Sequence[Checked]) -> None:
+    """Prints how many files and problems there are."""
     problems = sum(len(each.problems) for each in checked)
     invalid = sum(bool(each.problems) for each in checked)
-    console.print(
+    make_console().print(
         f"{count_text(len(checked), 'file')} checked, {len(checked) - invalid} valid, "
         f"{invalid} invalid, {count_text(problems, 'problem')}"
     )

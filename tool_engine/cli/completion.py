@@ -16,7 +16,7 @@ import typer
 from tool_engine.cli.settings import DEFAULT_TOOLS
 from tool_engine.config import STRATEGIES
 
-__all__ = ["complete_strategy", "complete_tool", "tool_names"]
+__all__ = ["complete_kind", "complete_strategy", "complete_tool", "names_in", "tool_names"]
 
 _NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MAX_FILES: Final = 2_000
@@ -26,6 +26,13 @@ _MAX_BYTES: Final = 65_536
 def complete_strategy(incomplete: str) -> list[str]:
     """The strategies that begin with `incomplete`."""
     return [name for name in STRATEGIES if name.startswith(incomplete)]
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    """The kinds of new tools that begin with `incomplete`."""
+    from tool_engine.catalog.starter import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -43,11 +50,12 @@ def tool_names(directory: Path) -> list[str]:
     except OSError:
         return []
     for path in files[:_MAX_FILES]:
-        names.update(_names_in(path))
+        names.update(names_in(path))
     return sorted(names)
 
 
-def _names_in(path: Path) -> list[str]:
+def names_in(path: Path) -> list[str]:
+    """The names that one file defines, as far as its lines tell; none when it cannot be read."""
     try:
         # A pipe or a device that is named like a tool file would never answer.
         if not path.is_file():

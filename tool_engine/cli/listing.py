@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from tool_engine.catalog.starter import schema_text
 from tool_engine.cli.arguments import example_arguments
 from tool_engine.cli.checking import check_files
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.locking import lock_states, tell_unapproved
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text, fact_table, parameters_table, tools_table
 from tool_engine.model.tool import Tool, ToolCategory
@@ -43,10 +44,11 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
     _check_category(filters.category)
     known, errors = _load(settings)
     tools = [tool for tool in known.values() if filters.matches(tool)]
+    states = lock_states(settings, tools)
     if as_json:
         print_json(
             {
-                "tools": [_tool_facts(tool) for tool in tools],
+                "tools": [{**_tool_facts(tool), **_lock_fact(tool, states)} for tool in tools],
                 "load_errors": [{"file": file, "message": text} for file, text in errors],
             }
         )
@@ -54,6 +56,7 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
         make_console().print(
             tools_table(tools, f"{count_text(len(tools), 'tool')} in {settings.tools}")
         )
+        tell_unapproved(settings, states)
         _tell_load_errors(errors)
     return EXIT_FAILED if strict and errors else EXIT_OK
 
@@ -77,14 +80,13 @@ def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
 
 def print_schema() -> int:
     """Prints the JSON Schema of a tool file."""
-    text = files("tool_engine.catalog").joinpath("definition.schema.json").read_text("utf-8")
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(schema_text())
     return EXIT_OK
 
 
 def _load(settings: Settings) -> tuple[dict[str, Tool], list[tuple[str, str]]]:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
-    good = [each.tool for each in checked if each.tool is not None and not each.problems]
+    good = [tool for each in checked if not each.problems for tool in each.tools]
     errors = [
         (each.file, "\n".join(str(problem) for problem in each.problems))
         for each in checked
@@ -118,6 +120,10 @@ def _tool_facts(tool: Tool) -> dict[str, Any]:
         "source": tool.source,
         "definition_hash": tool.definition_hash,
     }
+
+
+def _lock_fact(tool: Tool, states: Mapping[str, str]) -> dict[str, str]:
+    return {"lock": states[tool.name]} if tool.name in states else {}
 
 
 def _tool_details(tool: Tool) -> dict[str, Any]:

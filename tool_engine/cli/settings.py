@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +51,12 @@ class Settings(NamedTuple):
         """The configuration of an engine on the folder, which does not reload unless told to."""
         from tool_engine.config import ToolEngineConfig
 
-        fields: dict[str, Any] = {"auto_reload": False, "recursive": self.is_recursive, **changes}
+        fields: dict[str, Any] = {
+            "auto_reload": False,
+            "recursive": self.is_recursive,
+            "lock": os.environ.get("TOOL_ENGINE_LOCK", "off"),
+            **changes,
+        }
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
 
 

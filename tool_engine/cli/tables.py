@@ -148,7 +148,8 @@ def event_text(event: ToolEngineEvent) -> str:
     if event.error:
         return " ".join(event.error.split())
     if event.tool is not None:
-        return f"version {event.tool.version}"
+        level = event.data.get("level")
+        return f"version {event.tool.version}" + (f", {level}" if level else "")
     return json_text(event.data, indent=None) if event.data else ""
 
 

@@ -18,13 +18,14 @@ from tool_engine.cli.tables import event_text
 from tool_engine.engine import ToolEngine
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-__all__ = ["watch_tools"]
+__all__ = ["reader_watched", "watch_tools"]
 
 _STYLES = {
     ToolEngineEventType.LOAD_ERROR: "red",
     ToolEngineEventType.TOOL_ADDED: "green",
     ToolEngineEventType.TOOL_UPDATED: "green",
     ToolEngineEventType.TOOL_REMOVED: "yellow",
+    ToolEngineEventType.TOOL_QUARANTINED: "red",
 }
 
 
@@ -45,7 +46,7 @@ async def _watch(settings: Settings, *, as_json: bool) -> int:
     engine = ToolEngine(settings.engine_config(watch_for_changes=True))
     engine.subscribe(events.put_nowait)
     show = _print_json if as_json else _print_text
-    with _reader_watched(lambda: events.put_nowait(None)):
+    with reader_watched(lambda: events.put_nowait(None)):
         async with engine:
             while (event := await events.get()) is not None:
                 show(event)
@@ -53,7 +54,8 @@ async def _watch(settings: Settings, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _reader_watched(on_gone: Callable[[], None]) -> Iterator[None]:
+def reader_watched(on_gone: Callable[[], None]) -> Iterator[None]:
+    """Calls `on_gone` when nobody reads stdout any more, while the block runs."""
     # A write would notice that the reader has gone, but the next event may be days away. The end
     # of a pipe that is written to becomes "readable" when its other end is closed.
     loop = asyncio.get_running_loop()

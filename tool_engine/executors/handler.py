@@ -29,41 +29,43 @@ class AsyncHandlerExecutor:
     """`execute` hands over the handler's own coroutine, which saves every call one of ours."""
 
     def __init__(self, handler: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self._handler = handler
+        self.handler = handler
+        """The function that it runs."""
         self._wants_context = _wants_context(handler)
         self.direct = None if self._wants_context else handler
         """What may be called with the parameters as keywords in place of `execute`."""
 
     def __repr__(self) -> str:
-        return f"AsyncHandlerExecutor({_name(self._handler)})"
+        return f"AsyncHandlerExecutor({_name(self.handler)})"
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Coroutine[Any, Any, Any]:
         """The handler's coroutine, to be awaited."""
         if self._wants_context:
-            return self._handler(**params, context=context)
-        return self._handler(**params)
+            return self.handler(**params, context=context)
+        return self.handler(**params)
 
 
 class SyncHandlerExecutor:
     """Runs a plain function; its `execute` is plain too, so that it is run in a thread."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
-        self._handler = handler
+        self.handler = handler
+        """The function that it runs."""
         self._wants_context = _wants_context(handler)
 
     def __repr__(self) -> str:
-        return f"SyncHandlerExecutor({_name(self._handler)})"
+        return f"SyncHandlerExecutor({_name(self.handler)})"
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
         """Calls the handler."""
         extra = {CONTEXT: context} if self._wants_context else {}
-        value = self._handler(**params, **extra)
+        value = self.handler(**params, **extra)
         if inspect.isawaitable(value):
             _discard(value)
             raise ToolExecutionError(
-                f"the handler {_name(self._handler)} of {tool.name!r} is a plain function that "
+                f"the handler {_name(self.handler)} of {tool.name!r} is a plain function that "
                 "returns an awaitable; declare it with 'async def'"
             )
         return value

@@ -187,10 +187,8 @@ class HTTPExecutor:
         session = self._sessions.get((loop, allow))
         if session is None or session.closed:
             await self._forget_closed_loops()
-            resolver = GuardedResolver(allow, ThreadedResolver(loop))
             session = aiohttp.ClientSession(
-                # Admission limits how many calls run; a second limit here would queue unseen.
-                connector=aiohttp.TCPConnector(resolver=resolver, limit=0),
+                connector=self._connector(allow),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=_USER_AGENT,
                 timeout=_NO_TIMEOUT,
@@ -198,6 +196,12 @@ class HTTPExecutor:
             )
             self._sessions[loop, allow] = session
         return session
+
+    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+        """What dials; `tool_engine.testing` puts in its place what cannot reach a network."""
+        resolver = GuardedResolver(allow, ThreadedResolver(asyncio.get_running_loop()))
+        # Admission limits how many calls run; a second limit here would queue unseen.
+        return aiohttp.TCPConnector(resolver=resolver, limit=0)
 
     async def _forget_closed_loops(self) -> None:
         for key in [key for key in self._sessions if key[0].is_closed()]:

@@ -22,22 +22,29 @@ from tool_engine.errors import (
     ExecutorNotFoundError,
     MissingExtraError,
 )
-from tool_engine.interfaces import ToolExecutor
+from tool_engine.interfaces import SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BUILTIN_EXECUTORS", "ENTRY_POINT_GROUP", "ExecutorRegistry"]
+__all__ = ["BUILTIN_EXECUTORS", "ENTRY_CHECKS", "ENTRY_POINT_GROUP", "ExecutorRegistry"]
 
 BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "echo": "tool_engine.executors.builtin:EchoExecutor",
     "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
     "http_request": "tool_engine.executors.http:HTTPExecutor",
+    "search_tools": "tool_engine.executors.tool_search:ToolSearchExecutor",
 }
 """Handler name -> where its class is."""
 
+ENTRY_CHECKS: Final[Mapping[str, str]] = {
+    "http_request": "tool_engine.executors.http_entry",
+}
+"""Handler name -> the module whose `check_entry` reads the entry of its tools."""
+
+_SEARCH: Final = BUILTIN_EXECUTORS["search_tools"]
 ENTRY_POINT_GROUP: Final = "tool_engine.executors"
 _HTTP: Final = "http_request"
 
@@ -45,9 +52,14 @@ _log = get_logger(__name__)
 
 
 class ExecutorRegistry:
-    """Finds the executor of a tool, makes each at most once, and closes them all."""
+    """Finds the executor of a tool, makes each at most once, and closes them all.
 
-    def __init__(self) -> None:
+    Args:
+        search_tools: Searches the catalog for the tool `search_tools`.
+    """
+
+    def __init__(self, search_tools: SearchTools | None = None) -> None:
+        self._search_tools = search_tools
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
         self._opened: list[ToolExecutor] = []
@@ -82,7 +94,7 @@ class ExecutorRegistry:
         if found is not None:
             return found
         place = BUILTIN_EXECUTORS.get(name)
-        found = _load(place) if place else self._load_entry_point(name)
+        found = self._load(place) if place else self._load_entry_point(name)
         if found is not None:
             self._loaded[name] = found
             self._remember(found)
@@ -107,8 +119,7 @@ class ExecutorRegistry:
         registered = self._registered.get(tool.handler)
         if registered is not None:
             return registered
-        # Without a handler of its own, a tool's name must not hide the request that it declares.
-        return self.get(_HTTP if _is_request(tool) else tool.handler)
+        return self.get(_executor_name(tool))
 
     async def prepare(self, tools: Iterable[Tool] = ()) -> None:
         """Imports, in a thread, what `tools` need, so that their first call does not wait for it.
@@ -116,19 +127,20 @@ class ExecutorRegistry:
         Looks up what installed packages offer as well: `get` and `nearest` read many small files
         for that, once. A package that cannot be loaded shows when its tool is called.
         """
-        needed = {_HTTP if _is_request(tool) else tool.handler for tool in tools}
+        needed = {_executor_name(tool) for tool in tools}
         await asyncio.to_thread(self._import, needed)
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """What is wrong with the tool's entry, as far as its executor can tell before a call."""
-        if tool.handler in self._registered:
+        place = None if tool.handler in self._registered else ENTRY_CHECKS.get(_executor_name(tool))
+        if place is None:
             return []
-        if not _is_request(tool) and tool.handler != _HTTP:
-            return []
-        problems: list[DefinitionProblem] = import_module(
-            "tool_engine.executors.http_entry"
-        ).check_entry(tool)
+        problems: list[DefinitionProblem] = import_module(place).check_entry(tool)
         return problems
+
+    def check_key(self) -> str:
+        """What the answers of `check` depend on, beside the tool: same key, same answers."""
+        return "\n".join(sorted(self._registered))
 
     async def close(self) -> None:
         """Closes the executors in reverse order; one that fails is logged and stops no other."""
@@ -159,6 +171,12 @@ class ExecutorRegistry:
                 self._entry_points.setdefault(point.name, []).append(point)
         return self._entry_points
 
+    def _load(self, place: str) -> ToolExecutor:
+        module, _, attribute = place.partition(":")
+        made = getattr(import_module(module), attribute)
+        executor: ToolExecutor = made(self._search_tools) if place == _SEARCH else made()
+        return executor
+
     def _load_entry_point(self, name: str) -> ToolExecutor | None:
         points = self._offered().get(name)
         if not points:
@@ -182,12 +200,6 @@ class ExecutorRegistry:
         return executor  # type: ignore[no-any-return]
 
 
-def _load(place: str) -> ToolExecutor:
-    module, _, attribute = place.partition(":")
-    executor: ToolExecutor = getattr(import_module(module), attribute)()
-    return executor
-
-
 async def _close(executor: ToolExecutor) -> None:
     close = getattr(executor, "close", None)
     if close is None:
@@ -200,9 +212,12 @@ async def _close(executor: ToolExecutor) -> None:
         _log.error("executor_close_failed", executor=repr(executor), error=repr(error))
 
 
-def _is_request(tool: Tool) -> bool:
+def _executor_name(tool: Tool) -> str:
     entry = tool.implementation_config
-    return not entry.get("handler") and isinstance(entry.get("request"), Mapping)
+    if entry.get("handler"):
+        return str(entry["handler"])
+    # Without a handler of its own, a tool's name must not hide what its entry declares.
+    return _HTTP if isinstance(entry.get("request"), Mapping) else tool.name
 
 
 def _check_executor(name: str, executor: Any) -> None:

@@ -22,9 +22,7 @@ _SHORTEST_SECRET: Final = 4
 
 def secret_names(tool: Tool | None) -> frozenset[str]:
     """The parameters whose values the definition declares secret."""
-    if tool is None:
-        return frozenset()
-    return frozenset(parameter.name for parameter in tool.parameters if parameter.secret)
+    return frozenset() if tool is None else tool.secret_names
 
 
 class VisibleCall:

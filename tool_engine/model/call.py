@@ -30,6 +30,7 @@ class ErrorType(str, Enum):
     """Every `error_type` a result can carry."""
 
     TOOL_NOT_FOUND = "tool_not_found"
+    TOOL_QUARANTINED = "tool_quarantined"
     VALIDATION_ERROR = "validation_error"
     EXECUTOR_NOT_FOUND = "executor_not_found"
     TIMEOUT = "timeout"
@@ -57,6 +58,7 @@ _OUTCOMES: Final = {
     None: Outcome.SUCCEEDED,
     "timeout": Outcome.TIMEOUT,
     "cancelled": Outcome.CANCELLED,
+    "tool_quarantined": Outcome.REJECTED,
     "queue_full": Outcome.REJECTED,
     "queue_timeout": Outcome.REJECTED,
     "rejected": Outcome.REJECTED,

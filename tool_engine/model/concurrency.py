@@ -38,7 +38,7 @@ _PARAMETER: Final = re.compile(r"params\.[^.]")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class ToolRate(msgspec.Struct, frozen=True):
+class ToolRate(msgspec.Struct, frozen=True, gc=False):
     """How many calls may start in a period (`rate: 10/s`)."""
 
     calls: int
@@ -69,7 +69,7 @@ class ToolRate(msgspec.Struct, frozen=True):
         return f"{self.calls}/{units.get(self.period, f'{self.period:g}s')}"
 
 
-class BreakerPolicy(msgspec.Struct, frozen=True):
+class BreakerPolicy(msgspec.Struct, frozen=True, gc=False):
     """When calls are refused because those before them failed."""
 
     failures: int = 5
@@ -103,7 +103,7 @@ class CollisionPolicy(str, Enum):
     """It runs nothing and gets the result of the running call."""
 
 
-class ToolConcurrency(msgspec.Struct, frozen=True):
+class ToolConcurrency(msgspec.Struct, frozen=True, gc=False):
     """How calls of a tool are admitted: a definition's `concurrency`.
 
     Values that go with others are filled in: a `key_limit` or a `collision` without a `key` has

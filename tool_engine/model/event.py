@@ -21,6 +21,7 @@ class ToolEngineEventType(str, Enum):
     TOOL_ADDED = "tool_added"
     TOOL_UPDATED = "tool_updated"
     TOOL_REMOVED = "tool_removed"
+    TOOL_QUARANTINED = "tool_quarantined"
     RELOAD_STARTED = "reload_started"
     RELOAD_COMPLETED = "reload_completed"
     LOAD_ERROR = "load_error"

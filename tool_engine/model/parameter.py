@@ -11,7 +11,7 @@ __all__ = ["PARAMETER_TYPES", "ToolParameter"]
 PARAMETER_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 
-class _ParameterFields(msgspec.Struct, frozen=True):
+class _ParameterFields(msgspec.Struct, frozen=True, gc=False):
     """The fields of the founding document, in its order."""
 
     name: str
@@ -25,7 +25,7 @@ class _ParameterFields(msgspec.Struct, frozen=True):
     min_items, max_items, properties, required."""
 
 
-class ToolParameter(_ParameterFields, frozen=True, kw_only=True):
+class ToolParameter(_ParameterFields, frozen=True, gc=False, kw_only=True):
     """One declared parameter of a tool."""
 
     schema: dict[str, Any] | None = None

@@ -43,11 +43,15 @@ def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
     return schema
 
 
-def value_schema(spec: str | Mapping[str, Any]) -> dict[str, Any]:
+def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
     """The schema of one value, from a bare type name or a mapping of short keys.
 
     `any` puts no constraint on the value. A mapping has `type`, `description`, `default`, and the
     short keys either beside them or in a `validation` block.
+
+    Args:
+        spec: What the definition says of the value.
+        is_open: Whether an object may carry more than the properties that are declared.
     """
     if isinstance(spec, str):
         return {} if spec == "any" else {"type": spec}
@@ -57,7 +61,7 @@ def value_schema(spec: str | Mapping[str, Any]) -> dict[str, Any]:
     if spec.get("description"):
         schema["description"] = spec["description"]
     rules = {**spec, **spec.get("validation", {})}
-    schema.update(_rules_schema(rules))
+    schema.update(_rules_schema(rules, is_open=is_open))
     if "default" in spec:
         schema["default"] = spec["default"]
     schema.update(spec.get("schema") or {})
@@ -69,9 +73,7 @@ def output_schema(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     Unlike arguments, an output may carry more than was declared.
     """
-    schema = value_schema(spec)
-    _open_objects(schema)
-    return schema
+    return value_schema(spec, is_open=True)
 
 
 def _parameter_schema(parameter: ToolParameter) -> dict[str, Any]:
@@ -87,14 +89,17 @@ def _parameter_schema(parameter: ToolParameter) -> dict[str, Any]:
     return value_schema(spec)
 
 
-def _rules_schema(rules: Mapping[str, Any]) -> dict[str, Any]:
+def _rules_schema(rules: Mapping[str, Any], *, is_open: bool) -> dict[str, Any]:
     schema = {keyword: rules[key] for key, keyword in SHORT_KEYS.items() if key in rules}
     if "items" in rules:
-        schema["items"] = value_schema(rules["items"])
+        schema["items"] = value_schema(rules["items"], is_open=is_open)
     properties = rules.get("properties")
     if properties:
-        schema["properties"] = {name: value_schema(spec) for name, spec in properties.items()}
-        schema["additionalProperties"] = False
+        schema["properties"] = {
+            name: value_schema(spec, is_open=is_open) for name, spec in properties.items()
+        }
+        if not is_open:
+            schema["additionalProperties"] = False
     required = _required_names(rules.get("required"), properties or {})
     if required:
         schema["required"] = required
@@ -107,11 +112,3 @@ def _required_names(declared: Any, properties: Mapping[str, Any]) -> list[str]:
         if isinstance(spec, Mapping) and spec.get("required") is True and name not in names:
             names.append(name)
     return names
-
-
-def _open_objects(schema: dict[str, Any]) -> None:
-    schema.pop("additionalProperties", None)
-    for child in schema.get("properties", {}).values():
-        _open_objects(child)
-    if isinstance(schema.get("items"), dict):
-        _open_objects(schema["items"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from inspect import getattr_static
+from typing import Any, Final
 
 import msgspec
 
@@ -12,7 +14,7 @@ from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.schema import parameters_schema
 
-__all__ = ["RetryPolicy", "Tool", "ToolCategory"]
+__all__ = ["PACKED_FIELDS", "RetryPolicy", "Tool", "ToolCategory", "pack"]
 
 
 class ToolCategory(str, Enum):
@@ -26,7 +28,7 @@ class ToolCategory(str, Enum):
     CUSTOM = "custom"
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True, gc=False):
     """When a failed call is tried again. Applies only to read-only or idempotent tools."""
 
     attempts: int
@@ -54,7 +56,12 @@ class _ToolFields(msgspec.Struct, frozen=True, dict=True):
 
 
 class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
-    """A loaded tool. Immutable: an edit makes a new one (`msgspec.structs.replace`)."""
+    """A loaded tool. Immutable: an edit makes a new one (`msgspec.structs.replace`).
+
+    The lists and mappings of a tool that was loaded are made anew whenever they are read, so that
+    thousands of tools cost little memory and no time in garbage collections: read one once, and
+    what you do to it does not change the tool.
+    """
 
     output: dict[str, Any] | None = None
     """JSON Schema of the output, from `output` or `returns`."""
@@ -70,6 +77,10 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     idempotent: bool = False
     concurrency: ToolConcurrency = ToolConcurrency()
     rate: ToolRate | None = None
+    examples: list[dict[str, Any]] = []
+    """Calls that show how it is used, as the definition writes them."""
+    tests: list[dict[str, Any]] = []
+    """Calls with what must come of them, as the definition writes them."""
     definition_hash: str = ""
     """sha256 of the definition's content; two tools with the same hash behave the same."""
     source: str | None = None
@@ -104,3 +115,84 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         It is the only source for validation, model formats and forms.
         """
         return parameters_schema(self.parameters)
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        """The names of the parameters whose values are hidden in records, events and logs."""
+        return frozenset(each.name for each in self.parameters if each.secret)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tool):
+            return NotImplemented
+        return self is other or all(
+            getattr(self, field) == getattr(other, field) for field in self.__struct_fields__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        fields = (f"{field}={getattr(self, field)!r}" for field in self.__struct_fields__)
+        return f"Tool({', '.join(fields)})"
+
+
+def pack(tool: Tool) -> Tool:
+    """The same tool, kept in little memory and out of the garbage collector's way.
+
+    Ten thousand tools of lists and mappings are a hundred thousand objects, which each full
+    collection visits one by one. A packed tool holds their JSON text instead, from which they are
+    made whenever they are read, and nothing else that a collection would have to follow.
+
+    Args:
+        tool: Its lists and mappings hold only what JSON can say.
+    """
+    return msgspec.structs.replace(tool, **{field.name: field.pack(tool) for field in _FIELDS})
+
+
+class _PackedField:
+    """A field of `Tool` that holds its value, or a text from which the value is made on demand."""
+
+    __slots__ = ("_packed_type", "_slot", "_unpack", "name")
+
+    def __init__(self, name: str, packed_type: type, unpack: Callable[[Any], Any]) -> None:
+        self.name = name
+        self._slot = getattr_static(Tool, name)
+        self._packed_type = packed_type
+        self._unpack = unpack
+        setattr(Tool, name, self)
+
+    def __get__(self, tool: Tool | None, owner: type[Tool] | None = None) -> Any:
+        if tool is None:
+            return self
+        value = self._slot.__get__(tool, owner)
+        return self._unpack(value) if value.__class__ is self._packed_type else value
+
+    def __set__(self, tool: Tool, value: object) -> None:
+        # Only `force_setattr` comes here: a plain assignment to a frozen value is refused before.
+        self._slot.__set__(tool, value)
+
+    def pack(self, tool: Tool) -> Any:
+        value = self._slot.__get__(tool)
+        if value is None or value.__class__ is self._packed_type:
+            return value
+        if isinstance(value, ToolCategory):
+            return value.value
+        try:
+            return msgspec.Raw(msgspec.json.encode(value)) if value else _EMPTY[value.__class__]
+        except UnicodeEncodeError:
+            # A finding names its file, and a file's name may be no text.
+            return value
+
+
+_EMPTY: Final = {list: msgspec.Raw(b"[]"), dict: msgspec.Raw(b"{}")}
+_CATEGORIES: Final = {category.value: category for category in ToolCategory}
+_FIELDS: Final = (
+    _PackedField("category", str, _CATEGORIES.__getitem__),
+    _PackedField("parameters", msgspec.Raw, msgspec.json.Decoder(list[ToolParameter]).decode),
+    *(
+        _PackedField(name, msgspec.Raw, msgspec.json.decode)
+        for name in ("tags", "implementation_config", "output", "examples", "tests", "findings")
+    ),
+)
+PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
+"""The fields of which a packed tool holds the JSON text, as `msgspec.Raw`; of the category, the
+value."""

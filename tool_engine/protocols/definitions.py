@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.tool import Tool
 
-__all__ = ["FORMATS", "DefinitionFormat", "definitions"]
+__all__ = ["FORMATS", "DefinitionFormat", "accepts_name", "definitions"]
 
 Definitions = list[dict[str, Any]]
 
@@ -57,6 +57,12 @@ def definitions(format_name: str, tools: Iterable[Tool]) -> Definitions:
                 " rename the tool in its definition"
             )
     return form.write(listed)
+
+
+def accepts_name(format_name: str, name: str) -> bool:
+    """Whether the provider takes a tool of this name; of an unknown format nothing is known."""
+    form = FORMATS.get(format_name)
+    return form is None or form.name_pattern.fullmatch(name) is not None
 
 
 def _openai(tools: Iterable[Tool]) -> Definitions:

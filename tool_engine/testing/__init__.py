@@ -1,12 +1,15 @@
 """How do people test what they build on the engine, and try out limits before they set them?
 
 `VirtualLoop` and `run` let hours of concurrency pass at once. `simulate` replays recorded calls
-under other limits, and `plot` draws what came of it.
+under other limits, and `plot` draws what came of it. `check_definitions` runs the examples and
+tests that definitions carry.
 """
 
+from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.failing import CallbackError, DeadlockError
 from tool_engine.testing.figures import Figures, RunFigures
 from tool_engine.testing.plot import plot
+from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
 from tool_engine.testing.simulation import SimulationReport, simulate
 from tool_engine.testing.trace import (
     Trace,
@@ -20,14 +23,18 @@ from tool_engine.testing.virtual_loop import VirtualLoop, run
 
 __all__ = [
     "CallbackError",
+    "CaseReport",
+    "CaseStatus",
     "DeadlockError",
     "Figures",
     "RunFigures",
     "SimulationReport",
+    "ToolReport",
     "Trace",
     "TraceCall",
     "TraceError",
     "VirtualLoop",
+    "check_definitions",
     "parse_trace",
     "plot",
     "read_trace",

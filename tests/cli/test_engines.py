@@ -1,0 +1,65 @@
+"""Is the engine that `--app module:name` means found, and is each mistake told with its cure?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tool_engine import ToolEngine
+from tool_engine.cli.engines import load_app
+from tool_engine.cli.failures import CommandError
+
+MODULE = """
+from tool_engine import ToolEngine
+
+engine = ToolEngine()
+
+class Rooms:
+    engine = engine
+
+def make():
+    return ToolEngine()
+
+def fail():
+    raise ValueError("no database")
+
+text = "not an engine"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app_of_test_engines.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "broken_of_test_engines.py").write_text("import nothing_of_this_name", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["engine", "make", "Rooms.engine"])
+def test_an_engine_is_found(name: str) -> None:
+    """An engine, one inside something else, or a function that makes one."""
+    assert isinstance(load_app(f"app_of_test_engines:{name}"), ToolEngine)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("app_of_test_engines", "--app takes module:name"),
+        (":engine", "--app takes module:name"),
+        ("app_of_test_engines:", "--app takes module:name"),
+        ("no_such_module_at_all:engine", "cannot be imported: ModuleNotFoundError"),
+        ("broken_of_test_engines:engine", "nothing_of_this_name"),
+        ("app_of_test_engines:engin", "there is no 'engin' in app_of_test_engines"),
+        ("app_of_test_engines:text", "is no ToolEngine but of the type str"),
+        ("app_of_test_engines:ToolEngine", "is no ToolEngine but of the type type"),
+        ("app_of_test_engines:fail", "failed: ValueError: no database"),
+        ("app_of_test_engines:print", "there is no 'print'"),
+    ],
+)
+def test_a_mistake_is_told(text: str, message: str) -> None:
+    """Whoever writes the words sees what is wrong with them, not a traceback."""
+    with pytest.raises(CommandError) as caught:
+        load_app(text)
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2

@@ -1,0 +1,99 @@
+"""Is each text that people and accidents can make read as what it says, or refused?"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.properties.definition_judge import judge
+from tests.properties.definition_mutants import SAMPLES, mutant
+from tests.properties.definition_reading import differences, read_values, same
+from tool_engine import DefinitionError, ToolConfigLoader
+from tool_engine.catalog.strict_yaml import parse
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_samples(text: str) -> None:
+    """K3, K14: every sample loads, and as the independent reading says."""
+    assert not isinstance(judge(text), DefinitionError)
+    assert not isinstance(judge(text.replace("\n", "\r\n").encode()), DefinitionError)
+    assert not isinstance(judge(b"\xef\xbb\xbf" + text.encode()), DefinitionError)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False))
+def test_an_accident_is_read_right_or_refused(text: str, random: Random) -> None:
+    """K3: of each mutated file comes the tool that its text says, or a `DefinitionError`."""
+    judge(mutant(text, random))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(SAMPLES), st.data())
+def test_bytes_are_read_right_or_refused(text: str, data: st.DataObject) -> None:
+    """K3: a byte that is changed, anywhere, makes no other exception either."""
+    raw = bytearray(text.encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    judge(bytes(raw))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab:-[]{}#&*!|>'\"% \n\t,?0.~<1x\\", max_size=40))
+def test_the_value_of_any_text(text: str) -> None:
+    """K3: not only tools: whatever text is read has the value of the independent reading."""
+    documents, problems = parse(text, "x")
+    if not problems:
+        found = [document.value for document in documents]
+        assert same(found, read_values(text))
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_a_cut_file_is_refused_or_told(text: str) -> None:
+    """K3: a file that was cut inside a line is refused, the same tool, or loads with a warning.
+
+    What is left are cuts at the end of a line, behind which nobody can know that more was to come.
+    """
+    loader, raw = ToolConfigLoader(), text.encode()
+    hashes = [tool.definition_hash for tool in loader.load_tools(raw)]
+    silent = 0
+    for end in range(0, len(raw), 3):
+        try:
+            tools = loader.load_tools(raw[:end])
+        except DefinitionError:
+            continue
+        is_other = [tool.definition_hash for tool in tools] != hashes
+        silent += is_other and not tools[-1].findings
+        assert tools[-1].findings or raw[:end].endswith(b"\n")
+    assert silent <= raw.count(b"\n") / 2
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_a_cut_file_that_says_where_it_ends_is_refused(text: str) -> None:
+    """K3: with %YAML 1.2 at the beginning and ... at the end, no cut makes another tool."""
+    loader = ToolConfigLoader()
+    body = text.replace("\n...\n---\n", "\n---\n").removeprefix("--- # two tools\n")
+    raw = f"%YAML 1.2\n---\n{body}...\n".encode()
+    if "\n---\n" in body:
+        return
+    whole = loader.load_tools(raw)[0].definition_hash
+    for end in range(0, len(raw), 3):
+        try:
+            (tool,) = loader.load_tools(raw[:end])
+        except DefinitionError:
+            continue
+        assert tool.definition_hash == whole
+
+
+def test_the_judge_finds_what_is_wrong() -> None:
+    """The comparison is no empty one: each field that differs is told."""
+    (tool,) = ToolConfigLoader().load_tools(SAMPLES[0])
+    (value,) = read_values(SAMPLES[0])
+    assert differences(tool, value) == []
+    for key, other in [("name", "x"), ("timeout", 12), ("tags", ["no"]), ("output", "string")]:
+        assert [text.partition(":")[0] for text in differences(tool, value | {key: other})][-1] == (
+            key if key != "name" else "name"
+        )
+    assert differences(tool, value | {"parameters": value["parameters"][1:]})

@@ -1,0 +1,69 @@
+"""How does a decorated Python function become a tool of whoever holds the catalog?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from tool_engine.catalog.function import adapted_handler, tool_from_function
+from tool_engine.model.tool import Tool, ToolCategory
+
+__all__ = ["ToolDecorator"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ToolDecorator:
+    """The decorator `tool`, for a class that registers tools."""
+
+    @abstractmethod
+    def register_tool(
+        self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
+    ) -> Tool:
+        """Adds a tool that no file defines."""
+
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        category: ToolCategory | str = ToolCategory.CUSTOM,
+        tags: Iterable[str] = (),
+        **definition_keys: Any,
+    ) -> Callable[[_Function], _Function]:
+        """Registers the decorated function as a tool.
+
+        Its parameters come from the signature, the type hints and the docstring.
+
+        Args:
+            name: The tool's name; None: the function's.
+            description: What the tool does; None: the docstring's text.
+            category: The tool's category.
+            tags: The tool's tags.
+            **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
+
+        Raises:
+            DefinitionError: The function does not say enough; the message names the parameter.
+
+        Example:
+            >>> engine = ToolEngine()
+            >>> @engine.tool(effect="read")
+            ... async def add(a: int, b: int = 0) -> int:
+            ...     "Adds two whole numbers."
+            ...     return a + b
+        """
+
+        def register(function: _Function) -> _Function:
+            made = tool_from_function(
+                function,
+                name=name,
+                description=description,
+                category=category,
+                tags=tags,
+                **definition_keys,
+            )
+            self.register_tool(made, adapted_handler(function))
+            return function
+
+        return register

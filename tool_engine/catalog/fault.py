@@ -1,0 +1,109 @@
+"""What is wrong at one place of a definition, and how is it told to the author?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from tool_engine.catalog.document import Document, Path, format_path
+from tool_engine.errors import DefinitionProblem
+from tool_engine.model.schema import SHORT_KEYS
+
+__all__ = ["Fault", "describe", "listing", "locate", "nearest"]
+
+_OTHER_NAMES: Final = {
+    **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
+    "returns_schema": "output",
+    "title": "description",
+    "params": "parameters",
+    "executor": "handler",
+}
+"""What people write out of habit, and the key that they mean."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a definition, before its place in a file is known."""
+
+    path: Path
+    message: str = ""
+    """What is wrong; empty where `expected` and `got` say it. It may hold the cure after `; `."""
+    at_key: bool = False
+    """The place is the key at `path`, not its value."""
+    expected: str = ""
+    got: str = ""
+    nearest: str = ""
+    """The known word that is nearest to the one that was found."""
+    cure: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, what was expected and found, and the cure, in one line."""
+        wrong = self.message or f"expected {self.expected}, got {self.got}"
+        hint = f"; did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"{wrong}{hint}{'; ' if self.cure else ''}{self.cure}"
+
+
+def locate(
+    faults: Sequence[Fault], source: str, document: Document | None
+) -> list[DefinitionProblem]:
+    """The problems that `faults` are in the text of `source`, in the order of the text."""
+    if document is None or not faults:
+        return [_problem(fault, source, None, None) for fault in faults]
+    marks = document.marks((fault.path, fault.at_key) for fault in faults)
+    problems = [
+        _problem(_as_written(fault, document, mark), source, mark.line + 1, mark.column + 1)
+        for fault, mark in zip(faults, marks, strict=True)
+    ]
+    return sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def describe(value: Any) -> str:
+    """What `value` is, in words: `the number 3`, `the text 'a'`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value[:80]!r}"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def listing(names: Iterable[object]) -> str:
+    """The first of these names, for a message."""
+    shown = [str(name)[:40] for name in islice(names, 21)]
+    return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that `word` was probably meant to be; empty when none is near."""
+    listed = list(known)
+    meant = _OTHER_NAMES.get(word, word.lower())
+    if meant in listed:
+        return meant
+    return next(iter(difflib.get_close_matches(word[:80], listed, n=1)), "")
+
+
+def _problem(fault: Fault, source: str, line: int | None, column: int | None) -> DefinitionProblem:
+    return DefinitionProblem(
+        message=fault.sentence,
+        file=source,
+        line=line,
+        column=column,
+        path=format_path(fault.path),
+        expected=fault.expected,
+        got=fault.got,
+        nearest=fault.nearest,
+        cure=fault.cure or fault.message.partition("; ")[2],
+    )
+
+
+def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:
+    # 1.10 is read as the number 1.1, and its author would not find that in the file.
+    if not fault.got.startswith("the number"):
+        return fault
+    written = document.number_as_written(fault.path, mark)
+    return fault if written is None else fault._replace(got=f"the number {written[:80]}")

@@ -1,0 +1,1 @@
+"""What makes a definition that loads still a bad one, in one small file per subject."""

@@ -1,0 +1,185 @@
+"""Do the parameters tell a model what to put into them?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tool_engine.catalog.document import Path
+from tool_engine.catalog.lint_rules.prose import repeats_name, word_count
+from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.tool import Tool
+
+__all__ = ["PARAMETER_RULES"]
+
+_FEWEST_WORDS: Final = 2
+_MOST_PARAMETERS: Final = 12
+_LONGEST_CODE: Final = 2
+_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def _poor_description(tool: Tool) -> Iterator[Flaw]:
+    for number, parameter in enumerate(tool.parameters):
+        about = parameter.description
+        if repeats_name(about, parameter.name):
+            message = f"only repeats the name {parameter.name!r}; say what it is, with an example"
+            yield ("parameters", number, "description"), message
+        elif word_count(about) < _FEWEST_WORDS:
+            message = f"has fewer than {_FEWEST_WORDS} words; say what it is, with an example"
+            yield ("parameters", number, "description"), message
+
+
+def _same_description(tool: Tool) -> Iterator[Flaw]:
+    seen: dict[str, str] = {}
+    for number, parameter in enumerate(tool.parameters):
+        text = " ".join(parameter.description.casefold().split()).rstrip(".。")
+        if text in seen:
+            message = f"is the same as that of {seen[text]!r}; say how the two differ"
+            yield ("parameters", number, "description"), message
+        seen.setdefault(text, parameter.name)
+
+
+def _silent_property(tool: Tool) -> Iterator[Flaw]:
+    for number, parameter in enumerate(tool.parameters):
+        for path, name in _silent(parameter.validation, ("parameters", number)):
+            yield path, f"the property {name!r} has no description; add one"
+
+
+def _silent(rules: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
+    """The declared properties without a description, at every depth."""
+    for name, spec in (rules.get("properties") or {}).items():
+        if not isinstance(spec, Mapping) or not str(spec.get("description", "")).strip():
+            yield path, name
+        if isinstance(spec, Mapping):
+            yield from _silent(_rules_of(spec), path)
+    items = rules.get("items")
+    if isinstance(items, Mapping):
+        yield from _silent(_rules_of(items), path)
+
+
+def _rules_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**spec, **(spec.get("validation") or {})}
+
+
+def _unexplained_codes(tool: Tool) -> Iterator[Flaw]:
+    for number, parameter in enumerate(tool.parameters):
+        values = parameter.validation.get("enum") or []
+        codes = [str(value) for value in values]
+        if codes and all(len(code) <= _LONGEST_CODE for code in codes):
+            about = parameter.description
+            silent = [code for code in codes if code not in about]
+            if silent:
+                message = (
+                    f"the values {', '.join(codes)} do not explain themselves; say in the "
+                    f"description what {silent[0]} means"
+                )
+                yield ("parameters", number, "description"), message
+
+
+def _default_of_required(tool: Tool) -> Iterator[Flaw]:
+    for number, parameter in enumerate(tool.parameters):
+        if parameter.required and parameter.has_default:
+            message = "a required parameter never uses its default; remove one of the two"
+            yield ("parameters", number, "default"), message
+
+
+def _too_many(tool: Tool) -> Iterator[Flaw]:
+    count = len(tool.parameters)
+    if count > _MOST_PARAMETERS:
+        message = (
+            f"has {count} parameters; split the tool, or leave out what has one right value "
+            f"(at most {_MOST_PARAMETERS})"
+        )
+        yield ("parameters",), message
+
+
+def _refused_key(tool: Tool) -> Iterator[Flaw]:
+    for number, parameter in enumerate(tool.parameters):
+        if not _KEY.fullmatch(parameter.name):
+            message = (
+                f"Anthropic refuses the parameter name {parameter.name!r}: a name has 1 to 64 of "
+                "the characters a-z, A-Z, 0-9, _ . and -; rename it"
+            )
+            yield ("parameters", number, "name"), message
+
+
+def _unbounded(tool: Tool) -> Iterator[Flaw]:
+    if tool.effect != "write":
+        return
+    for number, parameter in enumerate(tool.parameters):
+        missing = _missing_bound(parameter)
+        if missing:
+            message = f"a tool that writes takes {parameter.name!r} of any size; add {missing}"
+            yield ("parameters", number), message
+
+
+def _missing_bound(parameter: ToolParameter) -> str:
+    if parameter.schema:
+        return ""
+    if parameter.type == "string":
+        return "" if {"max_length", "enum", "pattern"} & set(parameter.validation) else "max_length"
+    if parameter.type == "array":
+        return "" if "max_items" in parameter.validation else "max_items"
+    return ""
+
+
+PARAMETER_RULES: Final = (
+    LintRule(
+        "L201",
+        WARNING,
+        "The description of a parameter says nothing",
+        "A model fills a parameter by its description; an example of a value helps most.",
+        _poor_description,
+    ),
+    LintRule(
+        "L202",
+        WARNING,
+        "Two parameters have the same description",
+        "A model cannot tell them apart, and swaps them.",
+        _same_description,
+    ),
+    LintRule(
+        "L203",
+        WARNING,
+        "A property of an object has no description",
+        "A model fills it as it fills a parameter.",
+        _silent_property,
+    ),
+    LintRule(
+        "L204",
+        WARNING,
+        "The allowed values are codes that the description does not explain",
+        "Nobody can choose between 1, 2 and 3 without knowing what they mean.",
+        _unexplained_codes,
+    ),
+    LintRule(
+        "L205",
+        WARNING,
+        "A required parameter has a default",
+        "The default is never used, and a model that sees it leaves the parameter out.",
+        _default_of_required,
+    ),
+    LintRule(
+        "L206",
+        WARNING,
+        f"The tool has more than {_MOST_PARAMETERS} parameters",
+        "The more a model has to fill, the more of it is wrong.",
+        _too_many,
+    ),
+    LintRule(
+        "L207",
+        ERROR,
+        "A provider refuses the name of a parameter",
+        "One such name makes the provider refuse the whole request, with all other tools in it.",
+        _refused_key,
+    ),
+    LintRule(
+        "L208",
+        WARNING,
+        "A tool that writes takes text or lists of any size",
+        "What a model writes by mistake has no end: a whole page in a chat, a thousand recipients.",
+        _unbounded,
+    ),
+)

@@ -1,0 +1,69 @@
+"""What does a description say, as far as its words tell: in English and in Chinese?
+
+Words are counted and looked for; nothing here understands a text. Each question is asked so that a
+text which could well be right is right: a false alarm costs more trust than a missed fault.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["repeats_name", "says_when", "says_when_not", "word_count"]
+
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CHINESE: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_CHARACTERS_PER_WORD: Final = 1.5
+"""A Chinese word has one or two characters, and no blank shows where it ends."""
+_EMPTY_WORDS: Final = frozenset({"a", "an", "the", "of", "to", "this", "that", "for", "tool", "is"})
+
+_WHEN: Final = re.compile(
+    r"""
+      \b(?:use|used|useful|uses|call|choose|prefer|pick|when|whenever|where|if|before|after|once
+        |while|during|needs?|needed|wants?|wanted|asks?|asked|intended|meant|helps|suitable)\b
+    | 当|用于|用来|用作|适用|适合|如果|若|需要|想要|要求|以便|场景|之前|之后|使用|可用
+    | (?<![超定临按准及实小延])时(?![间区长刻效钟])
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_WHEN_NOT: Final = re.compile(
+    r"""
+      \b(?:not|no|never|nothing|none|nor|neither|only|cannot|without|instead|except|unless|avoid
+        |rather\s+than|other\s+than|at\s+most|up\s+to|limited)\b
+    | n['’]t\b
+    | 不|勿|仅|只|禁|无法|无需|没有|未|除了|除非|除外|避免|切忌|而非|最多|限于
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def word_count(text: str) -> float:
+    """How many words `text` has; Chinese characters count two thirds of a word each."""
+    chinese = len(_CHINESE.findall(text))
+    return len(_WORD.findall(_CHINESE.sub(" ", text))) + chinese / _CHARACTERS_PER_WORD
+
+
+def says_when(text: str) -> bool:
+    """Whether `text` has a word that tells when something is used."""
+    return _WHEN.search(text) is not None
+
+
+def says_when_not(text: str) -> bool:
+    """Whether `text` has a word that draws a line: not, only, never, without, instead, ..."""
+    return _WHEN_NOT.search(text) is not None
+
+
+def repeats_name(text: str, name: str) -> bool:
+    """Whether `text` has no word that is not in `name` already.
+
+    Example:
+        >>> repeats_name("Gets the weather.", "get_weather")
+        True
+    """
+    return _stems(text) <= _stems(name)
+
+
+def _stems(text: str) -> set[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text.replace("_", " "))
+    words = {word.casefold() for word in _WORD.findall(spaced)} - _EMPTY_WORDS
+    return {word.removesuffix("s") for word in words}

@@ -1,0 +1,236 @@
+"""Which tools fit what somebody looks for, best first, among thousands?
+
+BM25F over a tool's name, tags, description and parameters, in that order of weight. The lengths
+that it corrects for are fixed ones instead of the catalog's averages, so that what one tool is
+indexed as does not depend on the others, and one that changed costs work for one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import struct
+import threading
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.terms import Terms
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.match import ToolMatch
+from tool_engine.model.tool import Tool
+
+__all__ = ["ToolSearch"]
+
+_NAME: Final = (6.0, 3.0)
+"""The weight of a field's words, and how many words such a field usually has."""
+_TAGS: Final = (3.0, 3.0)
+_DESCRIPTION: Final = (1.5, 20.0)
+_PARAMETERS: Final = (0.6, 25.0)
+_LENGTH_MATTERS: Final = 0.6
+_SATURATION: Final = 4.0
+_BITS: Final = 16
+"""Of a posting, for how much a term says about a tool; the rest is the tool's number."""
+_FULL: Final = (1 << _BITS) - 1
+_POSTING: Final = struct.Struct("Q")
+
+_LONGEST_QUERY: Final = 10_000
+_MOST_POSTINGS: Final = 10_000
+_MOST_GUESSES: Final = 8
+_SPELLINGS: Final = 5
+_GUESS: Final = 0.5
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+class ToolSearch:
+    """Finds tools in whatever snapshot it is asked about; threads may share it.
+
+    It is built by the first search. After that each search first takes up the difference between
+    the snapshot that it knows and the one that it is asked about.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forget()
+
+    def __repr__(self) -> str:
+        return f"ToolSearch({len(self._numbers)} tools, {len(self._postings)} terms)"
+
+    def find(self, index: ToolIndex, query: str, limit: int) -> list[ToolMatch]:
+        """The enabled tools of `index` that fit `query`, best first, then by name; at most `limit`.
+
+        Raises:
+            ConfigurationError: `query` is no text, or `limit` no whole number of 1 or more.
+        """
+        if not isinstance(query, str):
+            raise ConfigurationError(f"query must be a text, got {type(query).__name__}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise ConfigurationError(f"limit must be a whole number >= 1, got {limit!r}")
+        with self._lock:
+            if index is not self._index:
+                self._follow(index)
+            ranked = self._ranked(Terms().of(query[:_LONGEST_QUERY]), limit)
+        return [ToolMatch(index.get_or_raise(name), score) for name, score in ranked]
+
+    # Keeping up with the snapshots.
+
+    def _forget(self) -> None:
+        self._index = ToolIndex()
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._free: list[int] = []
+        # Bytes, so that a full garbage collection has nothing to look at: 8 for each tool.
+        self._postings: dict[str, bytearray] = {}
+        self._sorted_terms: list[str] | None = None
+
+    def _follow(self, index: ToolIndex) -> None:
+        terms, before, now = Terms(), list(self._index), list(index)
+        gone, new = _without(before, now), _without(now, before)
+        try:
+            if 4 * len(gone) > len(before):
+                self._forget()
+                gone, new = [], now
+            for tool in gone:
+                self._remove(tool, terms)
+            for tool in new:
+                self._add(tool, terms)
+        except BaseException:
+            # Half of a change would be neither snapshot.
+            self._forget()
+            raise
+        self._index = index
+        self._sorted_terms = None
+
+    def _add(self, tool: Tool, terms: Terms) -> None:
+        if not tool.is_enabled:
+            return
+        if self._free:
+            number = self._free.pop()
+            self._names[number] = tool.name
+        else:
+            number = len(self._names)
+            self._names.append(tool.name)
+        self._numbers[tool.name] = number
+        for term, impact in _impacts(tool, terms):
+            postings = self._postings.get(term)
+            if postings is None:
+                postings = self._postings[term] = bytearray()
+            postings += _POSTING.pack(number << _BITS | impact)
+
+    def _remove(self, tool: Tool, terms: Terms) -> None:
+        number = self._numbers.pop(tool.name, None)
+        if number is None:
+            return
+        for term, impact in _impacts(tool, terms):
+            postings = self._postings[term]
+            at = _POSTING.size * array("Q", postings).index(number << _BITS | impact)
+            del postings[at : at + _POSTING.size]
+            if not postings:
+                del self._postings[term]
+        self._free.append(number)
+
+    # Answering.
+
+    def _ranked(self, terms: list[str], limit: int) -> list[tuple[str, float]]:
+        scores: defaultdict[int, float] = defaultdict(float)
+        total, spent = len(self._numbers), 0
+        for term, share in self._chosen(terms):
+            postings = array("Q", self._postings[term])
+            # The rarest come first; what is left says little, and would take the time.
+            if spent and spent + len(postings) > _MOST_POSTINGS:
+                break
+            spent += len(postings)
+            rarity = math.log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5))
+            weight = share * rarity / _FULL
+            for posting in postings:
+                scores[posting >> _BITS] += weight * (posting & _FULL)
+        return self._best(scores, limit)
+
+    def _best(self, scores: dict[int, float], limit: int) -> list[tuple[str, float]]:
+        if len(scores) > limit:
+            least = heapq.nlargest(limit, scores.values())[-1]
+            scores = {number: score for number, score in scores.items() if score >= least}
+        names = self._names
+        ranked = [(names[number], round(score, 6)) for number, score in scores.items()]
+        return sorted(ranked, key=lambda match: (-match[1], match[0]))[:limit]
+
+    def _chosen(self, terms: Iterable[str]) -> list[tuple[str, float]]:
+        """The known terms that `terms` ask for, and how much each counts, the rarest first."""
+        chosen: dict[str, float] = {}
+        guesses = 0
+        for term in dict.fromkeys(terms):
+            if term in self._postings:
+                chosen[term] = 1.0
+            elif guesses < _MOST_GUESSES:
+                guesses += 1
+                for near in self._near(term):
+                    chosen.setdefault(near, _GUESS)
+        return sorted(chosen.items(), key=lambda item: (len(self._postings[item[0]]), item[0]))
+
+    def _near(self, term: str) -> list[str]:
+        """What an unknown term may stand for: the terms that it begins, or one slip away."""
+        found = list(self._begun_by(term)) or [
+            near for near in set(_slips(term)) if near in self._postings
+        ]
+        return sorted(found, key=lambda near: (-len(self._postings[near]), near))[:_SPELLINGS]
+
+    def _begun_by(self, start: str) -> Iterator[str]:
+        if len(start) < 3 and start.isascii():
+            return
+        if self._sorted_terms is None:
+            self._sorted_terms = sorted(self._postings)
+        terms = self._sorted_terms
+        for at in range(bisect_left(terms, start), len(terms)):
+            if not terms[at].startswith(start):
+                return
+            yield terms[at]
+
+
+def _without(tools: list[Tool], others: list[Tool]) -> list[Tool]:
+    """Those of `tools` that are not the very same values among `others`."""
+    known = set(map(id, others))
+    return [tool for tool in tools if id(tool) not in known]
+
+
+def _impacts(tool: Tool, terms: Terms) -> list[tuple[str, int]]:
+    """How much each term of a tool says about it, from 1 to `_FULL`."""
+    weights: defaultdict[str, float] = defaultdict(float)
+    for text, (weight, usual_length) in _fields(tool):
+        found = terms.of(text)
+        each = weight / (1 - _LENGTH_MATTERS + _LENGTH_MATTERS * len(found) / usual_length)
+        for term in found:
+            weights[term] += each
+    return [
+        (term, max(1, round(_FULL * weight / (_SATURATION + weight))))
+        for term, weight in weights.items()
+    ]
+
+
+def _fields(tool: Tool) -> list[tuple[str, tuple[float, float]]]:
+    words: list[Any] = []
+    for parameter in tool.parameters:
+        words += parameter.name, parameter.description
+    # A tool made in code may hold anything where a text belongs.
+    return [
+        (str(tool.name), _NAME),
+        (" ".join(map(str, tool.tags)), _TAGS),
+        (str(tool.description), _DESCRIPTION),
+        (" ".join(map(str, words)), _PARAMETERS),
+    ]
+
+
+def _slips(word: str) -> Iterator[str]:
+    """Every word that one letter left out, added, changed or swapped makes of `word`."""
+    if not 4 <= len(word) <= 24 or not word.isascii():
+        return
+    for at in range(len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield head + tail[1:]
+        if len(tail) > 1:
+            yield head + tail[1] + tail[0] + tail[2:]
+        for letter in _LETTERS:
+            yield head + letter + tail
+            yield head + letter + tail[1:]

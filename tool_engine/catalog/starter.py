@@ -1,0 +1,92 @@
+"""Which text does a new tool file begin with, and which names may it have?"""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Final
+
+import msgspec
+
+__all__ = ["KINDS", "MODELINE", "SCHEMA_FILE", "Starter", "better_name", "schema_text", "starter"]
+
+KINDS: Final = {
+    "http": "an HTTP request, declared in the file; no code",
+    "python": "a Python function of yours",
+    "calculator": "the built-in calculator",
+    "echo": "returns its arguments, for tests",
+    "http_request": "an HTTP request that the model itself composes",
+    "search_tools": "the built-in search, with which a model finds tools",
+}
+"""Every kind of tool that `tool-engine new` can begin, and what runs it."""
+
+SCHEMA_FILE: Final = ".tool.schema.json"
+"""The name of the schema beside the tool files; hidden, so that no loader reads it."""
+MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
+"""The first line of a tool file, by which editors find the schema."""
+
+_TEMPLATES: Final = resources.files("tool_engine.catalog").joinpath("templates")
+_PLACE_OF_NAME: Final = "__NAME__"
+_GOOD_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+_LONGEST_NAME: Final = 64
+"""What every provider takes."""
+
+
+class Starter(msgspec.Struct, frozen=True):
+    """The files of a new tool."""
+
+    definition: str
+    """The text of `NAME.yaml`."""
+    handler: str | None = None
+    """The text of `NAME.py`, for a tool that needs code."""
+    arguments: tuple[str, ...] = ()
+    """Words of a call that works, such as `message=hello`."""
+
+
+_ARGUMENTS: Final = {
+    "http": ("item_id=a-17",),
+    "python": ("text='To be or not to be'", "words=2"),
+    "calculator": ("expression='6 * 7'",),
+    "echo": ("message=hello",),
+    "http_request": ("url=https://example.com/",),
+    "search_tools": ("query='calculate something'",),
+}
+
+
+def starter(kind: str, name: str) -> Starter:
+    """The files of a new tool called `name`.
+
+    Args:
+        kind: One of `KINDS`.
+        name: A good name: `better_name` has nothing to say about it.
+    """
+    handler = _template("python_handler.txt", name) if kind == "python" else None
+    return Starter(_template(f"{kind}.yaml", name), handler, _ARGUMENTS[kind])
+
+
+def better_name(name: str) -> str | None:
+    """The good name that is nearest to `name`; None when `name` is good.
+
+    A good name is in snake_case, and every provider takes it. Empty when nothing in `name` could be
+    kept.
+
+    Example:
+        >>> better_name("Get Weather-2")
+        'get_weather_2'
+        >>> better_name("get_weather") is None
+        True
+    """
+    if _GOOD_NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
+        return None
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", "_", name).lower()
+    return words.strip("_").lstrip("0123456789_")[:_LONGEST_NAME].rstrip("_")
+
+
+def schema_text() -> str:
+    """The JSON Schema of a definition, as it is shipped for editors."""
+    package = resources.files("tool_engine.catalog")
+    return package.joinpath("definition.schema.json").read_text("utf-8")
+
+
+def _template(file: str, name: str) -> str:
+    return _TEMPLATES.joinpath(file).read_text("utf-8").replace(_PLACE_OF_NAME, name)

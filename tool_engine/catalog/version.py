@@ -1,0 +1,52 @@
+"""Does a tool's version say that callers have to look at what changed?"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["is_lower", "is_major_step", "next_major"]
+
+_NUMBERS: Final = re.compile(r"v?([0-9]{1,18}(?:\.[0-9]{1,18}){0,3})(?:[-+ ].*)?", re.DOTALL)
+
+
+def is_major_step(old: str, new: str) -> bool:
+    """Whether the first number differs: 1.4.0 to 2.0.0, or back.
+
+    Before 1.0.0 nothing is promised yet, so that there the second number counts: 0.3.1 to 0.4.0.
+    A version without numbers promises nothing: to give it some is a step, to take them away is not.
+
+    Example:
+        >>> is_major_step("1.9", "2.0"), is_major_step("1.9", "1.10")
+        (True, False)
+    """
+    before, after = _numbers(old), _numbers(new)
+    if after is None:
+        return False
+    return before is None or _promise(before) != _promise(after)
+
+
+def is_lower(old: str, new: str) -> bool:
+    """Whether the version goes down; False where one of the two has no numbers."""
+    before, after = _numbers(old), _numbers(new)
+    return before is not None and after is not None and after < before
+
+
+def next_major(version: str) -> str:
+    """The version that announces a breaking edit: 2.0.0 after 1.4.2, 0.4.0 after 0.3.1."""
+    numbers = _numbers(version)
+    if numbers is None:
+        return "1.0.0"
+    return f"{numbers[0] + 1}.0.0" if numbers[0] else f"0.{numbers[1] + 1}.0"
+
+
+def _promise(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    return numbers[:1] if numbers[0] else numbers[:2]
+
+
+def _numbers(version: str) -> tuple[int, ...] | None:
+    found = _NUMBERS.fullmatch(version.strip())
+    if found is None:
+        return None
+    numbers = [int(number) for number in found[1].split(".")]
+    return tuple(numbers + [0] * (4 - len(numbers)))

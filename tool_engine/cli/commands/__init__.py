@@ -1,0 +1,1 @@
+"""The words of each command, apart from what it does."""

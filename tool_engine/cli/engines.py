@@ -1,0 +1,65 @@
+"""Which engine do the words `module:name` mean?"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tool_engine.cli.failures import CommandError
+from tool_engine.engine import ToolEngine
+
+__all__ = ["load_app"]
+
+
+def load_app(text: str) -> ToolEngine:
+    """The engine that a module of the user's holds, or that a function in it makes.
+
+    Args:
+        text: `module:name`; the module is looked for in the current folder first.
+
+    Raises:
+        CommandError: There is no such engine; the message says what is there instead.
+    """
+    module_name, _, name = text.partition(":")
+    if not module_name or not name:
+        raise CommandError(f"--app takes module:name, such as my_tools:engine; got {text!r}")
+    value = _attribute(_module(module_name), name, text)
+    if callable(value) and not isinstance(value, type | ToolEngine):
+        value = _made(value, text)
+    if not isinstance(value, ToolEngine):
+        raise CommandError(
+            f"--app {text} is no ToolEngine but of the type {type(value).__name__}; name an "
+            "engine, or a function without arguments that returns one"
+        )
+    return value
+
+
+def _module(name: str) -> Any:
+    # As `python -m` does; a command that was installed looks only into its own folder.
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise CommandError(
+            f"--app: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _attribute(module: Any, name: str, text: str) -> Any:
+    value = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            raise CommandError(f"--app {text}: there is no {part!r} in {module.__name__}")
+        value = getattr(value, part)
+    return value
+
+
+def _made(factory: Any, text: str) -> Any:
+    try:
+        return factory()
+    except Exception as error:
+        raise CommandError(f"--app {text}() failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,65 @@
+"""How does a command write a file: whole or not at all, and never over somebody's work?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tool_engine.cli.failures import CommandError
+
+__all__ = ["write_file"]
+
+
+def write_file(path: Path, text: str, *, may_replace: bool) -> None:
+    """Writes `text` to `path`, which a reader sees as it was or complete.
+
+    Args:
+        path: The file; its folder is there.
+        text: What it shall hold.
+        may_replace: Replaces a file that is there already.
+
+    Raises:
+        CommandError: The file is there and may not be replaced, or it cannot be written.
+    """
+    # Hidden, so that no loader takes it for a definition while it is being written.
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.unlink(missing_ok=True)
+        with draft.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _put(draft, path, may_replace=may_replace)
+    except FileExistsError:
+        raise CommandError(
+            f"{str(path)!r} is there already; choose another name, or replace it with --force",
+            error_type="file_exists",
+        ) from None
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {str(path)!r}: {error.strerror or error}", error_type="cannot_write"
+        ) from error
+    finally:
+        _remove(draft)
+
+
+def _put(draft: Path, path: Path, *, may_replace: bool) -> None:
+    if may_replace:
+        draft.replace(path)
+        return
+    try:
+        # Unlike a look before the write, a link cannot lose a race against another writer.
+        path.hardlink_to(draft)
+    except FileExistsError:
+        raise
+    except OSError:
+        if os.path.lexists(path):
+            raise FileExistsError from None
+        draft.replace(path)
+
+
+def _remove(draft: Path) -> None:
+    try:
+        draft.unlink(missing_ok=True)
+    except OSError:
+        return

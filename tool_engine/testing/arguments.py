@@ -1,0 +1,282 @@
+"""Which arguments fit a tool's parameters?
+
+They are made from the schema, keyword by keyword, without asking the validator that shall accept
+them. The edges come up often: the least and the greatest number, the shortest and the longest text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from tool_engine.testing.patterns import MAX_TEXT, NoValueError, TextMaker, plain_text
+
+__all__ = ["ANNOTATIONS", "ArgumentMaker", "types_of"]
+
+ANNOTATIONS: Final = frozenset(
+    {
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "$comment",
+        "readOnly",
+        "writeOnly",
+    }
+)
+"""Keywords that forbid nothing."""
+_UNDERSTOOD: Final = ANNOTATIONS | {
+    *("type", "enum", "const", "pattern", "minLength", "maxLength"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    *("items", "minItems", "maxItems", "uniqueItems"),
+    *("properties", "required", "additionalProperties", "anyOf"),
+}
+_ANY_TYPE: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
+_MAX_VALUES: Final = 10_000
+_MORE_TEXT: Final = 40
+_MORE_ITEMS: Final = 3
+_SPAN: Final = 1_000
+_EDGES: Final = ("exclusiveMinimum", "exclusiveMaximum")
+
+
+class ArgumentMaker:
+    """Makes arguments that fit.
+
+    Args:
+        schema: The tool's `parameters_schema`.
+        random: Makes the choices.
+        known: Arguments that fit, such as the definition's examples; their values stand in for
+            what cannot be made from the schema.
+    """
+
+    def __init__(
+        self, schema: Mapping[str, Any], random: Random, known: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self._schema = schema
+        self._random = random
+        self._known = known
+        self._left = 0
+        self._texts: dict[str, TextMaker] = {}
+        self.notes: dict[str, str] = {}
+        """Parameter -> why no value could be made for it."""
+
+    def arguments(self, *, whole: bool = False, may_lack: bool = False) -> dict[str, Any]:
+        """Arguments that fit.
+
+        Args:
+            whole: Nothing optional is left out, and no list empty where it need not be.
+            may_lack: A required parameter of which no value can be made is left out.
+
+        Raises:
+            NoValueError: A required parameter has no value that could be made.
+        """
+        made: dict[str, Any] = {}
+        required = self._schema.get("required", ())
+        for name, schema in self._schema.get("properties", {}).items():
+            if not whole and name not in required and self._random.random() < 0.4:
+                continue
+            self._left = _MAX_VALUES
+            try:
+                made[name] = self._value(schema, whole)
+            except NoValueError as error:
+                known = [each[name] for each in self._known if name in each]
+                if known:
+                    made[name] = self._random.choice(known)
+                elif name in required and not may_lack:
+                    raise NoValueError(
+                        f"no value can be made for the required parameter {name!r}; give the "
+                        f"definition an example: {error}"
+                    ) from None
+                self.notes[name] = f"{error}; {'an example is used' if known else 'left out'}"
+        return made
+
+    def text_maker(self, pattern: str) -> TextMaker:
+        """The maker of texts for `pattern`; raises `NoValueError` for one not understood."""
+        maker = self._texts.get(pattern)
+        if maker is None:
+            maker = self._texts[pattern] = TextMaker(pattern, self._random)
+        return maker
+
+    def _value(self, schema: Any, whole: bool) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise NoValueError(f"a value of more than {_MAX_VALUES} parts is not made")
+        if not isinstance(schema, dict):
+            schema = {}
+        for keyword in schema:
+            if keyword not in _UNDERSTOOD:
+                raise NoValueError(f"no values are made from the keyword {keyword!r}")
+        if "anyOf" in schema:
+            return self._value(self._one_branch(schema), whole)
+        if "const" in schema:
+            return schema["const"]
+        if "enum" in schema:
+            return self._random.choice(_fitting_options(schema))
+        kind = self._random.choice(types_of(schema) or _ANY_TYPE)
+        return self._of_kind(kind, schema, whole)
+
+    def _of_kind(self, kind: str, schema: dict[str, Any], whole: bool) -> Any:
+        if kind == "string":
+            return self._text(schema)
+        if kind == "integer":
+            return self._integer(schema)
+        if kind == "number":
+            return self._number(schema)
+        if kind == "boolean":
+            return self._random.random() < 0.5
+        if kind == "array":
+            return self._list(schema, whole)
+        return self._object(schema, whole) if kind == "object" else None
+
+    def _one_branch(self, schema: dict[str, Any]) -> dict[str, Any]:
+        outer = {keyword: value for keyword, value in schema.items() if keyword != "anyOf"}
+        branch = self._random.choice(schema["anyOf"])
+        if not isinstance(branch, dict) or (outer.keys() - ANNOTATIONS) & branch.keys():
+            raise NoValueError("no values are made where anyOf repeats a keyword beside it")
+        return {**outer, **branch}
+
+    def _text(self, schema: dict[str, Any]) -> str:
+        least = int(schema.get("minLength", 0))
+        most = int(schema.get("maxLength", least + _MORE_TEXT))
+        if least > MAX_TEXT:
+            raise NoValueError(f"texts of more than {MAX_TEXT} characters are not made")
+        if "pattern" in schema:
+            limit = int(schema.get("maxLength", MAX_TEXT))
+            return self.text_maker(schema["pattern"]).make(least, limit)
+        length = self._pick(least, min(most, MAX_TEXT))
+        self._left -= length // 10
+        return plain_text(self._random, length)
+
+    def _pick(self, least: int, most: int) -> int:
+        """A whole number between the two, the edges as often as all others."""
+        if least > most:
+            raise NoValueError(f"nothing lies between {least} and {most}")
+        return self._random.choice((least, most, self._random.randint(least, most)))
+
+    def _integer(self, schema: dict[str, Any]) -> int:
+        low, high = _range_of(schema)
+        step = schema.get("multipleOf", 1)
+        if not float(step).is_integer():
+            raise NoValueError(f"no values are made for multipleOf {step}")
+        step = int(step)
+        first, last = -_SPAN * step, _SPAN * step
+        if low is not None:
+            first = _up(low, schema.get("exclusiveMinimum") == low)
+            last = first + _SPAN * step
+        if high is not None:
+            last = _down(high, schema.get("exclusiveMaximum") == high)
+            first = last - _SPAN * step if low is None else first
+        return self._pick(-(-first // step), last // step) * step
+
+    def _number(self, schema: dict[str, Any]) -> int | float:
+        if "multipleOf" in schema:
+            return self._integer(schema)
+        low, high = _range_of(schema)
+        if low is None:
+            low = -_SPAN if high is None else high - _SPAN
+        high = low + _SPAN if high is None else high
+        closed = [
+            edge
+            for edge, keyword in zip((low, high), _EDGES, strict=True)
+            if schema.get(keyword) != edge
+        ]
+        if low > high or (low == high and len(closed) < len(_EDGES)):
+            raise NoValueError(f"no number lies between {low} and {high}")
+        between = low + (high - low) * self._random.uniform(0.25, 0.75)
+        inside = [between] if math.isfinite(between) and low < between < high else []
+        if not closed + inside:
+            raise NoValueError(f"no number was found between {low} and {high}")
+        chosen: int | float = self._random.choice(closed + inside)
+        return chosen
+
+    def _list(self, schema: dict[str, Any], whole: bool) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        most = int(schema.get("maxItems", least + _MORE_ITEMS))
+        if whole:
+            least = max(least, min(1, most))
+        # Lists in lists in lists grow without bound, so the deep ones are short.
+        is_deep = self._left < _MAX_VALUES - 1_000
+        count = least if whole or is_deep else self._pick(least, min(most, least + 50))
+        make = self._unique if schema.get("uniqueItems") else self._plain
+        return make(schema.get("items", {}), count, least, whole)
+
+    def _plain(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
+        return [self._value(items, whole) for _ in range(count)]
+
+    def _unique(self, items: Any, count: int, least: int, whole: bool) -> list[Any]:
+        found: dict[str, Any] = {}
+        for _ in range(20 * (count + 1)):
+            if len(found) < count:
+                value = self._value(items, whole)
+                found.setdefault(json.dumps(value, sort_keys=True), value)
+        if len(found) < least:
+            raise NoValueError(f"{least} different items were not found")
+        return list(found.values())
+
+    def _object(self, schema: dict[str, Any], whole: bool) -> dict[str, Any]:
+        properties = schema.get("properties", {})
+        required = schema.get("required", ())
+        made = {
+            name: self._value(item, whole)
+            for name, item in properties.items()
+            if whole or name in required or self._random.random() < 0.6
+        }
+        rest = schema.get("additionalProperties", {})
+        for name in required:
+            if name not in made:
+                made[name] = self._value(rest, whole)
+        if not properties and rest is not False and self._random.random() < 0.7:
+            made.setdefault(plain_text(self._random, 5), self._value(rest, whole))
+        return made
+
+
+def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The types that a schema names; none when it names none."""
+    declared = schema.get("type", ())
+    return (declared,) if isinstance(declared, str) else tuple(declared)
+
+
+def _fitting_options(schema: dict[str, Any]) -> list[Any]:
+    extra = schema.keys() - ANNOTATIONS - {"enum", "type"}
+    if extra:
+        raise NoValueError(f"no values are made from enum beside {min(extra)!r}")
+    kinds = types_of(schema)
+    fitting = [each for each in schema["enum"] if not kinds or any(_is(each, k) for k in kinds)]
+    if not fitting:
+        raise NoValueError("no option of the enum has the declared type")
+    return fitting
+
+
+def _is(value: Any, kind: str) -> bool:
+    return _KINDS[kind](value)
+
+
+_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+    ),
+}
+
+
+def _range_of(schema: Mapping[str, Any]) -> tuple[Any, Any]:
+    lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
+    highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _up(low: float, is_exclusive: bool) -> int:
+    return math.floor(low) + 1 if is_exclusive else math.ceil(low)
+
+
+def _down(high: float, is_exclusive: bool) -> int:
+    return math.ceil(high) - 1 if is_exclusive else math.floor(high)

@@ -1,0 +1,177 @@
+"""What comes of one example or test of a definition when it is run?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from tool_engine.engine import ToolEngine
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.tool import Tool
+from tool_engine.output.format import as_output, to_text
+from tool_engine.testing.comparison import differences, json_line
+from tool_engine.testing.exchanges import Recording
+from tool_engine.testing.report import CaseReport, CaseStatus
+from tool_engine.validation.position import build_validator
+from tool_engine.validation.validator import ToolParameterValidator
+
+__all__ = ["CaseRunner", "Player"]
+
+_CALLER: Final = "tool-engine-test"
+_ENV: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_NO_EXECUTOR: Final = "executor_not_found"
+_EXPECTED_OUTPUT: Final = ("output", "expect", "expect_part")
+_MOST_FINDINGS: Final = 5
+
+
+class Player(Protocol):
+    """Whoever plays a recording back to HTTP tools."""
+
+    recording: Recording
+
+
+class CaseRunner:
+    """Runs examples and tests, one call at a time.
+
+    Args:
+        engine: Runs the calls.
+        player: Gets the recording of each.
+    """
+
+    def __init__(self, engine: ToolEngine, player: Player) -> None:
+        self._engine = engine
+        self._player = player
+        self._validator = ToolParameterValidator(strict=True)
+
+    async def run(self, tool: Tool) -> list[CaseReport]:
+        """A report for each example and test of `tool`, in the order of the definition."""
+        reports = []
+        for key, written in (("examples", tool.examples), ("tests", tool.tests)):
+            for number, case in enumerate(written):
+                title = case.get("name") or case.get("description") or ""
+                report = CaseReport((key, number), title)
+                if key == "examples":
+                    # An example is shown to whoever calls the tool, so it has to be a right call.
+                    report.problems = self._refusals(tool, case["params"])
+                if not report.problems and (key == "tests" or "output" in case):
+                    await self._run(tool, case, report)
+                if report.problems and report.status is CaseStatus.PASSED:
+                    report.status = CaseStatus.FAILED
+                reports.append(report)
+        return reports
+
+    def _refusals(self, tool: Tool, params: Mapping[str, Any]) -> list[str]:
+        result = self._validator.validate(tool, params)
+        return [f"params: {error.message}" for error in result.errors[:_MOST_FINDINGS]]
+
+    async def _run(self, tool: Tool, case: Mapping[str, Any], report: CaseReport) -> None:
+        recording = self._player.recording = Recording(case.get("http", ()))
+        env, wanted = case.get("env", {}), _variables(tool)
+        context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct")
+        with _environment(wanted, env):
+            result = await self._engine.execute(tool.name, case["params"], context)
+        if result.error_type == _NO_EXECUTOR != _expected_error(case)[0]:
+            report.status = CaseStatus.SKIPPED
+            report.problems = [_no_executor(tool)]
+            return
+        problems = _outcome_problems(tool, case, result)
+        if problems:
+            problems += _missing_variables(set(wanted) - set(env), result.error or "")
+        # How the call ended means nothing once a request of it got no answer.
+        report.problems = recording.problems + ([] if recording.is_broken else problems)
+
+
+def _expected_error(case: Mapping[str, Any]) -> tuple[str | None, str]:
+    """The error type that a test names, and the part of its message."""
+    expected = case.get("expect_error")
+    if isinstance(expected, Mapping):
+        return expected["error_type"], expected.get("message", "")
+    return expected, ""
+
+
+def _outcome_problems(
+    tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult
+) -> list[str]:
+    error_type, message = _expected_error(case)
+    if error_type is not None:
+        return _error_problems(error_type, message, result)
+    if result.is_success:
+        return _output_problems(tool, case, result)
+    return [f"got the error {result.error_type}: {result.error}"]
+
+
+def _error_problems(error_type: str, message: str, result: ToolExecutionResult) -> list[str]:
+    if result.is_success:
+        output = json.loads(to_text(result.output))
+        return [f"expected the error {error_type}, got {_told(output)}"]
+    got = f"{result.error_type}: {result.error}"
+    if result.error_type != error_type:
+        return [f"expected the error {error_type}, got {got}"]
+    if message not in (result.error or ""):
+        return [f"expected an error with {message!r} in its message, got {got}"]
+    return []
+
+
+def _output_problems(tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult) -> list[str]:
+    got = json.loads(to_text(result.output))
+    key = next(key for key in _EXPECTED_OUTPUT if key in case)
+    # The engine hands over what is no mapping as {"result": ...}; either may be written.
+    expected = as_output(case[key])
+    problems = differences(expected, got, is_partial=key == "expect_part")
+    return problems + _declared_problems(tool.output, got)
+
+
+def _declared_problems(schema: dict[str, Any] | None, got: dict[str, Any]) -> list[str]:
+    """Where an output is not what the definition declares under `output`."""
+    if schema is None:
+        return []
+    is_wrapped = list(got) == ["result"] and schema.get("type", "object") != "object"
+    rules = build_validator(schema)
+    errors = rules.iter_errors(got["result"] if is_wrapped else got)
+    return [
+        f"output: {error.message[:300]}, which is not the declared output; correct the "
+        "definition's output or the tool"
+        for error, _ in zip(errors, range(_MOST_FINDINGS), strict=False)
+    ]
+
+
+def _told(value: Any) -> str:
+    return f"the output {json_line(value)}"
+
+
+def _no_executor(tool: Tool) -> str:
+    return (
+        f"nothing here runs the handler {tool.handler!r}; name the engine that does: "
+        "--app my_package.tools:engine"
+    )
+
+
+def _variables(tool: Tool) -> list[str]:
+    """The environment variables that the tool's entry names."""
+    return list(dict.fromkeys(_ENV.findall(to_text(tool.implementation_config))))
+
+
+def _missing_variables(names: Iterable[str], error: str) -> list[str]:
+    return [
+        f'the real environment is not used here; give it env: {{{name}: "…"}}'
+        for name in names
+        if name in error
+    ]
+
+
+@contextlib.contextmanager
+def _environment(wanted: Sequence[str], given: Mapping[str, str]) -> Iterator[None]:
+    """Sets the variables that a test gives; those that the tool wants besides are not there."""
+    before = {name: os.environ.pop(name, None) for name in {*wanted, *given}}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

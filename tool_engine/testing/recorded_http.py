@@ -1,0 +1,113 @@
+"""How does an HTTP tool meet recorded answers, with nothing of a network in between?
+
+The executor is the real one, and so is aiohttp: a request is written to bytes and an answer read
+from bytes. Only the connection is a piece of memory. It has no way to dial, so a test can reach
+nothing, whatever the tool and its arguments are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from tool_engine.executors.addresses import AllowList
+from tool_engine.executors.http import HTTPExecutor
+from tool_engine.testing.exchanges import Recording, SentRequest
+
+__all__ = ["RecordedHTTPExecutor"]
+
+
+class RecordedHTTPExecutor(HTTPExecutor):
+    """Runs HTTP tools against a recording. One call at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recording = Recording()
+        """What is played back to the next request."""
+
+    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+        return _MemoryConnector(self)
+
+
+class _MemoryConnector(aiohttp.BaseConnector):
+    """Opens a new piece of memory for each request, for http and https alike."""
+
+    def __init__(self, executor: RecordedHTTPExecutor) -> None:
+        super().__init__(force_close=True, limit=0)
+        self._executor = executor
+
+    async def _create_connection(self, req: Any, *_: Any) -> Any:
+        protocol = self._factory()
+        protocol.connection_made(_Memory(protocol, req.url.origin(), self._executor.recording))
+        return protocol
+
+
+class _Memory(asyncio.Transport):
+    """The connection: collects one request, then hands over its answer."""
+
+    def __init__(self, protocol: Any, origin: URL, recording: Recording) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._origin = origin
+        self._recording = recording
+        self._written = b""
+        self._is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._written += bytes(data)
+        sent = _request_in(self._written, self._origin)
+        if sent is None:
+            return
+        self._written = b""
+        # As a socket would: the answer comes when the writer has gone on.
+        asyncio.get_running_loop().call_soon(self._answer, sent)
+
+    def is_closing(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._end(None)
+
+    def abort(self) -> None:
+        self._end(None)
+
+    def pause_reading(self) -> None:
+        """The whole answer is there at once."""
+
+    def resume_reading(self) -> None:
+        """The whole answer is there at once."""
+
+    def _answer(self, sent: SentRequest) -> None:
+        if self._is_closed:
+            return
+        answer = self._recording.answer(sent)
+        if answer is None:
+            self._end(ConnectionResetError("not recorded"))
+        else:
+            self._protocol.data_received(answer)
+            # The end of the body is the end of the connection, so that no header has to say it.
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
+
+
+def _request_in(data: bytes, origin: URL) -> SentRequest | None:
+    """The request that `data` holds; None while a part of it is missing."""
+    head, separator, body = data.partition(b"\r\n\r\n")
+    if not separator:
+        return None
+    first, *lines = head.decode("utf-8", "backslashreplace").split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.lower()] = value.strip()
+    if len(body) < int(headers.get("content-length", 0)):
+        return None
+    return SentRequest(method, URL(f"{origin}{target}", encoded=True), headers, body)
