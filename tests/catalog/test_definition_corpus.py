@@ -8,7 +8,7 @@ import pytest
 
 from tests.properties.definition_reading import read_values, same
 from tool_engine import DefinitionError, ToolConfigLoader
-from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_documents
 
 H = "name: t\ndescription: d\n"
 
@@ -636,7 +636,7 @@ REFUSED: list[tuple[str | bytes, tuple[int, int], str, str]] = [
 def test_values(text: str, value: Any) -> None:
     """K3, K4: what is written has this value, of this kind; another reader finds the same."""
     whole = f"a: {text}\n"
-    (document,) = load_all(whole, "x")
+    (document,) = load_documents(whole, "x")
     assert same(document.value, {"a": value})
     assert same(read_values(whole), [{"a": value}])
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.starter import KINDS, starter
-from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_documents
 from tool_engine.catalog.structure import RULES_BY_TYPE, definition_schema, structure_faults
 from tool_engine.errors import DefinitionError
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
@@ -157,7 +157,7 @@ def shipped() -> list[dict[str, Any]]:
     """Every definition of the project, and every starter."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("tools/*.yaml"))]
     texts += [starter(kind, "my_tool").definition for kind in KINDS]
-    return [document.value for text in texts for document in load_all(text, "x")]
+    return [document.value for text in texts for document in load_documents(text, "x")]
 
 
 SHIPPED = shipped()

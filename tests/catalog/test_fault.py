@@ -6,7 +6,7 @@ import pytest
 
 from tool_engine import DefinitionError, DefinitionProblem, ToolConfigLoader
 from tool_engine.catalog.fault import Fault, describe, listing, locate, nearest
-from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_documents
 
 HEAD = "name: t\ndescription: d\n"
 
@@ -72,7 +72,7 @@ def test_sentence() -> None:
 
 def test_locate_orders_and_places() -> None:
     """K3: problems come in the order of the text; without a text they keep theirs."""
-    (document,) = load_all("a: [1, 2]\nb: 3\n", "x")
+    (document,) = load_documents("a: [1, 2]\nb: 3\n", "x")
     faults = [Fault(("b",), "m", at_key=True), Fault(("a", 1), "n"), Fault(("zz", 1), "o")]
     found = [(each.message, each.line, each.column) for each in locate(faults, "x", document)]
     assert found == [("o", 1, 1), ("n", 1, 8), ("m", 2, 1)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tool_engine.catalog import strict_yaml
 from tool_engine.catalog.document import format_path
 from tool_engine.catalog.limits import MAX_BYTES, MAX_DEPTH, MAX_PROBLEMS
-from tool_engine.catalog.strict_yaml import load_all, parse
+from tool_engine.catalog.strict_yaml import load_all, load_documents, parse
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
 
@@ -24,7 +24,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def problems_of(text: str | bytes) -> list[DefinitionProblem]:
     with pytest.raises(DefinitionError) as caught:
-        load_all(text, "x.yaml")
+        load_documents(text, "x.yaml")
     assert all(problem.file == "x.yaml" for problem in caught.value.problems)
     return list(caught.value.problems)
 
@@ -32,7 +32,7 @@ def problems_of(text: str | bytes) -> list[DefinitionProblem]:
 def test_values_and_positions() -> None:
     """K3: every key and value is found at its line and column."""
     text = "a: 1\nb:\n  - x\n  - {c: [2, 3], 'd e': yes}\n"
-    (document,) = load_all(text, "x.yaml")
+    (document,) = load_documents(text, "x.yaml")
     assert document.value == {"a": 1, "b": ["x", {"c": [2, 3], "d e": "yes"}]}
     assert document.position(()) == (1, 1)
     assert document.position(("a",)) == (1, 4)
@@ -46,7 +46,7 @@ def test_values_and_positions() -> None:
 
 def test_each_mark_has_its_path() -> None:
     """K3: a mark's number leads back to the path of its key or value."""
-    (document,) = load_all("a: {b: 1}\nc: [x, {d: 2}]\n", "x.yaml")
+    (document,) = load_documents("a: {b: 1}\nc: [x, {d: 2}]\n", "x.yaml")
     paths = [format_path(path) for path in document.paths_at(range(99)).values()]
     assert paths == ["", "a", "a", "a.b", "a.b", "c", "c", "c[0]", "c[1]", "c[1].d", "c[1].d"]
     assert document.paths_at([3]) == {3: ("a", "b")}
@@ -54,21 +54,21 @@ def test_each_mark_has_its_path() -> None:
 
 def test_documents() -> None:
     """K3: several documents are told apart; comments alone are none."""
-    assert [document.value for document in load_all("a: 1\n---\n- 2\n---\n", "x")] == [
+    assert [document.value for document in load_documents("a: 1\n---\n- 2\n---\n", "x")] == [
         {"a": 1},
         [2],
         None,
     ]
-    assert load_all("# nothing\n", "x") == []
-    assert load_all(b"", "x") == []
+    assert load_documents("# nothing\n", "x") == []
+    assert load_documents(b"", "x") == []
 
 
 def test_text_forms() -> None:
     """K3: quoted, literal and tagged text is text; a BOM and CRLF change nothing."""
     text = "\ufeffa: '1'\r\nb: \"2\"\r\nc: !!str 3\r\nd: |\r\n  4\r\ne: !!int 5\r\nf: !!float 6\r\n"
-    (document,) = load_all(text.encode(), "x")
+    (document,) = load_documents(text.encode(), "x")
     assert document.value == {"a": "1", "b": "2", "c": "3", "d": "4\n", "e": 5, "f": 6}
-    assert load_all("%YAML 1.2\n---\n!!map {a: !!seq [!!null null, !!bool true]}\n...", "x")[
+    assert load_documents("%YAML 1.2\n---\n!!map {a: !!seq [!!null null, !!bool true]}\n...", "x")[
         0
     ].value == {"a": [None, True]}
 
@@ -138,7 +138,7 @@ def test_size() -> None:
     """K3: more than 1 MiB is refused before it is read, and 1 MiB is not; bytes count."""
     (problem,) = problems_of("#" * (MAX_BYTES + 1))
     assert str(MAX_BYTES + 1) in problem.message
-    assert load_all("#" * MAX_BYTES, "x") == load_all(b"#" * MAX_BYTES, "x") == []
+    assert load_documents("#" * MAX_BYTES, "x") == load_documents(b"#" * MAX_BYTES, "x") == []
     assert problems_of("#" * (MAX_BYTES - 1) + "é")
 
 
@@ -146,7 +146,7 @@ def test_size() -> None:
 def test_depth(opening: str, closing: str) -> None:
     """K3: nesting is bounded, so nothing recurses without end; a scalar is no level."""
     levels = MAX_DEPTH
-    assert load_all(opening * levels + "x" + closing * levels, "x")
+    assert load_documents(opening * levels + "x" + closing * levels, "x")
     (problem,) = problems_of(opening * (levels + 1) + "x" + closing * (levels + 1))
     assert "50 levels" in problem.message
     assert problem.column == len(opening) * levels + 1
@@ -164,7 +164,7 @@ def test_number_of_values(monkeypatch: pytest.MonkeyPatch, item: str) -> None:
 def test_number_of_values_of_all_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """K3: many small documents are bounded as well as a large one."""
     monkeypatch.setattr(strict_yaml, "MAX_VALUES_OF_FILE", 10)
-    assert len(load_all("--- [a]\n" * 5, "x")) == 5
+    assert len(load_documents("--- [a]\n" * 5, "x")) == 5
     (problem,) = problems_of("--- [a]\n" * 6)
     assert "more than 10 keys and values in one file" in problem.message
     assert problem.line == 6
@@ -213,7 +213,7 @@ def test_every_document_is_checked() -> None:
 
 def test_positions_of_later_documents() -> None:
     """K3: lines count from the beginning of the file, paths from that of the document."""
-    documents = load_all("a: 1\r\n--- {b: [2]}\r\n...\r\n---\r\n# x\r\nc: 1.10\r\n", "x")
+    documents = load_documents("a: 1\r\n--- {b: [2]}\r\n...\r\n---\r\n# x\r\nc: 1.10\r\n", "x")
     assert [document.position(()) for document in documents] == [(1, 1), (2, 5), (6, 1)]
     assert documents[1].position(("b", 0)) == (2, 10)
     (mark,) = documents[2].marks([(("c",), False)])
@@ -234,7 +234,7 @@ def test_positions_of_later_documents() -> None:
 )
 def test_numbers_as_written(text: str, written: str | None) -> None:
     """K4: an error shows a number as its author sees it."""
-    (document,) = load_all(f"é: 😀\nk: {text}\n", "x")
+    (document,) = load_documents(f"é: 😀\nk: {text}\n", "x")
     (mark,) = document.marks([(("k",), False)])
     assert document.number_as_written(("k",), mark) == written
     assert document.number_as_written(("k", "gone", 3), mark) is None
@@ -244,7 +244,7 @@ def test_numbers_as_written(text: str, written: str | None) -> None:
 def test_a_text_with_a_beginning_has_an_end() -> None:
     """K3: a text that begins with %YAML and was cut anywhere is refused."""
     whole = "%YAML 1.2\n---\nname: t\neffect: write\ntags: [a]\n...\n"
-    (document,) = load_all(whole, "x")
+    (document,) = load_documents(whole, "x")
     for end in range(1, len(whole)):
         documents, problems = parse(whole[:end], "x")
         assert problems or [each.value for each in documents] == [document.value]
@@ -255,7 +255,7 @@ def test_aliases() -> None:
     """K3: where they are allowed, an alias is a copy of what it names, at its own place."""
     text = "a: &x {b: [1, &y two]}\nc: *x\nd: [*y, *x]\n"
     assert problems_of(text)
-    (document,) = load_all(text, "x", allow_aliases=True)
+    (document,) = load_documents(text, "x", allow_aliases=True)
     inner = {"b": [1, "two"]}
     assert document.value == {"a": inner, "c": inner, "d": ["two", inner]}
     value = document.value
@@ -285,7 +285,7 @@ def test_aliases() -> None:
 def test_aliases_that_are_refused(text: str, place: tuple[int, int], path: str, words: str) -> None:
     """K3: aliases that mean nothing, or merge, are refused even where aliases are allowed."""
     with pytest.raises(DefinitionError) as caught:
-        load_all(text, "x", allow_aliases=True)
+        load_documents(text, "x", allow_aliases=True)
     (problem,) = caught.value.problems
     assert (problem.line, problem.column, problem.path) == (*place, path)
     assert words in problem.message
@@ -361,7 +361,7 @@ def test_json_reads_as_itself(value: object) -> None:
     """K3: quoted text and plain numbers are read exactly."""
     text = yaml.safe_dump(value, default_style='"').replace("!!int ", "")
     plain = _numbers_as_text(value)
-    assert load_all(text, "x")[0].value == plain
+    assert load_documents(text, "x")[0].value == plain
 
 
 def _numbers_as_text(value: object) -> object:
@@ -380,3 +380,11 @@ def test_an_unknown_event_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = problems_of("a: 1")
     assert "imported twice" in problem.message
     assert problem.line is None
+
+
+def test_values_alone() -> None:
+    """K3: `load_all` gives the values, as other readers of YAML do; errors are the same."""
+    assert load_all("a: no\n---\n- 1.5\n", "x.yaml") == [{"a": "no"}, [1.5]]
+    assert load_all("# nothing", "x.yaml") == []
+    with pytest.raises(DefinitionError, match=r"x\.yaml:2:1"):
+        load_all("a: 1\na: 2\n", "x.yaml")

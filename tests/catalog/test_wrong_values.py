@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
-from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.catalog.strict_yaml import load_documents
 
 TOOLS: Final = Path(__file__).parents[2] / "tools"
 WRONG: Final[tuple[Any, ...]] = ([], [[]], {}, {"a": []}, None, True, -1, 1.5, "", "odd")
@@ -118,7 +118,7 @@ def definitions() -> list[Any]:
     shipped = [
         document.value
         for file in sorted(TOOLS.glob("*.yaml"))
-        for document in load_all(file.read_bytes(), file.name)
+        for document in load_documents(file.read_bytes(), file.name)
     ]
     return [EVERYTHING, *shipped]
 

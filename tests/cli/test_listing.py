@@ -133,7 +133,7 @@ def test_show_prints_the_findings_of_a_tool(command: Callable[..., Any], tools: 
     text = "name: odd\ndescription: x\nparameters:\n  - {name: a, type: string, description: x"
     (tools / "odd.yaml").write_text(f"{text}, required: true, default: y}}\n", encoding="utf-8")
     (tools / "bare.yaml").write_text("name: bare\ndescription: x\n", encoding="utf-8")
-    assert "odd.yaml:4:" in command("show", "odd").out
+    assert "odd.yaml:4:" in command("show", "odd").out.replace("\n", "")
     assert "warning:" in command("show", "odd").out
     assert "warning:" in command("validate").out
     assert "parameters" not in command("show", "bare").out

@@ -27,6 +27,7 @@ except ImportError:  # pragma: no cover - PyYAML was built without its C parser
 
 __all__ = [
     "load_all",
+    "load_documents",
     "parse",
 ]
 
@@ -64,8 +65,21 @@ class _StopReading(Exception):  # noqa: N818 - never leaves this module
     """The rest of the text cannot be read."""
 
 
-def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> list[Document]:
-    """Reads every document in `text`.
+def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> list[Any]:
+    """The value of every document in `text`; arguments and errors as for `load_documents`.
+
+    Example:
+        >>> load_all("answer: no", "example.yaml")
+        [{'answer': 'no'}]
+    """
+    documents = load_documents(text, source, allow_aliases=allow_aliases)
+    return [document.value for document in documents]
+
+
+def load_documents(
+    text: str | bytes, source: str, *, allow_aliases: bool = False
+) -> list[Document]:
+    """Reads every document in `text`, with the place of each value.
 
     Args:
         text: At most 1 MiB of YAML 1.2 in UTF-8.
@@ -77,10 +91,6 @@ def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> 
 
     Raises:
         DefinitionError: The text is not strict YAML; lists every fault that was found.
-
-    Example:
-        >>> load_all("answer: no", "example.yaml")[0].value
-        {'answer': 'no'}
     """
     documents, problems = parse(text, source, allow_aliases=allow_aliases)
     if problems:

@@ -93,7 +93,7 @@ def _parse_yaml(text: str, source: str) -> list[Any]:
     from tool_engine.catalog.strict_yaml import load_all
 
     try:
-        return [document.value for document in load_all(text, source)]
+        return load_all(text, source)
     except DefinitionError as error:
         raise CommandError(str(error)) from error
 
