@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.output import as_output, to_text
 
 
@@ -134,3 +135,13 @@ def test_text_can_always_be_sent(value: Any) -> None:
     """Half of a surrogate pair is written as its escape, so that the text can be encoded."""
     assert "\\ud" in to_text(value)
     to_text(value).encode()
+
+
+def test_tools_can_be_handed_over() -> None:
+    """K50: a tool that tells of tools gives their fields, in its output and in its text."""
+    text = "name: a\ndescription: d\ntags: [x]\nentry: {type: custom}\n"
+    tool = ToolConfigLoader().load_text(text)
+    output = as_output(tool)
+    assert (output["tags"], output["implementation_config"]) == (["x"], {"type": "custom"})
+    assert '"tags": ["x"]' in to_text({"tools": [tool]})
+    assert '"implementation_config": {"type": "custom"}' in to_text({"tools": [tool]})

@@ -37,7 +37,8 @@ def as_output(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)
+        # As they are read: a tool, for one, holds some of its fields in another form.
+        return {name: getattr(value, name) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {"result": value}
