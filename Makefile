@@ -107,7 +107,7 @@ format: setup ## Format the code and mend what ruff can mend
 bench: $(BENCH_VENV)/.synced ## Measure the cost of a call beside the peers (in .venv-bench)
 	@$(BENCH_VENV)/bin/python -m tests.benchmarks
 
-proof: setup ## Prove the controller: a million random operations, and mutations that tests must catch
+proof: setup ## Prove it: a million random operations, mutations that tests must catch, mutated definitions
 	$(BIN)/python -m tests.proof
 
 docs: setup ## Build the documentation into docs/_build/html
