@@ -70,17 +70,13 @@ class CallEnding:
             kept = snapshot(output)
         context, queue_wait, attempts = call.context, slot.queue_wait, 1
         call.run = None  # the run knows its call: without a cycle both go at once
-        if call.attempt_log is not None:
+        metadata = plan.facts.copy()
+        metadata["call_id"] = call.call_id
+        if queue_wait:
+            metadata["queue_wait"] = queue_wait
+        if call.retries:
             attempts += call.retries
-        metadata: dict[str, Any] = {
-            "call_id": call.call_id,
-            "tool_version": plan.version,
-            "definition_hash": plan.definition_hash,
-            "generation": plan.generation,
-            "bucket": plan.bucket,
-            "queue_wait": queue_wait,
-            "attempts": attempts,
-        }
+            metadata["attempts"], metadata["attempt_log"] = attempts, call.attempt_log
         self._append(
             CallEntry(
                 call.tool_name,
@@ -107,8 +103,6 @@ class CallEnding:
                 call.serial,
             )
         )
-        if attempts > 1:
-            metadata["attempt_log"] = call.attempt_log
         notes, name = call.findings or [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
@@ -125,7 +119,7 @@ class CallEnding:
             "call_id": call.call_id,
             "tool_version": None if tool is None else tool.version,
             "definition_hash": None if tool is None else tool.definition_hash,
-            "generation": None if plan is None else plan.generation,
+            "generation": None if plan is None else plan.facts["generation"],
             "bucket": None if plan is None else plan.bucket,
             "queue_wait": call.waited if slot is None else slot.queue_wait,
             "attempts": call.attempts,

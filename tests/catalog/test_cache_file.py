@@ -10,7 +10,6 @@ import pickle
 import shutil
 import stat
 import time
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -100,11 +99,11 @@ def test_other_rules(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "package"
-    source = Path(str(resources.files("tool_engine")))
+    source = cache_file._PACKAGE
     for name in ("catalog", "executors", "model"):
         shutil.copytree(source / name, package / name)
     shutil.copy(source / "errors.py", package)
-    monkeypatch.setattr(resources, "files", lambda _: package)
+    monkeypatch.setattr(cache_file, "_PACKAGE", package)
     monkeypatch.setattr(cache_file, "_LOADED_AT", math.inf)
     rules_version.cache_clear()
     return package
@@ -116,6 +115,7 @@ def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "catalog/rules.py",
         "catalog/definition.schema.json",
         "executors/http_entry.py",
+        "executors/files/entry.py",
         "model/tool.py",
         "errors.py",
     ],

@@ -7,6 +7,7 @@ import copy
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,11 @@ from aiohttp import web
 
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.files.listing import FolderReadExecutor
+from tool_engine.executors.files.reading import FileReadExecutor
+from tool_engine.executors.files.searching import FileSearchExecutor
+from tool_engine.executors.files.writing import FileWriteExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
 from tool_engine.executors.http import HTTPExecutor
 from tool_engine.executors.tool_search import ToolSearchExecutor
@@ -91,6 +97,33 @@ def tool_search(_port: int) -> Case:
     return Case(executor, tool("search_tools", {}, "query"), {"query": "x", "limit": 2})
 
 
+def command(_port: int) -> Case:
+    entry = {"argv": ["echo", "a", "{x}"]}
+    return Case(CommandExecutor(), tool("command", entry, "x"), {"x": "é b"})
+
+
+def file_tool(executor: Any, name: str, **params: Any) -> Case:
+    entry = {"handler": name, "root": "${env:CONTRACT_ROOT}"}
+    return Case(executor, tool(name, entry, *params), params)
+
+
+# edit_file is not among them: what was edited once cannot be edited again in the same way.
+def file_read(_port: int) -> Case:
+    return file_tool(FileReadExecutor(), "read_file", path="a.txt")
+
+
+def file_write(_port: int) -> Case:
+    return file_tool(FileWriteExecutor(), "write_file", path="a.txt", content="é")
+
+
+def folder_read(_port: int) -> Case:
+    return file_tool(FolderReadExecutor(), "read_folder", path=".")
+
+
+def file_search(_port: int) -> Case:
+    return file_tool(FileSearchExecutor(), "search_files", pattern=".")
+
+
 KINDS: tuple[Callable[[int], Case], ...] = (
     echo,
     calculator,
@@ -99,7 +132,18 @@ KINDS: tuple[Callable[[int], Case], ...] = (
     async_handler,
     sync_handler,
     tool_search,
+    command,
+    file_read,
+    file_write,
+    folder_read,
+    file_search,
 )
+
+
+@pytest.fixture(autouse=True)
+def _root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("é", encoding="utf-8")
+    monkeypatch.setenv("CONTRACT_ROOT", str(tmp_path))
 
 
 @pytest.fixture
@@ -200,8 +244,8 @@ async def test_cancelled_at_every_await(case: Case) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     else:
-        # Waiting for a socket takes as many turns of the loop as it takes.
-        assert case.tool.name in ("http_request", "declared")
+        # Waiting for a socket or a program takes as many turns of the loop as it takes.
+        assert case.tool.name in ("http_request", "declared", "command")
     await run(case, case.params)
 
 

@@ -14,6 +14,7 @@ import structlog
 from tool_engine.errors import ConfigurationError, ExecutorNotFoundError, MissingExtraError
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
+from tool_engine.executors.commands.executor import CommandExecutor
 from tool_engine.executors.http import HTTPExecutor
 from tool_engine.executors.registry import BUILTIN_EXECUTORS, ExecutorRegistry
 from tool_engine.executors.tool_search import ToolSearchExecutor
@@ -46,6 +47,7 @@ def test_builtin_executors(make: Make) -> None:
         ("calculator", CalculatorExecutor),
         ("http_request", HTTPExecutor),
         ("search_tools", ToolSearchExecutor),
+        ("run_command", CommandExecutor),
     ):
         found = registry.resolve(make({"type": "builtin", "handler": name}))
         assert type(found) is kind

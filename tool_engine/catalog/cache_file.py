@@ -11,12 +11,11 @@ import hashlib
 import os
 import stat
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +41,7 @@ _OVERHEAD: Final = 16
 """Bytes at most that MessagePack adds to an entry."""
 _LIBRARIES: Final = ("PyYAML", "jsonschema", "jsonschema-rs", "msgspec")
 
+_PACKAGE: Final = Path(__file__).parents[1]
 _LOADED_AT: Final = time.time()
 _log = get_logger(__name__)
 _decode: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
@@ -85,19 +85,26 @@ def rules_version() -> bytes:
     digest = hashlib.sha256(sys.version.encode())
     for library in _LIBRARIES:
         digest.update(f"\n{library} {version(library)}".encode())
-    package = resources.files("tool_engine")
-    files = [package / "errors.py"]
-    # The executors are asked too what is wrong with a definition.
-    for name in ("catalog", "executors", "model"):
-        files += sorted((package / name).iterdir(), key=lambda file: file.name)
-    for file in files:
-        if file.is_file():
-            # What was installed anew is not what this process imported.
-            if isinstance(file, Path) and file.stat().st_ctime > _LOADED_AT:
-                raise OSError(f"{file} changed after it was imported; start anew")
-            content = file.read_bytes()
-            digest.update(f"\n{file.name} {len(content)}\n".encode() + content)
+    for file in _own_files():
+        # What was installed anew is not what this process imported.
+        if file.stat().st_ctime > _LOADED_AT:
+            raise OSError(f"{file} changed after it was imported; start anew")
+        content = file.read_bytes()
+        digest.update(f"\n{file.name} {len(content)}\n".encode() + content)
     return digest.digest()
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _own_files() -> Iterator[Path]:
+    yield _PACKAGE / "errors.py"
+    # The executors are asked too what is wrong with a definition.
+    for room in ("catalog", "executors", "model"):
+        for folder, subfolders, names in os.walk(_PACKAGE / room, onerror=_fail):
+            subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
+            yield from (Path(folder, name) for name in sorted(names))
 
 
 def _read_own(path: Path) -> bytes:
@@ -137,7 +144,7 @@ def _bounded(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(_PARTIAL, dir=path.parent)
+    descriptor, name = import_module("tempfile").mkstemp(_PARTIAL, dir=path.parent)
     partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -13,9 +13,9 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -276,6 +276,8 @@ def _broken(file: str, why: str) -> LockFileError:
 
 def _write_whole(target: str, data: bytes) -> None:
     folder, name = os.path.split(target)
+    # Loaded by name on first use, here and in `cache_file`: it brings compression along.
+    tempfile = import_module("tempfile")
     descriptor, draft = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as stream:

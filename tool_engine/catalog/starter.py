@@ -17,6 +17,13 @@ KINDS: Final = {
     "echo": "returns its arguments, for tests",
     "http_request": "an HTTP request that the model itself composes",
     "search_tools": "the built-in search, with which a model finds tools",
+    "run_command": "runs a program, without a shell",
+    "run_shell_command": "runs scripts of a model, approved and in a sandbox",
+    "read_file": "reads text files below one folder",
+    "write_file": "writes whole text files below one folder",
+    "edit_file": "changes a part of a text file below one folder",
+    "read_folder": "lists a folder",
+    "search_files": "finds text in the files below one folder",
 }
 """Every kind of tool that `tool-engine new` can begin, and what runs it."""
 
@@ -50,6 +57,13 @@ _ARGUMENTS: Final = {
     "echo": ("message=hello",),
     "http_request": ("url=https://example.com/",),
     "search_tools": ("query='calculate something'",),
+    "run_command": ("path=/",),
+    "run_shell_command": ("script='echo hello'",),
+    "read_file": ("path=notes.txt",),
+    "write_file": ("path=notes.txt", "content=hello"),
+    "edit_file": ("path=notes.txt", "old_text=hello", "new_text=goodbye"),
+    "read_folder": ("path=.",),
+    "search_files": ("pattern=hello",),
 }
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib import resources
 from itertools import islice
+from pkgutil import get_data
 from typing import Any, Final
 
 import jsonschema_rs
@@ -43,9 +43,7 @@ _KIND_NAMES: Final = {
 }
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # Read with the module: the first definition may come from code that runs on the event loop.
-_SCHEMA: Final = (
-    resources.files("tool_engine.catalog").joinpath("definition.schema.json").read_bytes()
-)
+_SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
 
 
 @cache

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from importlib import import_module
+from typing import Any
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.search import ToolSearch
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -71,11 +72,13 @@ class CatalogView:
         Raises:
             ConfigurationError: `query` is no text, or `limit` no whole number of 1 or more.
         """
-        return self._tool_search.find(self.index, query, limit)
+        found: list[ToolMatch] = self._tool_search.find(self.index, query, limit)
+        return found
 
     @cached_property
-    def _tool_search(self) -> ToolSearch:
-        return ToolSearch()
+    def _tool_search(self) -> Any:
+        # Loaded by name on first use: its patterns for all scripts take long to compile.
+        return import_module("tool_engine.catalog.search").ToolSearch()
 
     def search(self, keyword: str) -> list[Tool]:
         """The tools with `keyword` in name or description, in whatever case."""

@@ -1,9 +1,9 @@
 """Which executor runs a tool?
 
 In this order: what was registered in code under the tool's handler name; for a tool that declares
-a request and no handler, the HTTP executor; the table below; what an installed package offers under
-the entry-point group `tool_engine.executors`. Modules are loaded by name on first use, so that what
-no tool needs is never imported.
+a request or an `argv` and no handler, the HTTP or the command executor; the table below; what an
+installed package offers under the entry-point group `tool_engine.executors`. Modules are loaded by
+name on first use, so that what no tool needs is never imported.
 """
 
 from __future__ import annotations
@@ -35,18 +35,33 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "echo": "tool_engine.executors.builtin:EchoExecutor",
     "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
     "http_request": "tool_engine.executors.http:HTTPExecutor",
+    "run_command": "tool_engine.executors.commands.executor:CommandExecutor",
+    "run_shell_command": "tool_engine.executors.commands.shell:ShellExecutor",
     "search_tools": "tool_engine.executors.tool_search:ToolSearchExecutor",
+    "read_file": "tool_engine.executors.files.reading:FileReadExecutor",
+    "write_file": "tool_engine.executors.files.writing:FileWriteExecutor",
+    "edit_file": "tool_engine.executors.files.editing:FileEditExecutor",
+    "read_folder": "tool_engine.executors.files.listing:FolderReadExecutor",
+    "search_files": "tool_engine.executors.files.searching:FileSearchExecutor",
 }
 """Handler name -> where its class is."""
 
 ENTRY_CHECKS: Final[Mapping[str, str]] = {
     "http_request": "tool_engine.executors.http_entry",
+    "run_command": "tool_engine.executors.commands.entry",
+    "run_shell_command": "tool_engine.executors.commands.shell_entry",
+    "read_file": "tool_engine.executors.files.entry",
+    "write_file": "tool_engine.executors.files.entry",
+    "edit_file": "tool_engine.executors.files.entry",
+    "read_folder": "tool_engine.executors.files.entry",
+    "search_files": "tool_engine.executors.files.entry",
 }
 """Handler name -> the module whose `check_entry` reads the entry of its tools."""
 
 _SEARCH: Final = BUILTIN_EXECUTORS["search_tools"]
 ENTRY_POINT_GROUP: Final = "tool_engine.executors"
 _HTTP: Final = "http_request"
+_COMMAND: Final = "run_command"
 
 _log = get_logger(__name__)
 
@@ -217,7 +232,9 @@ def _executor_name(tool: Tool) -> str:
     if entry.get("handler"):
         return str(entry["handler"])
     # Without a handler of its own, a tool's name must not hide what its entry declares.
-    return _HTTP if isinstance(entry.get("request"), Mapping) else tool.name
+    if isinstance(entry.get("request"), Mapping):
+        return _HTTP
+    return _COMMAND if "argv" in entry else tool.name
 
 
 def _check_executor(name: str, executor: Any) -> None:

@@ -1,0 +1,1 @@
+"""Programs as tools: arguments, processes, what is kept of their output."""

@@ -1,0 +1,99 @@
+"""How is the output of a program kept when there is more of it than anybody wants?
+
+The start and the end are kept, for a program tells at its start what it does and at its end what
+came of it. What lies between is counted and dropped as it arrives.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Captured"]
+
+_LONGEST_CHARACTER: Final = 4
+"""Bytes, in UTF-8."""
+
+
+class Captured:
+    """What is kept of one stream.
+
+    Args:
+        limit: The most bytes that are kept.
+    """
+
+    __slots__ = ("_head", "_head_limit", "_tail", "_tail_limit", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._head_limit = limit - limit // 2
+        self._tail_limit = limit // 2
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.size = 0
+        """How many bytes there were."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether something was dropped."""
+        return self.size > self._head_limit + self._tail_limit
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes."""
+        self.size += len(data)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Trimmed seldom, so that a flood of small pieces is not copied for each of them.
+        if len(self._tail) > 2 * self._tail_limit + 64 * 1024:
+            del self._tail[: len(self._tail) - self._tail_limit]
+
+    def text(self) -> str:
+        """What was kept, as UTF-8; what cannot be read so is shown as U+FFFD.
+
+        Where something is left out, whole lines are, if there are lines; a line in square brackets
+        says how many bytes.
+        """
+        if not self.is_cut:
+            return (self._head + self._tail).decode("utf-8", "replace")
+        head = _without_last_part(bytes(self._head))
+        kept = self._tail[len(self._tail) - self._tail_limit :] if self._tail_limit else b""
+        tail = _without_first_part(bytes(kept))
+        left_out = self.size - len(head) - len(tail)
+        separator = "" if head.endswith(b"\n") or not head else "\n"
+        return (
+            f"{head.decode('utf-8', 'replace')}{separator}[... {left_out} bytes left out ...]\n"
+            f"{tail.decode('utf-8', 'replace')}"
+        )
+
+
+def _without_last_part(head: bytes) -> bytes:
+    """Up to the end of the last whole line; without lines, of the last whole character."""
+    end = head.rfind(b"\n") + 1
+    if end:
+        return head[:end]
+    for back in range(1, min(_LONGEST_CHARACTER, len(head)) + 1):
+        byte = head[-back]
+        if byte & 0xC0 != 0x80:
+            is_whole = back >= _length_of_character(byte)
+            return head if is_whole else head[:-back]
+    return head
+
+
+def _without_first_part(tail: bytes) -> bytes:
+    """From the start of the first whole line; without lines, of the first whole character."""
+    start = tail.find(b"\n") + 1
+    if 0 < start < len(tail):
+        return tail[start:]
+    for number, byte in enumerate(tail[:_LONGEST_CHARACTER]):
+        if byte & 0xC0 != 0x80:
+            return tail[number:]
+    return tail
+
+
+def _length_of_character(first_byte: int) -> int:
+    if first_byte < 0xC0:
+        return 1
+    if first_byte < 0xE0:
+        return 2
+    return 3 if first_byte < 0xF0 else 4

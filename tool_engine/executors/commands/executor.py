@@ -1,0 +1,111 @@
+"""How is a command tool run, so that a hostile parameter stays one argument of one program?
+
+The definition names the program and where each value goes; see `argument`. No shell takes
+part. The program sees a small environment, no standard input and a session of its own; what it
+starts ends with the call (`process_group`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.argument import command_line
+from tool_engine.executors.commands.entry import CommandPlan, compile_entry
+from tool_engine.executors.commands.outcome import exit_problem, hidden, output_of, own_words
+from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.program import SYSTEM_PATH, find_program
+from tool_engine.executors.commands.supervisor import Command
+from tool_engine.executors.secrets import SecretScope
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["CommandExecutor", "seconds_left"]
+
+
+class CommandExecutor:
+    """Runs tools whose entry declares `argv`.
+
+    Args:
+        path: The folders in which a program without a slash in its name is looked up.
+    """
+
+    def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
+        self._path = tuple(path)
+        self._plans: dict[str, tuple[Tool, CommandPlan]] = {}
+        self._programs: dict[str, str] = {}
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """Runs the program and returns what it wrote.
+
+        Returns:
+            `{"exit_code", "stdout", "stderr", "truncated"}`. Where one of the texts is not whole,
+            `truncated` is true, and a line in it says how much is left out.
+
+        Raises:
+            ToolExecutionError: A value cannot be an argument, the program cannot be started, or it
+                ended with an exit code that is not in `ok_exit_codes`.
+            TimeoutError: It did not end in time; nothing of it is left.
+            DefinitionError: The tool's entry is wrong.
+        """
+        plan = self._plan(tool)
+        secrets = SecretScope()
+        timeout = seconds_left(context)
+        try:
+            argv = [plan.program, *command_line(plan.arguments, params)]
+            env = _environment(plan, secrets)
+            group = ProcessGroup(partial(self._command, plan, argv, env), timeout)
+            finished = await group.run()
+            output = output_of(plan.program, finished, timeout)
+            if problem := exit_problem(output["exit_code"], plan.ok_exit_codes):
+                raise ToolExecutionError(
+                    f"{plan.program} {problem}{own_words(output)}", details=output
+                )
+            return secrets.hide(output)  # type: ignore[no-any-return]
+        except (ToolExecutionError, TimeoutError) as error:
+            raise hidden(error, secrets) from None
+
+    def _plan(self, tool: Tool) -> CommandPlan:
+        known = self._plans.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        if sys.platform != "linux":
+            raise ToolExecutionError(
+                f"commands run on Linux only, this is {sys.platform}: nowhere else can it be made "
+                "sure that nothing of a command is left"
+            )
+        plan = compile_entry(tool)
+        self._plans[tool.name] = (tool, plan)
+        return plan
+
+    def _command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
+        """Asks the file system, so it is called in the thread of the run."""
+        program = self._programs.get(plan.program)
+        if program is None:
+            program = self._programs[plan.program] = find_program(plan.program, self._path)
+        return Command(
+            program=program, argv=argv, env=env, cwd=plan.cwd, max_output=plan.max_output
+        )
+
+
+def seconds_left(context: ToolExecutionContext) -> float | None:
+    """The seconds until the deadline of the call; None where it has none."""
+    if context.deadline is None:
+        return None
+    return context.deadline - asyncio.get_running_loop().time()
+
+
+def _environment(plan: CommandPlan, secrets: SecretScope) -> dict[str, str]:
+    """All that the program gets to see of the environment."""
+    env = {"PATH": os.pathsep.join(SYSTEM_PATH), "LANG": "C.UTF-8"}
+    env.update({name: os.environ[name] for name in plan.inherit if name in os.environ})
+    for name, template in plan.env:
+        env[name] = template.render({}, secrets) or ""
+    return env

@@ -1,0 +1,84 @@
+"""What does a caller get of a program that has ended?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.supervisor import MAX_FLOOD, End, Finished
+from tool_engine.executors.secrets import SecretScope
+
+__all__ = ["exit_problem", "hidden", "output_of", "own_words"]
+
+_SHOWN: Final = 1000
+"""The most characters of a program's own words in an error."""
+
+
+def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str, Any]:
+    """The output of a program that has ended by itself.
+
+    Args:
+        name: What to call it.
+        finished: Its end.
+        timeout: The seconds that it had.
+
+    Raises:
+        TimeoutError: It had to be stopped at its deadline.
+        ToolExecutionError: It had to be stopped because of its output, or its exit code is lost.
+    """
+    output: dict[str, Any] = {
+        "exit_code": finished.exit_code,
+        "stdout": finished.stdout.text(),
+        "stderr": finished.stderr.text(),
+        "truncated": finished.stdout.is_cut or finished.stderr.is_cut,
+    }
+    if finished.end is End.TIMEOUT:
+        raise TimeoutError(
+            f"{name} did not end within {timeout:.3g} s and was stopped, with all that it had "
+            f"started{own_words(output)}"
+        )
+    if finished.end is End.FLOOD:
+        raise ToolExecutionError(
+            f"{name} wrote more than {MAX_FLOOD // 2**20} MiB and was stopped, with all that it "
+            "had started; ask for less",
+            details=output,
+        )
+    if finished.exit_code is None:
+        raise ToolExecutionError(
+            f"{name} has ended, but its exit code was taken by another part of this process; do "
+            "not ignore SIGCHLD and wait for your own children only",
+            details=output,
+        )
+    return output
+
+
+def exit_problem(code: int, expected: frozenset[int]) -> str:
+    """What is wrong with an exit code; empty for one that is expected."""
+    if code in expected:
+        return ""
+    if code < 0:
+        return f"was ended by the signal {-code} ({_signal_name(-code)})"
+    return f"ended with the exit code {code}, expected {', '.join(map(str, sorted(expected)))}"
+
+
+def own_words(output: Mapping[str, Any]) -> str:
+    """The end of what the program had to say, for whoever is to put it right."""
+    text = (output["stderr"].strip() or output["stdout"].strip())[-_SHOWN:]
+    return f": {text}" if text else ""
+
+
+def hidden(error: ToolExecutionError | TimeoutError, secrets: SecretScope) -> Exception:
+    """The same error, without the secrets of the call."""
+    message = secrets.hide_text(str(error))
+    if isinstance(error, ToolExecutionError):
+        return ToolExecutionError(message, details=secrets.hide(error.details))
+    return TimeoutError(message)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,68 @@
+"""Which file is the program of a command, and can somebody else replace it?"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tool_engine.errors import ToolExecutionError
+
+__all__ = ["SYSTEM_PATH", "find_program"]
+
+SYSTEM_PATH: Final = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+)
+"""Where a bare name is looked up, whatever `PATH` is in the environment of the engine."""
+
+
+def find_program(name: str, path: Sequence[str] = SYSTEM_PATH) -> str:
+    """The absolute path of the program `name`. Blocks: it asks the file system.
+
+    Args:
+        name: A bare name or an absolute path.
+        path: The folders in which a bare name is looked up.
+
+    Raises:
+        ToolExecutionError: There is none, or others can replace it.
+    """
+    if "/" in name:
+        if not _is_program(name):
+            raise ToolExecutionError(
+                f"the program {name!r} does not exist or cannot be executed; correct entry.argv[0]"
+            )
+        found = name
+    else:
+        candidates = (f"{folder}/{name}" for folder in path)
+        found = next(filter(_is_program, candidates), "")
+    if not found:
+        raise ToolExecutionError(
+            f"the program {name!r} is not installed: it is in none of {', '.join(path)}; install "
+            "it, or write its absolute path in entry.argv[0]"
+        )
+    _check_owned(found)
+    return found
+
+
+def _is_program(path: str) -> bool:
+    return Path(path).is_file() and os.access(path, os.X_OK)
+
+
+def _check_owned(program: str) -> None:
+    """Refuses a program that every user of the machine could have put there."""
+    real = Path(os.path.realpath(program))
+    written = Path(program)
+    for place in dict.fromkeys((real, *real.parents, *written.parents)):
+        mode = place.stat().st_mode
+        if mode & stat.S_IWOTH and not (mode & stat.S_ISVTX and place.is_dir()):
+            raise ToolExecutionError(
+                f"the program {program} can be replaced by every user of this machine, because "
+                f"{place} has the mode {stat.S_IMODE(mode):04o}; run chmod o-w {place}"
+            )

@@ -1,0 +1,158 @@
+"""How does a model run a shell script of its own, if somebody wants that at all?
+
+Only what somebody has approved runs, and only in a sandbox that the kernel keeps up (see
+`sandbox_launcher`): where either is missing, nothing runs and the error says what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands import sandbox_launcher
+from tool_engine.executors.commands.argument import MAX_ARGUMENT_BYTES
+from tool_engine.executors.commands.executor import seconds_left
+from tool_engine.executors.commands.outcome import output_of
+from tool_engine.executors.commands.process_group import ProcessGroup
+from tool_engine.executors.commands.program import SYSTEM_PATH
+from tool_engine.executors.commands.shell_entry import SCRIPT, ShellPlan, compile_entry
+from tool_engine.executors.commands.supervisor import Command
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["Approve", "ShellExecutor"]
+
+Approve = Callable[[str, ToolExecutionContext], bool | Awaitable[bool]]
+"""Is asked about each script, with the caller's context; only `True` lets it run."""
+
+_SHELL: Final = "/bin/sh"
+_SYSTEM: Final = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+)
+"""What programs need to start; where secrets are usual, as in /etc, no more than that."""
+_NETWORK: Final = (
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+)
+_DEVICES: Final = ("/dev/null",)
+"""What may be written wherever a script runs."""
+
+
+class ShellExecutor:
+    """Runs scripts that a model writes; the tool's only parameter is `script`.
+
+    Args:
+        approve: Is asked before each run; without it, nothing runs.
+    """
+
+    def __init__(self, approve: Approve | None = None) -> None:
+        self._approve = approve
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """Asks for approval, then runs the script in the sandbox.
+
+        Returns:
+            `{"exit_code", "stdout", "stderr", "truncated"}`, whatever the exit code is.
+
+        Raises:
+            ToolExecutionError: Nobody approves, this machine has no sandbox, or the script cannot
+                be run or wrote too much.
+            TimeoutError: It did not end in time; nothing of it is left.
+            DefinitionError: The tool's entry is wrong.
+        """
+        plan, script = compile_entry(tool), params[SCRIPT]
+        if obstacle := sandbox_launcher.obstacle():
+            raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
+        _check_script(plan, script)
+        await self._ask(tool, script, context)
+        timeout = seconds_left(context)
+        finished = await ProcessGroup(partial(_command, plan, script), timeout).run()
+        return output_of("the script", finished, timeout)
+
+    async def _ask(self, tool: Tool, script: str, context: ToolExecutionContext) -> None:
+        if self._approve is None:
+            raise ToolExecutionError(
+                f"{tool.name} runs only what somebody approves, and nobody is asked here; register "
+                f"who is: engine.register_executor({tool.handler!r}, ShellExecutor(approve=...))"
+            )
+        answer = self._approve(script, context)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        # Nothing but True: an approver that forgets to return must not have approved.
+        if answer is not True:
+            raise ToolExecutionError("the script was not approved; it has not been run")
+
+
+def _check_script(plan: ShellPlan, script: str) -> None:
+    for text in plan.deny:
+        if text in script:
+            raise ToolExecutionError(f"the script holds {text!r}, which this tool does not run")
+    try:
+        size = len(script.encode())
+    except UnicodeEncodeError:
+        raise ToolExecutionError("the script is not valid Unicode") from None
+    if "\0" in script or size > MAX_ARGUMENT_BYTES:
+        raise ToolExecutionError(
+            f"the script must have no NUL character and at most {MAX_ARGUMENT_BYTES} bytes, it has "
+            f"{size} bytes"
+        )
+
+
+def _command(plan: ShellPlan, script: str) -> Command:
+    """Asks the file system, so it is called in the thread of the run."""
+    if not sys.executable:
+        raise ToolExecutionError(
+            "the sandbox needs the Python interpreter, whose path (sys.executable) is not known"
+        )
+    system = (*_SYSTEM, *(_NETWORK if plan.network else ()))
+    (folder,) = _existing([plan.cwd])
+    policy = {
+        "read": [*filter(os.path.exists, system), folder, *_existing(plan.read)],
+        "write": [*filter(os.path.exists, _DEVICES), *_existing(plan.write)],
+        "network": plan.network,
+        "program": _SHELL,
+    }
+    launcher = [sys.executable, "-I", "-S", sandbox_launcher.__file__, json.dumps(policy)]
+    env = {"PATH": os.pathsep.join(SYSTEM_PATH), "LANG": "C.UTF-8", "HOME": folder}
+    return Command(
+        program=sys.executable,
+        argv=[*launcher, "sh", "-c", script],
+        env={**env, "TMPDIR": folder},
+        cwd=folder,
+    )
+
+
+def _existing(paths: Sequence[str]) -> list[str]:
+    """The absolute paths; raises `ToolExecutionError` for one that is not there."""
+    found = []
+    for path in paths:
+        real = Path(path).resolve()
+        if not real.exists():
+            raise ToolExecutionError(
+                f"the tool's {path!r} does not exist; make it or correct entry"
+            )
+        found.append(str(real))
+    return found

@@ -1,0 +1,136 @@
+"""Which processes has a command left behind outside its process group, and how do they end?
+
+Each command gets a mark of its own in its environment, which what it starts inherits. A program
+that has moved to a session of its own is found by it. It is Linux that shows environments, below
+/proc; elsewhere nothing is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+from collections.abc import Iterator
+from typing import Final
+
+__all__ = ["MARK", "end_strays", "is_group_alive", "marks_with", "new_mark"]
+
+MARK: Final = "TOOL_ENGINE_COMMAND"
+"""The variable that holds the mark."""
+_ROUNDS: Final = 50
+_SECONDS_TO_DIE: Final = 1.0
+
+
+def new_mark() -> str:
+    """A mark that nothing else has."""
+    return secrets.token_hex(8)
+
+
+def marks_with(mark: str) -> str:
+    """The marks for a new command: also those of the commands that this process runs in."""
+    return f"{os.environ.get(MARK, '')}:{mark}"
+
+
+def end_strays(mark: str, younger_than: int = 0) -> int:
+    """Kills every process that has `mark`, and what these start meanwhile. Blocks.
+
+    Args:
+        mark: What the command was given in its environment.
+        younger_than: A process id; older processes need not be looked at, which spares a command
+            that has ended by itself a look at each process of the machine.
+
+    Returns:
+        How many were killed.
+    """
+    if _last_process() < younger_than:
+        # The numbers have begun anew: a small one may be young.
+        younger_than = 0
+    ended = 0
+    for _ in range(_ROUNDS):
+        found = list(_marked(mark.encode(), younger_than))
+        if not found:
+            break
+        for pid, handle in found:
+            try:
+                _kill(pid, handle)
+            finally:
+                os.close(handle)
+        ended += len(found)
+    return ended
+
+
+def is_group_alive(group: int) -> bool:
+    """Whether a process of the group is left that can still do something. Blocks."""
+    for name in _processes():
+        # pid (name) state ppid pgrp ...; the name may hold anything, see proc(5).
+        fields = _content(f"/proc/{name}/stat").rpartition(b")")[2].split()
+        if len(fields) > 2 and fields[2] == str(group).encode() and fields[0] not in b"ZX":
+            return True
+    return False
+
+
+def _last_process() -> int:
+    """The number of the process that was started last."""
+    try:
+        return int(_content("/proc/loadavg").split()[-1])
+    except (ValueError, IndexError):
+        return 0
+
+
+def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
+    """The processes with `mark` in their environment, each with a handle that stays its own."""
+    for name in _processes():
+        if int(name) <= younger_than or not _has_mark(name, mark):
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.pidfd_open(int(name))
+            # The number may have gone to another process before there was a handle.
+            if _has_mark(name, mark):
+                yield int(name), handle
+            else:
+                os.close(handle)
+
+
+def _processes() -> list[str]:
+    """The number of each process, as the name of its folder."""
+    # Names are all that is needed: a path object for each would cost more than the rest.
+    return [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - see above
+
+
+def _has_mark(pid: str, mark: bytes) -> bool:
+    environment = _content(f"/proc/{pid}/environ")
+    if mark not in environment:
+        return False
+    marks = b"%s=" % MARK.encode()
+    return any(mark in entry and entry.startswith(marks) for entry in environment.split(b"\0"))
+
+
+def _content(path: str) -> bytes:
+    """What a file below /proc holds; nothing for a process that has ended or is another user's."""
+    try:
+        # Without the layers of `open`: this is done for each process of the machine.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        pieces = []
+        while piece := os.read(file, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
+def _kill(pid: int, handle: int) -> None:
+    with contextlib.suppress(OSError):
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    waiting.poll(_SECONDS_TO_DIE * 1000)
+    # An orphan is ours to reap where this process is the first of its container.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,312 @@
+"""How does a program run so that nothing of it is left when its run ends?
+
+The program starts in a session, and so in a process group, of its own. Its output is read as it
+comes, and what is too much is dropped. At the deadline, when the bell rings or when the output is a
+flood, the whole group is asked to end (SIGTERM), then killed. A group is signalled only while its
+leader is not reaped, so that its number cannot have gone to others; the kernel kills a group at
+once, so that no fork outruns it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from time import monotonic, sleep
+from typing import Final
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.captured import Captured
+from tool_engine.executors.commands.privileges import give_up_privileges
+from tool_engine.executors.commands.strays import (
+    MARK,
+    end_strays,
+    is_group_alive,
+    marks_with,
+    new_mark,
+)
+
+__all__ = ["MAX_FLOOD", "Bell", "Command", "End", "Finished", "Supervisor"]
+
+MAX_FLOOD: Final = 64 * 1024 * 1024
+"""Bytes of output, kept or dropped, after which a program is ended."""
+_GRACE: Final = 1.0
+"""Seconds, at most, between the request to end and the kill."""
+_CHUNK: Final = 64 * 1024
+_DRAIN_READS: Final = 32
+"""More than a pipe holds; bounded, for a process that got away may still write."""
+_SECONDS_TO_VANISH: Final = 1.0
+
+
+class End(Enum):
+    """Why a program has ended."""
+
+    ITSELF = "itself"
+    TIMEOUT = "timeout"
+    FLOOD = "flood"
+    STOPPED = "stopped"
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What is to be started."""
+
+    program: str
+    """The absolute path."""
+    argv: Sequence[str]
+    """With the name that the program is to see as its own."""
+    env: Mapping[str, str]
+    """The whole environment."""
+    cwd: str | None = None
+    max_output: int = _CHUNK
+    """The most bytes that are kept, for each of the two streams."""
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What has become of a program."""
+
+    exit_code: int | None
+    """Negative: the number of the signal that ended it; None: another part of this process took
+    the exit code away."""
+    stdout: Captured
+    stderr: Captured
+    end: End
+
+
+class Bell:
+    """Tells a supervisor, from any thread, that its program is to end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file = -1
+        self.rings = 0
+        """How often it has rung, as far as `listen` has heard."""
+
+    def open(self) -> None:
+        """Makes what it rings with; raises `OSError` when this process has no file left."""
+        self._file = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def close(self) -> None:
+        """Rings no more; calling it again does nothing."""
+        with self._lock:
+            file, self._file = self._file, -1
+            if file >= 0:
+                os.close(file)
+
+    def ring(self) -> None:
+        """Asks for the end; the second time, for the kill. After `close` it does nothing."""
+        with self._lock:
+            if self._file >= 0:
+                os.eventfd_write(self._file, 1)
+
+    def fileno(self) -> int:
+        """What a selector waits for."""
+        return self._file
+
+    def listen(self) -> bool:
+        """Whether it has ever rung."""
+        with contextlib.suppress(BlockingIOError):
+            self.rings += os.eventfd_read(self._file)
+        return self.rings > 0
+
+
+class Supervisor:
+    """Runs one command in the calling thread, which is of no use for anything else afterwards.
+
+    Args:
+        command: What is to be started.
+        deadline: When all must be over, on the monotonic clock; None: no limit.
+        bell: Ends the run early.
+    """
+
+    def __init__(self, command: Command, deadline: float | None, bell: Bell) -> None:
+        self._command = command
+        self._bell = bell
+        seconds = math.inf if deadline is None else max(deadline - monotonic(), 0.0)
+        # The caller's time is for the whole run: the end of the group takes a part of it.
+        self._grace = min(_GRACE, seconds / 10)
+        self._kill_at = monotonic() + seconds - min(_GRACE / 4, seconds / 20)
+        self._end_at = self._kill_at - self._grace
+        self._end = End.ITSELF
+        self._streams: dict[int, Captured] = {}
+
+    def run(self) -> Finished:
+        """Runs the command to its end. Blocks.
+
+        Raises:
+            ToolExecutionError: It cannot be started.
+        """
+        if self._bell.listen():
+            raise ToolExecutionError("the call ended before its program was started")
+        mark = new_mark()
+        give_up_privileges()
+        process = self._start(mark)
+        try:
+            try:
+                self._watch(process)
+            finally:
+                exit_code = _end_group(process, mark, is_complete=self._end is not End.ITSELF)
+            for stream in self._streams:
+                self._drain(stream)
+        finally:
+            for stream in self._streams:
+                os.close(stream)
+        stdout, stderr = self._streams.values()
+        return Finished(exit_code, stdout, stderr, self._end)
+
+    def _start(self, mark: str) -> subprocess.Popen[bytes]:
+        command = self._command
+        written_to: list[int] = []
+        try:
+            for _ in ("stdout", "stderr"):
+                reads, writes = os.pipe()
+                self._streams[reads] = Captured(command.max_output)
+                written_to.append(writes)
+                os.set_blocking(reads, False)
+            return subprocess.Popen(  # noqa: S603 - the definition names the program
+                command.argv,
+                executable=command.program,
+                cwd=command.cwd,
+                env={**command.env, MARK: marks_with(mark)},
+                stdin=subprocess.DEVNULL,
+                stdout=written_to[0],
+                stderr=written_to[1],
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            for stream in self._streams:
+                os.close(stream)
+            raise ToolExecutionError(_start_problem(error, command)) from None
+        finally:
+            for stream in written_to:
+                os.close(stream)
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Reads the output until the program has ended, or is to be killed."""
+        try:
+            handle = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return  # it has ended, and another part of this process has reaped it
+        try:
+            with selectors.PollSelector() as selector:
+                for source in (handle, self._bell.fileno(), *self._streams):
+                    selector.register(source, selectors.EVENT_READ)
+                while True:
+                    ready = {key.fd for key, _ in selector.select(self._seconds_to_look())}
+                    for stream in ready & self._streams.keys():
+                        if not self._read(stream):
+                            selector.unregister(stream)
+                    if handle in ready:
+                        return
+                    self._bell.listen()
+                    if self._end is End.ITSELF and self._must_end():
+                        _signal_group(process, signal.SIGTERM)
+                        self._kill_at = min(self._kill_at, monotonic() + self._grace)
+                    if self._bell.rings > 1 or monotonic() >= self._kill_at:
+                        return
+        finally:
+            os.close(handle)
+
+    def _seconds_to_look(self) -> float | None:
+        moment = self._end_at if self._end is End.ITSELF else self._kill_at
+        return None if moment == math.inf else max(moment - monotonic(), 0.0)
+
+    def _must_end(self) -> bool:
+        """Finds out whether the program must end now, and notes why."""
+        if self._bell.rings:
+            self._end = End.STOPPED
+        elif monotonic() >= self._end_at:
+            self._end = End.TIMEOUT
+        elif sum(captured.size for captured in self._streams.values()) > MAX_FLOOD:
+            self._end = End.FLOOD
+        return self._end is not End.ITSELF
+
+    def _read(self, stream: int) -> bool:
+        """Reads what is there; false at the end of the stream."""
+        try:
+            data = os.read(stream, _CHUNK)
+        except BlockingIOError:
+            return True
+        self._streams[stream].feed(data)
+        return bool(data)
+
+    def _drain(self, stream: int) -> None:
+        """Reads what the dead have left in the pipe, without waiting for its end."""
+        for _ in range(_DRAIN_READS):
+            before = self._streams[stream].size
+            self._read(stream)
+            if self._streams[stream].size == before:
+                return
+
+
+def _start_problem(error: Exception, command: Command) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    if command.cwd is not None and getattr(error, "filename", None) == command.cwd:
+        return f"the command cannot run in the folder {command.cwd}: {reason}; correct entry.cwd"
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return "the arguments are too long for this system when put together; pass fewer"
+    return f"the program {command.program} cannot be started: {reason}"
+
+
+def _end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool) -> int | None:
+    """Kills what is left of the group and of the command, and reaps the program.
+
+    Args:
+        process: The leader of the group.
+        mark: What the command has in its environment.
+        is_complete: Whether to look at each process of the machine for the mark.
+
+    Returns:
+        The exit code; see `Finished`.
+    """
+    _signal_group(process, signal.SIGKILL)
+    exit_code = _reap(process)
+    end_strays(mark, 0 if is_complete else process.pid)
+    _wait_for_group(process.pid)
+    return exit_code
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Reaped by another part of this process: the number may be another group's by now.
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> int | None:
+    """Waits for the program; `Popen.wait` would call an exit code that it cannot learn 0."""
+    code: int | None = None
+    with contextlib.suppress(ChildProcessError):
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED)
+        if ended is not None:
+            code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+    process.returncode = code or 0
+    return code
+
+
+def _wait_for_group(group: int) -> None:
+    """Waits until the kernel has done away with the killed, which takes a moment."""
+    give_up_at = monotonic() + _SECONDS_TO_VANISH
+    while monotonic() < give_up_at:
+        # Orphans are ours to reap where this process is the first of its container.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-group, os.WNOHANG)
+        try:
+            os.killpg(group, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        # What is dead may wait long for a parent that takes note of it; it does nothing any more.
+        if not is_group_alive(group):
+            return
+        sleep(0.001)

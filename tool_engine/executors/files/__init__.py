@@ -1,0 +1,1 @@
+"""The file tools: they read, write, edit, list and search below one declared folder."""

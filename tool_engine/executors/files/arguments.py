@@ -1,0 +1,43 @@
+"""What did a call ask of a file tool?
+
+The arguments were validated against the definition. A definition of one's own may declare fewer
+rules than an executor needs, so each value is held against the executor's own here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+
+__all__ = ["flag", "text", "whole"]
+
+
+def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
+    """The text that `params` has under `name`; raises `ToolExecutionError` for anything else."""
+    value = params.get(name)
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise ToolExecutionError(f"{name} must be a text, got {type(value).__name__}")
+    return value
+
+
+def flag(params: dict[str, Any], name: str) -> bool:
+    """Whether `params` has true under `name`."""
+    value = params.get(name, False)
+    if not isinstance(value, bool) and value is not None:
+        raise ToolExecutionError(f"{name} must be true or false, got {type(value).__name__}")
+    return bool(value)
+
+
+def whole(params: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
+    """The whole number that `params` has under `name`, between `least` and `most`."""
+    value = params.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ToolExecutionError(f"{name} must be a whole number, got {value!r}")
+    if not least <= value <= most:
+        raise ToolExecutionError(f"{name} must be between {least} and {most}, got {int(value)}")
+    return int(value)

@@ -1,0 +1,132 @@
+"""What does an edit look like as a unified diff?
+
+The places that change are known, so nothing has to be searched for: the cost is that of the lines
+that are shown.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["Change", "edited", "unified_diff"]
+
+_CONTEXT: Final = 3
+_MOST_CHARACTERS: Final = 20_000
+_NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
+
+
+class Change(NamedTuple):
+    """One part of a text that is replaced."""
+
+    start: int
+    end: int
+    new: str
+
+
+class _Span(NamedTuple):
+    """Whole lines in which something changes."""
+
+    start: int
+    end: int
+    changes: list[Change]
+
+    @property
+    def size(self) -> int:
+        """The characters that it takes at most to show it."""
+        return 2 * (self.end - self.start) + sum(len(change.new) for change in self.changes)
+
+
+def edited(text: str, changes: list[Change], start: int = 0, end: int | None = None) -> str:
+    """The text between two places with the changes made, in order and without overlap."""
+    parts, position = [], start
+    for change in changes:
+        parts += [text[position : change.start], change.new]
+        position = change.end
+    return "".join([*parts, text[position:end]])
+
+
+def unified_diff(text: str, changes: list[Change], path: str) -> str:
+    """The diff of `changes` to `text`; places beyond 20,000 characters are counted, not shown."""
+    parts = [f"--- a/{path}\n+++ b/{path}\n"]
+    room, shift, line, position = _MOST_CHARACTERS, 0, 1, 0
+    hunks = _hunks(text, _spans(text, changes))
+    for number, hunk in enumerate(hunks):
+        room -= sum(span.size for span in hunk)
+        if room < 0:
+            parts.append(f"({len(hunks) - number} places more have changed)\n")
+            break
+        line += text.count("\n", position, hunk[0].start)
+        position = hunk[0].start
+        shown, growth = _hunk(text, hunk, line, shift)
+        parts.append(shown)
+        shift += growth
+    return "".join(parts)
+
+
+def _spans(text: str, changes: list[Change]) -> list[_Span]:
+    spans: list[_Span] = []
+    for change in changes:
+        if spans and change.start < spans[-1].end:
+            # Its line is known: looking for both ends again and again would take for ever.
+            spans[-1].changes.append(change)
+        else:
+            start = text.rfind("\n", 0, change.start) + 1
+            spans.append(_Span(start, start, [change]))
+        span = spans[-1]
+        end = max(span.end, change.end)
+        if end > span.end:
+            end = _line_end(text, change.end - 1)
+        is_cut = bool(change.new) or change.start > span.start
+        if change.end == end and is_cut and not change.new.endswith("\n"):
+            # The line goes on in the one that followed.
+            end = _line_end(text, end)
+        spans[-1] = span._replace(end=end)
+    return spans
+
+
+def _line_end(text: str, position: int) -> int:
+    return text.find("\n", position) + 1 or len(text)
+
+
+def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
+    """The spans that stand so near to one another that their context touches."""
+    hunks: list[list[_Span]] = []
+    for span in spans:
+        if hunks and text.count("\n", hunks[-1][-1].end, span.start) <= 2 * _CONTEXT:
+            hunks[-1].append(span)
+        else:
+            hunks.append([span])
+    return hunks
+
+
+def _hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int]:
+    """The text of a hunk whose first change is in `line`, and by how many lines it grows."""
+    start = hunk[0].start
+    for _ in range(_CONTEXT):
+        start = text.rfind("\n", 0, max(start - 1, 0)) + 1
+    stop = hunk[-1].end
+    for _ in range(_CONTEXT):
+        stop = _line_end(text, stop)
+    lines: list[str] = []
+    position = start
+    for span in hunk:
+        lines += _marked(" ", text[position : span.start])
+        lines += _marked("-", text[span.start : span.end])
+        lines += _marked("+", edited(text, span.changes, span.start, span.end))
+        position = span.end
+    lines += _marked(" ", text[position:stop])
+    old = sum(each[0] != "+" for each in lines)
+    new = sum(each[0] != "-" for each in lines)
+    first = line - text.count("\n", start, hunk[0].start)
+    begins = f"-{first},{old} +{first + shift - (new == 0)},{new}"
+    return f"@@ {begins} @@\n{''.join(lines)}", new - old
+
+
+def _marked(mark: str, text: str) -> list[str]:
+    if not text:
+        return []
+    lines = text.removesuffix("\n").split("\n")
+    marked = [f"{mark}{line}\n" for line in lines]
+    if not text.endswith("\n"):
+        marked[-1] = f"{mark}{lines[-1]}{_NO_NEWLINE}"
+    return marked

@@ -1,0 +1,213 @@
+"""What does a definition's `entry` say about the folder of a file tool, and is it right?
+
+`check_entry` finds every mistake, for the loader or the engine to report before the first call;
+`FileEntry` is what the executors read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import DefinitionError, DefinitionProblem, ToolExecutionError
+from tool_engine.executors.files.root import FileRoot
+from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
+from tool_engine.model.tool import Tool
+
+__all__ = ["DEFAULT_MAX_BYTES", "FileEntries", "FileEntry", "check_entry", "compile_entry"]
+
+DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
+"""The largest file that is read or written, in bytes, where the definition names no other."""
+MAX_BYTES_LIMIT: Final = 64 * 1024 * 1024
+_ENTRY_KEYS: Final = ("type", "handler", "root", "config")
+_CONFIG_KEYS: Final = ("max_bytes", "ignore")
+_PARAMETERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "read_file": (("path",), ("offset", "column", "limit", "numbered")),
+    "write_file": (
+        ("path", "content"),
+        ("create_only", "create_folders", "expected_version"),
+    ),
+    "edit_file": (("path", "old_text", "new_text"), ("replace_all", "expected_version")),
+    "read_folder": ((), ("path", "depth", "glob", "limit", "include_ignored")),
+    "search_files": (
+        ("pattern",),
+        (
+            "path",
+            "glob",
+            "literal",
+            "ignore_case",
+            "context",
+            "limit",
+            "include_ignored",
+        ),
+    ),
+}
+"""Handler -> the parameters that a tool must declare, and those that it may."""
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """What the file executors read in a definition."""
+
+    root: TextTemplate
+    folder: str | None
+    """The folder of the definition, from which a relative root counts; None for one in code."""
+    max_bytes: int
+    ignore: tuple[str, ...] | None
+    """Globs of what is left out of listings and searches; None: the usual ones."""
+
+    def open(self) -> FileRoot:
+        """The root as the environment names it now.
+
+        Raises:
+            ToolExecutionError: A variable that it names is not set.
+        """
+        parts = self.root.parts
+        text = "".join(_variable(p.name) if isinstance(p, SecretPart) else str(p) for p in parts)
+        path = Path(self.folder or Path.cwd(), Path(text).expanduser())
+        return FileRoot(os.path.normpath(path), self.folder)
+
+
+class FileEntries:
+    """The entries of the tools that one executor runs, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Tool, FileEntry]] = {}
+
+    def of(self, tool: Tool) -> FileEntry:
+        """The entry of `tool`; raises `DefinitionError` with all that is wrong with it."""
+        known = self._known.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        entry = compile_entry(tool)
+        self._known[tool.name] = (tool, entry)
+        return entry
+
+
+def check_entry(tool: Tool) -> list[DefinitionProblem]:
+    """Everything that is wrong with the `entry` of a file tool; empty when it can run."""
+    reader = _EntryReader(tool)
+    reader.read()
+    return reader.problems
+
+
+def compile_entry(tool: Tool) -> FileEntry:
+    """The entry of `tool`, ready to run; raises `DefinitionError` with all that is wrong."""
+    reader = _EntryReader(tool)
+    entry = reader.read()
+    if entry is None:
+        raise DefinitionError(*reader.problems)
+    return entry
+
+
+class _EntryReader:
+    """Reads one entry, and goes on after a mistake so that all are found at once."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self.problems: list[DefinitionProblem] = []
+
+    def read(self) -> FileEntry | None:
+        entry = self._tool.implementation_config
+        self._keys(entry, _ENTRY_KEYS, "entry")
+        root = self._root(entry.get("root"))
+        config = entry.get("config", {})
+        if not isinstance(config, Mapping):
+            self._problem("entry.config", f"must be a mapping, got {config!r}")
+            config = {}
+        self._keys(config, _CONFIG_KEYS, "entry.config")
+        max_bytes = self._max_bytes(config.get("max_bytes", DEFAULT_MAX_BYTES))
+        ignore = self._ignore(config.get("ignore"))
+        self._check_parameters()
+        if self.problems or root is None:
+            return None
+        source = self._tool.source
+        folder = None if source is None else str(Path(source).absolute().parent)
+        return FileEntry(root=root, folder=folder, max_bytes=max_bytes, ignore=ignore)
+
+    def _problem(self, path: str, message: str) -> None:
+        file = self._tool.source or f"tool {self._tool.name!r}"
+        self.problems.append(DefinitionProblem(message, file=file, path=path))
+
+    def _keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
+        for key in mapping:
+            if key not in known:
+                hint = _nearest(str(key), known) or f"; known are {', '.join(known)}"
+                self._problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
+
+    def _root(self, root: Any) -> TextTemplate | None:
+        path = "entry.root"
+        if root is None:
+            self._problem(
+                path, "is missing; write the folder that the tool stays in, such as root: ../data"
+            )
+            return None
+        if not isinstance(root, str) or not root.strip() or "\0" in root:
+            self._problem(path, f"must be the path of a folder, got {root!r}")
+            return None
+        try:
+            template = TextTemplate.parse(root)
+        except TemplateError as error:
+            self._problem(path, str(error))
+            return None
+        if any(isinstance(part, ParameterPart) for part in template.parts):
+            self._problem(
+                path, "must not hold a {parameter}: a call does not choose where the tool stays"
+            )
+            return None
+        return template
+
+    def _max_bytes(self, value: Any) -> int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if is_whole and 0 < value <= MAX_BYTES_LIMIT:
+            return int(value)
+        self._problem(
+            "entry.config.max_bytes",
+            f"must be a whole number between 1 and {MAX_BYTES_LIMIT}, got {value!r}",
+        )
+        return DEFAULT_MAX_BYTES
+
+    def _ignore(self, globs: Any) -> tuple[str, ...] | None:
+        if globs is None:
+            return None
+        if isinstance(globs, list) and all(isinstance(glob, str) and glob for glob in globs):
+            return tuple(globs)
+        self._problem(
+            "entry.config.ignore", f"must be a list of globs such as ['*.log'], got {globs!r}"
+        )
+        return None
+
+    def _check_parameters(self) -> None:
+        handler = self._tool.handler
+        if handler not in _PARAMETERS:
+            return
+        needed, others = _PARAMETERS[handler]
+        declared = {parameter.name for parameter in self._tool.parameters}
+        for name in needed:
+            if name not in declared:
+                self._problem("parameters", f"{handler} needs the parameter {name!r}; declare it")
+        for name in sorted(declared.difference(needed, others)):
+            hint = (
+                _nearest(name, (*needed, *others)) or f"; it reads {', '.join((*needed, *others))}"
+            )
+            self._problem(f"parameters.{name}", f"{handler} never reads {name!r}{hint}")
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        state = "is not set" if value is None else "is empty"
+        raise ToolExecutionError(
+            f"the environment variable {name} {state}; it names the tool's folder: set it before "
+            "the engine starts"
+        )
+    return value
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,82 @@
+"""In which words does a model hear that the operating system refused something?"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import stat
+import unicodedata
+from itertools import islice
+from typing import Final
+
+from tool_engine.errors import ToolExecutionError
+
+__all__ = ["failed", "not_regular", "not_there"]
+
+_MOST_NAMES: Final = 2_000
+"""Names of a folder that are compared with one that is not there."""
+_REASONS: Final = {
+    errno.EACCES: "may not be opened by this process (permission denied)",
+    errno.EPERM: "may not be changed by this process (operation not permitted)",
+    errno.EROFS: "is on a file system that is read-only",
+    errno.ENOSPC: "cannot be written: no space is left on the device",
+    errno.EDQUOT: "cannot be written: the disk quota is used up",
+    errno.EFBIG: "cannot be written: it would be larger than the system allows",
+    errno.EISDIR: "is a folder; give the path of a file",
+    errno.ENOTDIR: "leads through something that is no folder",
+    errno.ELOOP: "was replaced by a symbolic link meanwhile; look at the folder again",
+    errno.ENOENT: "does not exist any more; look at the folder again",
+    errno.ESTALE: "does not exist any more; look at the folder again",
+    errno.ENAMETOOLONG: "has a name that is too long for the file system",
+    errno.EMFILE: "cannot be opened now: this process has too many open files; try again later",
+    errno.ENFILE: "cannot be opened now: the system has too many open files; try again later",
+    errno.ENXIO: "is not a regular file",
+    errno.EEXIST: "exists already",
+}
+_KINDS: Final = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def failed(error: OSError, path: str) -> ToolExecutionError:
+    """What to say about `error`, which came up at `path`; never a path of the system."""
+    reason = _REASONS.get(error.errno or 0) or f"cannot be used: {error.strerror or 'input/output'}"
+    return ToolExecutionError(f"{path!r} {reason}")
+
+
+def not_regular(mode: int, path: str) -> ToolExecutionError:
+    """What to say about something that is not a regular file."""
+    kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "no regular file")
+    return ToolExecutionError(f"{path!r} is {kind}; only regular files are read and written")
+
+
+def not_there(path: str, name: str, folder: int, cure: str = "") -> ToolExecutionError:
+    """What to say about a `name` that `folder` does not have: which names are like it."""
+    near = _nearest(name, folder)
+    hint = f"; did you mean {near!r}?" if near else cure or "; list the folder to see what there is"
+    where = "" if path.rpartition("/")[2] == name else f" (there is no {name!r})"
+    return ToolExecutionError(f"{path!r} does not exist{where}{hint}")
+
+
+def _nearest(name: str, folder: int) -> str:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+    except OSError:
+        return ""
+    wanted = _folded(name)
+    for other in names:
+        if _folded(other) == wanted:
+            return other
+    near = difflib.get_close_matches(name, names, n=1)
+    return near[0] if near else ""
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()

@@ -1,0 +1,65 @@
+"""How does `read_folder` show what a folder holds?"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+from tool_engine.executors.files.arguments import flag, text, whole
+from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
+from tool_engine.executors.files.tree import DEFAULT_IGNORED, Budget, IgnoreRules, walk_tree
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["FolderReadExecutor"]
+
+MAX_DEPTH: Final = 32
+_DEFAULT_ENTRIES: Final = 500
+_MOST_ENTRIES: Final = 5_000
+
+
+class FolderReadExecutor:
+    """Runs `read_folder`: what is in a folder, and in those below it."""
+
+    def __init__(self) -> None:
+        self._entries = FileEntries()
+
+    def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """The entries of the folder `path`, sorted, `limit` at most.
+
+        Returns:
+            `path`, `entries` (each with `path` from the tool's folder on, `type`, and, of a file,
+            `size`) and, when something was left out, `cut`: what, a sentence each.
+
+        Raises:
+            ToolExecutionError: There is no such folder, or it may not be read.
+            DefinitionError: The tool's entry is wrong.
+        """
+        entry = self._entries.of(tool)
+        depth = whole(params, "depth", 1, 1, MAX_DEPTH)
+        limit = whole(params, "limit", _DEFAULT_ENTRIES, 1, _MOST_ENTRIES)
+        glob = text(params, "glob", "")
+        wanted = LinearPattern(glob_pattern(glob), "glob") if glob else None
+        ignored = DEFAULT_IGNORED if entry.ignore is None else entry.ignore
+        rules = IgnoreRules(() if flag(params, "include_ignored") else ignored)
+        budget = Budget(context.deadline)
+        entries: list[dict[str, Any]] = []
+        with (
+            entry.open().folder(text(params, "path", ".")) as (folder, path),
+            contextlib.closing(walk_tree(folder, depth, rules, budget)) as tree,
+        ):
+            prefix = "" if path == "." else f"{path}/"
+            for found in tree:
+                if wanted is not None and not wanted.matches(found.place.path):
+                    continue
+                if len(entries) == limit:
+                    budget.stop(f"there are more than {limit} entries; give a glob or a limit")
+                    break
+                size = {"size": found.size} if found.kind == "file" else {}
+                shown = f"{prefix}{found.place.path}"
+                entries.append({"path": shown, "type": found.kind, **size})
+        cut = {"cut": list(budget.notes)} if budget.notes else {}
+        return {"path": path, "entries": entries, **cut}

@@ -1,0 +1,301 @@
+"""Where below its root does the path of a call lead, without ever leaving the root?
+
+A path is walked component by component. Each folder is opened relative to the one before it, by
+descriptor and with O_NOFOLLOW, so that a folder which is swapped for a link between two steps is
+an error, never a way out. A symbolic link is read, not followed: its target is walked by the same
+rules, and must be relative and stay below the root. `..` is refused in the path of a call; in a
+link it leads back to the folder that the walk came through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import unicodedata
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.files.failing import failed, not_there
+
+__all__ = ["TEMPORARY", "FileRoot", "Place"]
+
+MAX_DEPTH: Final = 128
+"""The most folders that a path may lead through: each takes a descriptor during the walk."""
+_MAX_LINKS: Final = 16
+_MAX_PATH: Final = 4096
+_MAX_NAME: Final = 255
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+TEMPORARY: Final = ".tool-engine-"
+"""How the names begin of files that are being written, or were when their process died."""
+_HOOKED: Final = ".git"
+
+
+class Place(NamedTuple):
+    """An entry of a folder, which may or may not be there."""
+
+    folder: int
+    """The descriptor of the folder, open as long as the context manager that gave the place."""
+    name: str
+    """No link when the walk saw it; open it with O_NOFOLLOW."""
+    path: str
+    """As in the call, for messages: relative to the root."""
+
+
+class FileRoot(NamedTuple):
+    """The folder that a tool stays in."""
+
+    path: str
+    """Absolute. The author of the definition answers for it: links in it are followed."""
+    guarded: str | None = None
+    """A folder that is never written to: that of the tool's own definition."""
+
+    @contextlib.contextmanager
+    def place(
+        self, path: str, *, writes: bool = False, makes: bool | None = None
+    ) -> Iterator[Place]:
+        """The place that `path` names, for a file.
+
+        Args:
+            path: Relative to the root, or absolute and below it.
+            writes: Whether the file is to be written: guarded folders are refused.
+            makes: Whether folders that are missing are made; None: that cannot be asked for.
+
+        Raises:
+            ToolExecutionError: The path leads out of the root, names no file, or cannot be walked.
+        """
+        shown, parts = self._parts(path)
+        if not parts or path.endswith("/"):
+            raise ToolExecutionError(f"{_quoted(path)} names a folder; give the path of a file")
+        with self._walk(shown, writes=writes, makes=makes) as walk:
+            name = walk.to_file(parts)
+            yield Place(walk.folder, name, shown)
+
+    @contextlib.contextmanager
+    def folder(self, path: str) -> Iterator[tuple[int, str]]:
+        """The descriptor of the folder that `path` names, and the path for messages.
+
+        Raises:
+            ToolExecutionError: As for `place`, or there is no folder of this name.
+        """
+        shown, parts = self._parts(path)
+        with self._walk(shown, writes=False, makes=None) as walk:
+            walk.to_folder(parts)
+            yield walk.folder, shown
+
+    def _parts(self, path: str) -> tuple[str, list[str]]:
+        """The path as it is shown, and its components."""
+        root = self.path.rstrip("/")
+        if path.startswith("/"):
+            if path.rstrip("/") != root and not path.startswith(f"{root}/"):
+                raise ToolExecutionError(
+                    f"{_quoted(path)} is outside of the tool's folder; give a path relative to it"
+                )
+            path = path[len(root) :]
+        _check_text(path)
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise ToolExecutionError(
+                f"{_quoted(path)} has '..' in it; give the path from the tool's folder on"
+            )
+        return "/".join(parts) or ".", parts
+
+    @contextlib.contextmanager
+    def _walk(self, shown: str, *, writes: bool, makes: bool | None) -> Iterator[_Walk]:
+        if os.open not in os.supports_dir_fd:
+            raise ToolExecutionError(
+                "file tools need an operating system that opens files relative to a folder, such "
+                "as Linux or macOS"
+            )
+        try:
+            root = os.open(self.path, _FOLDER_FLAGS)
+        except OSError as error:
+            raise ToolExecutionError(
+                f"the tool's own folder cannot be opened ({error.strerror}); create it, or correct "
+                "entry.root in the definition"
+            ) from None
+        with contextlib.ExitStack() as held:
+            held.callback(os.close, root)
+            walk = held.enter_context(
+                contextlib.closing(_Walk(root, shown, _identity(self.guarded, writes), makes=makes))
+            )
+            if writes:
+                walk.check_guard()
+                self._check_outside()
+            yield walk
+
+    def _check_outside(self) -> None:
+        """Refuses to write below the folder of the definition: it may be loaded recursively."""
+        if self.guarded is not None:
+            guarded = os.path.realpath(self.guarded)
+            if os.path.realpath(self.path).startswith(f"{guarded}/"):
+                raise ToolExecutionError(
+                    "the tool's folder is below the folder of its own definition, where nothing "
+                    "may be written; correct entry.root in the definition"
+                )
+
+
+class _Walk:
+    """One walk from a root; closes the folders that it has come through."""
+
+    def __init__(
+        self, root: int, shown: str, guarded: tuple[int, int] | None, *, makes: bool | None
+    ) -> None:
+        self._root = root
+        self._shown = shown
+        self._guarded = guarded
+        self._makes = makes
+        self._folders: list[int] = []
+        self._links = 0
+
+    @property
+    def folder(self) -> int:
+        """The folder that the walk has come to."""
+        return self._folders[-1] if self._folders else self._root
+
+    def close(self) -> None:
+        while self._folders:
+            os.close(self._folders.pop())
+
+    def to_folder(self, parts: list[str]) -> None:
+        """Goes to the folder at the end of `parts`."""
+        self._go(deque(parts), is_file=False)
+
+    def to_file(self, parts: list[str]) -> str:
+        """Goes to the folder of the file at the end of `parts`; returns the file's name there."""
+        name = self._go(deque(parts), is_file=True)
+        if name is None:
+            raise ToolExecutionError(f"{self._shown!r} is a folder; give the path of a file")
+        if self._guarded is not None:
+            self._check_name(name)
+        return name
+
+    def check_guard(self) -> None:
+        """Refuses a folder that is never written to."""
+        if self._guarded is not None and _identity_of(os.fstat(self.folder)) == self._guarded:
+            raise ToolExecutionError(
+                f"{self._shown!r} is in the folder of this tool's own definition, which no tool "
+                "may change; choose another place"
+            )
+
+    def _go(self, pending: deque[str], *, is_file: bool) -> str | None:
+        while pending:
+            part = pending.popleft()
+            if part == "..":
+                self._back()
+            elif (target := self._link(part)) is not None:
+                pending.extendleft(reversed(target))
+            elif is_file and not pending:
+                return part
+            else:
+                self._enter(part)
+        return None
+
+    def _back(self) -> None:
+        if not self._folders:
+            raise _leads_out(self._shown)
+        os.close(self._folders.pop())
+
+    def _link(self, name: str) -> list[str] | None:
+        """The components of the target, if `name` is a symbolic link."""
+        try:
+            target = os.readlink(name, dir_fd=self.folder)
+        except OSError:
+            return None  # not a link, or not there: opening it tells which
+        self._links += 1
+        if self._links > _MAX_LINKS:
+            raise ToolExecutionError(
+                f"{self._shown!r} leads through more than {_MAX_LINKS} symbolic links"
+            )
+        if target.startswith("/"):
+            raise _leads_out(self._shown)
+        return [part for part in target.split("/") if part not in ("", ".")]
+
+    def _enter(self, name: str) -> None:
+        if len(self._folders) >= MAX_DEPTH:
+            raise ToolExecutionError(
+                f"{self._shown!r} leads through more than {MAX_DEPTH} folders, the most there may "
+                "be"
+            )
+        if self._guarded is not None:
+            self._check_name(name)
+        self._folders.append(self._open(name))
+        self.check_guard()
+
+    def _open(self, name: str) -> int:
+        flags = _FOLDER_FLAGS | _NO_FOLLOW
+        try:
+            return os.open(name, flags, dir_fd=self.folder)
+        except FileNotFoundError:
+            if not self._makes:
+                cure = "" if self._makes is None else "; set create_folders to make what is missing"
+                raise not_there(self._shown, name, self.folder, cure) from None
+        except OSError as error:
+            raise failed(error, self._shown) from None
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.folder)
+            return os.open(name, flags, dir_fd=self.folder)
+        except OSError as error:
+            raise failed(error, self._shown) from None
+
+    def _check_name(self, name: str) -> None:
+        """Refuses to write what makes another program run commands."""
+        if _plain(name) == _HOOKED:
+            raise ToolExecutionError(
+                f"{self._shown!r} is in a .git folder, which no tool may change: what is written "
+                "there is run by git"
+            )
+
+
+def _check_text(path: str) -> None:
+    if len(path.encode("utf-8", "replace")) > _MAX_PATH:
+        raise ToolExecutionError(
+            f"the path is {len(path)} characters long; the most are {_MAX_PATH} bytes"
+        )
+    for character in path:
+        if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
+            raise ToolExecutionError(
+                f"{_quoted(path)} has the character {character!a} in it, which no path may have"
+            )
+    if "\\" in path:
+        raise ToolExecutionError(
+            f"{_quoted(path)} has a backslash in it; write '/' between folders"
+        )
+    long = next((part for part in path.split("/") if len(part.encode()) > _MAX_NAME), None)
+    if long is not None:
+        raise ToolExecutionError(
+            f"{_quoted(long)} is {len(long.encode())} bytes long; a name has {_MAX_NAME} at most"
+        )
+
+
+def _quoted(path: str) -> str:
+    return ascii(path) if len(path) <= 100 else f"{path[:100]!a}…"
+
+
+def _leads_out(shown: str) -> ToolExecutionError:
+    return ToolExecutionError(
+        f"{shown!r} leads out of the tool's folder through a symbolic link, which is not followed"
+    )
+
+
+def _plain(name: str) -> str:
+    """The name as a file system might take it that ignores case, and what cannot be seen."""
+    visible = (c for c in name if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", "".join(visible)).casefold().rstrip(". ")
+
+
+def _identity(guarded: str | None, writes: bool) -> tuple[int, int] | None:
+    if not writes:
+        return None
+    if guarded is not None:
+        with contextlib.suppress(OSError):
+            return _identity_of(Path(guarded).stat())
+    return (-1, -1)
+
+
+def _identity_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

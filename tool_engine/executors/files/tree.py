@@ -1,0 +1,212 @@
+"""What is in a folder and in the folders below it, in an order that is always the same?
+
+Folders are opened by descriptor from the one above, never through a link. How much is looked at is
+bounded in every direction, and what was left out is told.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+import time
+from collections.abc import Generator, Iterator
+from typing import Final, NamedTuple
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.files.content import status_of
+from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
+from tool_engine.executors.files.root import TEMPORARY, Place
+
+__all__ = ["DEFAULT_IGNORED", "Budget", "Entry", "IgnoreRules", "walk_tree"]
+
+DEFAULT_IGNORED: Final = (
+    ".git",
+    ".hg",
+    ".svn",
+    ".DS_Store",
+    "__pycache__",
+    "*.pyc",
+    ".venv",
+    "venv",
+    "node_modules",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".tox",
+)
+"""What is left out of listings and searches, unless the definition or the call says otherwise."""
+
+MOST_NAMES: Final = 100_000
+"""Of a folder with more entries, the first ones by name are looked at."""
+MOST_ENTRIES: Final = 1_000_000
+_SHARE: Final = 0.8
+_MOST_SECONDS: Final = 20.0
+_FLAGS: Final = (
+    os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+)
+_MOST_NOTES: Final = 10
+
+
+class Budget:
+    """How much may still be looked at in one call, and what was left out.
+
+    Args:
+        deadline: When the call must have ended, on the monotonic clock; None: within 20 seconds.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        now = time.monotonic()
+        seconds = _MOST_SECONDS if deadline is None else min(_MOST_SECONDS, deadline - now)
+        self._end = now + seconds * _SHARE
+        self._entries = MOST_ENTRIES
+        self.notes: dict[str, None] = {}
+        """What was left out, a sentence each."""
+        self.is_used_up = False
+
+    def note(self, text: str) -> None:
+        """Keeps a sentence for the result; only the first few of many."""
+        if len(self.notes) < _MOST_NOTES:
+            self.notes[text] = None
+
+    def spend(self) -> bool:
+        """Counts one entry; false when no more may be looked at."""
+        self._entries -= 1
+        if self._entries < 0:
+            self.stop(f"stopped after {MOST_ENTRIES} entries; choose a folder further down")
+        elif time.monotonic() > self._end:
+            self.stop("stopped because the time was used up; choose a folder further down")
+        return not self.is_used_up
+
+    def stop(self, why: str) -> None:
+        """Ends the walk."""
+        self.is_used_up = True
+        self.notes[why] = None
+
+
+class IgnoreRules:
+    """Which entries are left out.
+
+    Args:
+        globs: Of their names, or of their paths from the folder on; empty: none.
+    """
+
+    def __init__(self, globs: tuple[str, ...]) -> None:
+        self._names = frozenset(glob for glob in globs if not set(glob) & set("*?[{/"))
+        patterns = (glob for glob in globs if glob not in self._names)
+        self._patterns = [LinearPattern(glob_pattern(glob), "glob") for glob in patterns]
+
+    def hides(self, name: str, path: str) -> bool:
+        """Whether the entry is left out, and all that is below it."""
+        return name in self._names or any(each.matches(path) for each in self._patterns)
+
+
+class Entry(NamedTuple):
+    """One entry of a tree, with the folder that it is in open."""
+
+    place: Place
+    """Its `path` is relative to where the walk began."""
+    kind: str
+    """`file`, `folder`, `link` or `other`."""
+    size: int
+    """Bytes of a file."""
+
+
+class _Level(NamedTuple):
+    folder: int
+    prefix: str
+    names: Iterator[str]
+
+
+def walk_tree(
+    folder: int, depth: int, ignored: IgnoreRules, budget: Budget
+) -> Generator[Entry, None, None]:
+    """The entries below `folder`, each folder before what is in it, by name.
+
+    Args:
+        folder: Stays open, and is the caller's to close.
+        depth: 1 is the folder alone.
+        ignored: What is left out.
+        budget: Ends the walk when it is used up.
+    """
+    levels = [_Level(folder, "", _names(folder, "", budget))]
+    try:
+        while levels:
+            level = levels[-1]
+            name = next(level.names, None)
+            if name is None or budget.is_used_up:
+                _leave(levels, folder)
+                continue
+            path = f"{level.prefix}{name}"
+            if not budget.spend() or ignored.hides(name, path):
+                continue
+            entry = _entry(Place(level.folder, name, path), budget)
+            if entry is None:
+                continue
+            yield entry
+            if entry.kind == "folder" and len(levels) < depth:
+                _descend(levels, entry, budget)
+    finally:
+        while levels:
+            _leave(levels, folder)
+
+
+def _leave(levels: list[_Level], folder: int) -> None:
+    left = levels.pop().folder
+    if left != folder:
+        os.close(left)
+
+
+def _descend(levels: list[_Level], entry: Entry, budget: Budget) -> None:
+    try:
+        opened = os.open(entry.place.name, _FLAGS, dir_fd=entry.place.folder)
+    except OSError as error:
+        budget.note(f"{entry.place.path!r} was left out: {error.strerror}")
+        return
+    prefix = f"{entry.place.path}/"
+    levels.append(_Level(opened, prefix, _names(opened, prefix, budget)))
+
+
+def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
+    """The names in a folder, sorted; at most `MOST_NAMES` are held at a time."""
+    count = 0
+
+    def found() -> Iterator[str]:
+        nonlocal count
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                count += 1
+                if not count % 1_000 and not budget.spend():
+                    return
+                if _is_text(entry.name) and not entry.name.startswith(TEMPORARY):
+                    yield entry.name
+
+    where = prefix.rstrip("/") or "."
+    try:
+        names = heapq.nsmallest(MOST_NAMES, found())
+    except OSError as error:
+        budget.note(f"{where!r} was left out: {error.strerror}")
+        return iter(())
+    if count > MOST_NAMES:
+        budget.note(f"{where!r} has {count} entries; only the first {MOST_NAMES} were looked at")
+    return iter(names)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be written in JSON; others are bytes of some other encoding."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _entry(place: Place, budget: Budget) -> Entry | None:
+    try:
+        status = status_of(place)
+    except ToolExecutionError as error:
+        budget.note(f"left out: {error}")
+        return None
+    if status is None:
+        return None
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return Entry(place, "file", status.st_size)
+    kind = "folder" if stat.S_ISDIR(mode) else "link" if stat.S_ISLNK(mode) else "other"
+    return Entry(place, kind, 0)

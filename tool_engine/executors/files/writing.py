@@ -1,0 +1,92 @@
+"""How does `write_file` make a file, or replace one?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.files.arguments import flag, text
+from tool_engine.executors.files.content import read_content, version_of
+from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.replacing import changing, put, writable
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["FileWriteExecutor", "check_version", "encoded"]
+
+
+class FileWriteExecutor:
+    """Runs `write_file`: the file is the old one or the new one at every moment, never a part."""
+
+    def __init__(self) -> None:
+        self._entries = FileEntries()
+
+    def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """Writes `content` to `path`.
+
+        With `create_only` a file that is there is left as it is; with `expected_version` it is
+        replaced only if it is the one that was read; `create_folders` makes what is missing of
+        the path. The new file keeps the permissions of the old one.
+
+        Returns:
+            `path`, `bytes`, `created` (whether there was no such file) and the new `version`.
+
+        Raises:
+            ToolExecutionError: The file cannot be written; then it is as it was.
+            DefinitionError: The tool's entry is wrong.
+        """
+        entry = self._entries.of(tool)
+        data = encoded(text(params, "content"), "content", entry.max_bytes)
+        expected = text(params, "expected_version", "")
+        deadline = context.deadline
+        path, makes = text(params, "path"), flag(params, "create_folders")
+        with entry.open().place(path, writes=True, makes=makes) as place, changing(place, deadline):
+            replaced = writable(place)
+            if replaced is not None and flag(params, "create_only"):
+                raise ToolExecutionError(
+                    f"{place.path!r} exists already and create_only is set; choose another name"
+                )
+            if expected:
+                current = read_content(place, entry.max_bytes)
+                check_version(current.version, expected, place.path)
+                replaced = current.status
+            put(place, data, replaced, deadline)
+            return {
+                "path": place.path,
+                "bytes": len(data),
+                "created": replaced is None,
+                "version": version_of(data),
+            }
+
+
+def encoded(content: str, name: str, max_bytes: int) -> bytes:
+    """`content` in UTF-8; `name` is the parameter that it came in.
+
+    Raises:
+        ToolExecutionError: It is too large, or holds what no text file does.
+    """
+    if "\0" in content:
+        raise ToolExecutionError(f"{name} has a zero character in it; only text is written")
+    try:
+        data = content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolExecutionError(
+            f"{name} has half of a surrogate pair at character {error.start}, which is no text"
+        ) from None
+    if len(data) > max_bytes:
+        raise ToolExecutionError(
+            f"the file would have {len(data)} bytes; this tool writes files of at most {max_bytes} "
+            "bytes"
+        )
+    return data
+
+
+def check_version(version: str, expected: str, path: str) -> None:
+    """Raises `ToolExecutionError` unless the file is the one that was read."""
+    if version != expected:
+        raise ToolExecutionError(
+            f"{path!r} has changed since it was read (expected_version {expected[:40]!r}, it is "
+            f"{version!r} now); nothing was written: read it again first"
+        )
