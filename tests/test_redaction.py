@@ -115,3 +115,13 @@ def test_too_deep() -> None:
             return
         shown = shown[0]
     pytest.fail("not cut")
+
+
+def test_secret_that_is_a_part_of_another() -> None:
+    """D20: nothing of the longer one is left, whichever is known first."""
+    for secret in ("part-of-it", "all-of-part-of-it-and-more", "and-more-behind"):
+        remember_secret(secret)
+    assert redact_text("<all-of-part-of-it-and-more>") == f"<{HIDDEN}>"
+    assert redact_text("<all-of-part-of-it-and-more-behind>") == f"<{HIDDEN}>"
+    assert redact_text("Bearer xx-part-of-it-yy part-of-it") == f"Bearer {HIDDEN} {HIDDEN}"
+    assert redact_text("part-of-itpart-of-it") == HIDDEN * 2

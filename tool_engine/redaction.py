@@ -60,10 +60,23 @@ def redact(value: Any, secret_names: frozenset[str] = frozenset()) -> Any:
 
 def redact_text(text: str) -> str:
     """`text` with everything that looks like a secret, or is a resolved one, hidden."""
+    # All are looked for in the text as it is: one that is hidden first may be a part of another.
+    spans = [found.span() for found in _SECRET_TEXT.finditer(text)]
     for secret in _resolved:
-        if secret in text:
-            text = text.replace(secret, HIDDEN)
-    return _SECRET_TEXT.sub(HIDDEN, text)
+        at = text.find(secret)
+        while at >= 0:
+            spans.append((at, at + len(secret)))
+            at = text.find(secret, at + 1)
+    return _without(text, sorted(spans)) if spans else text
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    kept, end = [], 0
+    for start, stop in spans:
+        if start >= end:
+            kept += [text[end:start], HIDDEN]
+        end = max(end, stop)
+    return "".join((*kept, text[end:]))
 
 
 def is_secret_key(name: str) -> bool:
