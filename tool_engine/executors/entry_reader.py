@@ -1,0 +1,91 @@
+"""How is a definition's `entry` read, so that all its mistakes are found at once?"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.tool import Tool
+
+__all__ = ["CompiledEntries", "EntryReader", "nearest"]
+
+EntryT = TypeVar("EntryT")
+
+
+class EntryReader(ABC, Generic[EntryT]):
+    """Reads one entry, and goes on after a mistake.
+
+    An executor's reader says what it knows in `read`; the rest is the same for all of them.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
+        self.parameters = {parameter.name: parameter for parameter in tool.parameters}
+        self.problems: list[DefinitionProblem] = []
+
+    @classmethod
+    def check(cls, tool: Tool) -> list[DefinitionProblem]:
+        """Everything that is wrong with the entry of `tool`; empty when it can run."""
+        reader = cls(tool)
+        reader.read()
+        return reader.problems
+
+    @classmethod
+    def compile(cls, tool: Tool) -> EntryT:
+        """The entry of `tool`, ready to run; raises `DefinitionError` with all that is wrong."""
+        reader = cls(tool)
+        entry = reader.read()
+        if entry is None or reader.problems:
+            raise DefinitionError(*reader.problems)
+        return entry
+
+    @abstractmethod
+    def read(self) -> EntryT | None:
+        """The entry; None, or any other value, beside the `problems` that were found."""
+
+    def problem(self, path: str, message: str) -> None:
+        """Notes that what stands at `path` is wrong."""
+        file = self.tool.source or f"tool {self.tool.name!r}"
+        self.problems.append(DefinitionProblem(message, file=file, path=path))
+
+    def keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
+        """Notes the keys of `mapping` that mean nothing here."""
+        for key in mapping:
+            if key not in known:
+                hint = nearest(str(key), known) or f"; known are {', '.join(known)}"
+                self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
+
+    def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
+        """What the entry has under `config`, whose keys are `known`."""
+        config = self.tool.implementation_config.get("config", {})
+        if not isinstance(config, Mapping):
+            self.problem("entry.config", f"must be a mapping, got {config!r}")
+            return {}
+        self.keys(config, known, "entry.config")
+        return config
+
+
+class CompiledEntries(Generic[EntryT]):
+    """The entries of the tools that one executor runs, each compiled once."""
+
+    def __init__(self, compile_entry: Callable[[Tool], EntryT]) -> None:
+        self._compile = compile_entry
+        self._known: dict[str, tuple[Tool, EntryT]] = {}
+
+    def of(self, tool: Tool) -> EntryT:
+        """The entry of `tool`; raises `DefinitionError` where it is wrong."""
+        known = self._known.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        entry = self._compile(tool)
+        self._known[tool.name] = (tool, entry)
+        return entry
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """A question such as "; did you mean 'url'?" to end a message with; empty when none is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
