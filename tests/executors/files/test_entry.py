@@ -10,7 +10,8 @@ import pytest
 
 from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.errors import DefinitionError, ToolExecutionError
-from tool_engine.executors.files.entry import FileEntries, check_entry
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.files.entry import check_entry, compile_entry
 from tool_engine.executors.files.failing import failed
 from tool_engine.executors.registry import ExecutorRegistry
 
@@ -74,7 +75,7 @@ def test_other_handler(desk: Desk) -> None:
 
 def test_entry_is_read_once_per_definition(desk: Desk) -> None:
     """A reload reads the entry anew; a call does not."""
-    entries = FileEntries()
+    entries = CompiledEntries(compile_entry)
     tool = desk.tool("read_file")
     assert entries.of(tool) is entries.of(tool)
     assert entries.of(desk.tool("read_file", root="other")).root.parts == ("other",)

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.executors.commands.argument import (
     Argument,
     Flag,
@@ -23,9 +21,9 @@ from tool_engine.executors.commands.argument import (
     parse_argument,
 )
 from tool_engine.executors.commands.interpreters import script_places
+from tool_engine.executors.entry_reader import EntryReader, nearest
 from tool_engine.executors.templates import TemplateError, TextTemplate
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.tool import Tool
 
 __all__ = ["DEFAULT_MAX_OUTPUT", "CommandPlan", "check_entry", "compile_entry"]
 
@@ -54,40 +52,13 @@ class CommandPlan(msgspec.Struct, frozen=True):
     max_output: int
 
 
-def check_entry(tool: Tool) -> list[DefinitionProblem]:
-    """Everything that is wrong with the `entry` of a command tool; empty when it can run."""
-    reader = _CommandReader(tool)
-    reader.read()
-    return reader.problems
-
-
-def compile_entry(tool: Tool) -> CommandPlan:
-    """The entry of `tool`, ready to run; raises `DefinitionError` with all that is wrong."""
-    reader = _CommandReader(tool)
-    plan = reader.read()
-    if plan is None:
-        raise DefinitionError(*reader.problems)
-    return plan
-
-
-class _CommandReader:
-    """Reads one entry, and goes on after a mistake so that all are found at once."""
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-        self._parameters = {parameter.name: parameter for parameter in tool.parameters}
-        self.problems: list[DefinitionProblem] = []
-
-    def read(self) -> CommandPlan | None:
-        entry = self._tool.implementation_config
-        self._keys(entry, _ENTRY_KEYS, "entry")
-        config = entry.get("config", {})
-        if not isinstance(config, Mapping):
-            self._problem("entry.config", f"must be a mapping, got {config!r}")
-            config = {}
-        self._keys(config, _CONFIG_KEYS, "entry.config")
+class _Reader(EntryReader[CommandPlan]):
+    def read(self) -> CommandPlan:
+        entry = self.tool.implementation_config
+        self.keys(entry, _ENTRY_KEYS, "entry")
+        config = self.config(_CONFIG_KEYS)
         program, arguments = self._argv(entry.get("argv"), self._may_be_option(config))
-        plan = CommandPlan(
+        return CommandPlan(
             program=program,
             arguments=arguments,
             cwd=self._cwd(entry.get("cwd")),
@@ -96,22 +67,11 @@ class _CommandReader:
             ok_exit_codes=self._ok_exit_codes(config.get("ok_exit_codes", [0])),
             max_output=self._max_output(config.get("max_output", DEFAULT_MAX_OUTPUT)),
         )
-        return None if self.problems else plan
-
-    def _problem(self, path: str, message: str) -> None:
-        file = self._tool.source or f"tool {self._tool.name!r}"
-        self.problems.append(DefinitionProblem(message, file=file, path=path))
-
-    def _keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
-        for key in mapping:
-            if key not in known:
-                hint = _nearest(str(key), known) or f"; known are {', '.join(known)}"
-                self._problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def _argv(self, argv: Any, may_be_option: Collection[str]) -> tuple[str, tuple[Argument, ...]]:
         if not isinstance(argv, list) or not argv or not all(isinstance(x, str) for x in argv):
             example = '[git, log, "--max-count={count}", "--", "{path}"]'
-            self._problem(
+            self.problem(
                 "entry.argv", f"must be a list of texts such as {example}, got {argv!r:.100}"
             )
             return "", ()
@@ -123,7 +83,7 @@ class _CommandReader:
             try:
                 argument = parse_argument(text, is_operand=has_dashes, may_be_option=may_be_option)
             except TemplateError as error:
-                self._problem(path, str(error))
+                self.problem(path, str(error))
                 continue
             self._check(argument, path, arguments, has_dashes)
             arguments.append(argument)
@@ -135,11 +95,11 @@ class _CommandReader:
     def _program(self, text: str) -> str:
         path = "entry.argv[0]"
         if not text or "\0" in text or _has_placeholder(text):
-            self._problem(
+            self.problem(
                 path, f"names the program, as a plain text without placeholder; got {text!r}"
             )
         elif "/" in text and not text.startswith("/"):
-            self._problem(
+            self.problem(
                 path,
                 f"{text!r} depends on the folder that the engine runs in; write an absolute path, "
                 "or a bare name that is looked up in the system's folders",
@@ -159,29 +119,29 @@ class _CommandReader:
             self._check_optional(argument, path, before, has_dashes)
 
     def _check_type(self, argument: Argument, name: str, path: str) -> None:
-        parameter = self._parameters.get(name)
+        parameter = self.parameters.get(name)
         if parameter is None:
-            hint = _nearest(name, self._parameters) or "; declare it under parameters"
-            self._problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
+            hint = nearest(name, self.parameters) or "; declare it under parameters"
+            self.problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
         elif isinstance(argument, Flag):
             if parameter.type != "boolean":
-                self._problem(
+                self.problem(
                     path, f"{{{name}?…}} needs a boolean; {name!r} is of type {parameter.type}"
                 )
         elif isinstance(argument, Spread):
             if parameter.type not in ("array", "any"):
-                self._problem(
+                self.problem(
                     path,
                     f"{{{name}...}} spreads a list; {name!r} is of type {parameter.type}: write "
                     f"{{{name}}}",
                 )
         elif parameter.type == "array":
-            self._problem(
+            self.problem(
                 path,
                 f"takes the list {name!r}; write {{{name}...}} to make each item an argument",
             )
         elif parameter.type == "object":
-            self._problem(path, f"takes the object {name!r}; an argument is one text or number")
+            self.problem(path, f"takes the object {name!r}; an argument is one text or number")
 
     def _check_option_name(self, argument: PlainArgument | Spread, path: str) -> None:
         """A value may be an option's value, never a part of its name."""
@@ -191,7 +151,7 @@ class _CommandReader:
         is_inside = prefix == "-" or (prefix.startswith("--") and "=" not in prefix)
         if is_inside and not all(self._is_chosen(name) for name in argument.parameters):
             name = min(argument.parameters)
-            self._problem(
+            self.problem(
                 path,
                 f"the parameter {name!r} would be part of an option's name; write "
                 f"--name={{{name}}}, or list the options in the parameter's enum",
@@ -205,12 +165,12 @@ class _CommandReader:
         if has_dashes or not argument.leading or option is None or not option.startswith("-"):
             return
         for name in sorted(argument.parameters):
-            parameter = self._parameters.get(name)
+            parameter = self.parameters.get(name)
             if parameter is not None and _may_be_missing(parameter):
                 joined = (
                     f"{option}={{{name}}}" if option.startswith("--") else f"{option}{{{name}}}"
                 )
-                self._problem(
+                self.problem(
                     path,
                     f"a call may leave {name!r} out, and {option!r} would take the next argument "
                     f'for its value; write "{joined}" as one element, make {name!r} required or '
@@ -221,7 +181,7 @@ class _CommandReader:
         """A value in a script is code, whatever is done about quotes."""
         for program, number in script_places(argv):
             if _has_placeholder(argv[number]):
-                self._problem(
+                self.problem(
                     f"entry.argv[{number}]",
                     f"a parameter in a script for {program} would be run as code; pass it as an "
                     'argument of its own: [sh, -c, \'ls -- "$1"\', sh, "{path}"]',
@@ -229,10 +189,10 @@ class _CommandReader:
 
     def _check_unused(self, argv: list[str], arguments: list[Argument]) -> None:
         used = {name for argument in arguments for name in argument.parameters}
-        for name in self._parameters:
+        for name in self.parameters:
             # After a mistake in an element it is not known what that element would have used.
             if name not in used and len(arguments) == len(argv) - 1:
-                self._problem(
+                self.problem(
                     "entry.argv",
                     f"never uses the parameter {name!r}; pass it somewhere as {{{name}}}, or "
                     "remove it",
@@ -240,17 +200,17 @@ class _CommandReader:
 
     def _is_chosen(self, name: str) -> bool:
         """Whether the author has listed every value."""
-        parameter = self._parameters.get(name)
+        parameter = self.parameters.get(name)
         return parameter is not None and _has_enum(parameter)
 
     def _may_be_option(self, config: Mapping[str, Any]) -> set[str]:
         names = config.get("may_be_option", [])
         path = "entry.config.may_be_option"
-        chosen = {name for name in self._parameters if self._is_chosen(name)}
+        chosen = {name for name in self.parameters if self._is_chosen(name)}
         for number, name in self._texts(names, path, "names of parameters"):
-            if name not in self._parameters:
-                hint = _nearest(name, self._parameters)
-                self._problem(f"{path}[{number}]", f"there is no parameter {name!r}{hint}")
+            if name not in self.parameters:
+                hint = nearest(name, self.parameters)
+                self.problem(f"{path}[{number}]", f"there is no parameter {name!r}{hint}")
             chosen.add(name)
         return chosen
 
@@ -259,7 +219,7 @@ class _CommandReader:
             return None
         if not isinstance(cwd, str) or not cwd or "\0" in cwd or _has_placeholder(cwd):
             # A program trusts the folder that it runs in: git, for one, runs what is set there.
-            self._problem(
+            self.problem(
                 "entry.cwd", f"must be the path of a folder, without placeholder; got {cwd!r}"
             )
             return None
@@ -267,22 +227,22 @@ class _CommandReader:
 
     def _env(self, env: Any) -> tuple[tuple[str, TextTemplate], ...]:
         if not isinstance(env, Mapping):
-            self._problem("entry.config.env", f"must map names to texts, got {env!r}")
+            self.problem("entry.config.env", f"must map names to texts, got {env!r}")
             return ()
         entries = []
         for name, text in env.items():
             path = f"entry.config.env.{name}"
             self._variable(name, path)
             if not isinstance(text, str) or "\0" in text:
-                self._problem(path, f"must be a text; write {str(text)!r} in quotes")
+                self.problem(path, f"must be a text; write {str(text)!r} in quotes")
                 continue
             try:
                 template = TextTemplate.parse(text)
             except TemplateError as error:
-                self._problem(path, str(error))
+                self.problem(path, str(error))
                 continue
             if template.parameters:
-                self._problem(path, "a parameter cannot be put here; pass it in entry.argv")
+                self.problem(path, "a parameter cannot be put here; pass it in entry.argv")
             entries.append((str(name), template))
         return tuple(entries)
 
@@ -295,19 +255,19 @@ class _CommandReader:
 
     def _variable(self, name: Any, path: str) -> None:
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            self._problem(path, f"{name!r} is not the name of an environment variable")
+            self.problem(path, f"{name!r} is not the name of an environment variable")
 
     def _texts(self, value: Any, path: str, what: str) -> Iterator[tuple[int, str]]:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield from enumerate(value)
         else:
-            self._problem(path, f"must be a list of {what}, got {value!r}")
+            self.problem(path, f"must be a list of {what}, got {value!r}")
 
     def _ok_exit_codes(self, codes: Any) -> frozenset[int]:
         is_list = isinstance(codes, list) and len(codes) > 0
         if is_list and all(type(code) is int and 0 <= code <= 255 for code in codes):
             return frozenset(codes)
-        self._problem(
+        self.problem(
             "entry.config.ok_exit_codes",
             f"must be a list of whole numbers from 0 to 255 such as [0, 1], got {codes!r}",
         )
@@ -316,11 +276,15 @@ class _CommandReader:
     def _max_output(self, value: Any) -> int:
         if type(value) is int and 0 < value <= _MAX_OUTPUT_LIMIT:
             return value
-        self._problem(
+        self.problem(
             "entry.config.max_output",
             f"must be a whole number of bytes between 1 and {_MAX_OUTPUT_LIMIT}, got {value!r}",
         )
         return DEFAULT_MAX_OUTPUT
+
+
+check_entry = _Reader.check
+compile_entry = _Reader.compile
 
 
 def _has_placeholder(text: str) -> bool:
@@ -337,8 +301,3 @@ def _has_enum(parameter: ToolParameter) -> bool:
 
 def _may_be_missing(parameter: ToolParameter) -> bool:
     return parameter.type == "any" or not (parameter.required or parameter.default is not None)
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

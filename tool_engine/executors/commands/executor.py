@@ -21,6 +21,7 @@ from tool_engine.executors.commands.outcome import exit_problem, hidden, output_
 from tool_engine.executors.commands.process_group import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH, find_program
 from tool_engine.executors.commands.supervisor import Command
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -37,7 +38,7 @@ class CommandExecutor:
 
     def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
         self._path = tuple(path)
-        self._plans: dict[str, tuple[Tool, CommandPlan]] = {}
+        self._plans = CompiledEntries(_compile)
         self._programs: dict[str, str] = {}
 
     async def execute(
@@ -55,7 +56,7 @@ class CommandExecutor:
             TimeoutError: It did not end in time; nothing of it is left.
             DefinitionError: The tool's entry is wrong.
         """
-        plan = self._plan(tool)
+        plan = self._plans.of(tool)
         secrets = SecretScope()
         timeout = seconds_left(context)
         try:
@@ -72,19 +73,6 @@ class CommandExecutor:
         except (ToolExecutionError, TimeoutError) as error:
             raise hidden(error, secrets) from None
 
-    def _plan(self, tool: Tool) -> CommandPlan:
-        known = self._plans.get(tool.name)
-        if known is not None and known[0] is tool:
-            return known[1]
-        if sys.platform != "linux":
-            raise ToolExecutionError(
-                f"commands run on Linux only, this is {sys.platform}: nowhere else can it be made "
-                "sure that nothing of a command is left"
-            )
-        plan = compile_entry(tool)
-        self._plans[tool.name] = (tool, plan)
-        return plan
-
     def _command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
         """Asks the file system, so it is called in the thread of the run."""
         program = self._programs.get(plan.program)
@@ -93,6 +81,15 @@ class CommandExecutor:
         return Command(
             program=program, argv=argv, env=env, cwd=plan.cwd, max_output=plan.max_output
         )
+
+
+def _compile(tool: Tool) -> CommandPlan:
+    if sys.platform != "linux":
+        raise ToolExecutionError(
+            f"commands run on Linux only, this is {sys.platform}: nowhere else can it be made "
+            "sure that nothing of a command is left"
+        )
+    return compile_entry(tool)
 
 
 def seconds_left(context: ToolExecutionContext) -> float | None:

@@ -24,6 +24,7 @@ from tool_engine.executors.commands.process_group import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH
 from tool_engine.executors.commands.shell_entry import SCRIPT, ShellPlan, compile_entry
 from tool_engine.executors.commands.supervisor import Command
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -68,6 +69,7 @@ class ShellExecutor:
 
     def __init__(self, approve: Approve | None = None) -> None:
         self._approve = approve
+        self._plans = CompiledEntries(compile_entry)
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -83,7 +85,7 @@ class ShellExecutor:
             TimeoutError: It did not end in time; nothing of it is left.
             DefinitionError: The tool's entry is wrong.
         """
-        plan, script = compile_entry(tool), params[SCRIPT]
+        plan, script = self._plans.of(tool), params[SCRIPT]
         if obstacle := sandbox_launcher.obstacle():
             raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
         _check_script(plan, script)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text
 from tool_engine.executors.files.content import read_content, text_of, version_of
 from tool_engine.executors.files.diff import Change, edited, unified_diff
-from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.entry import compile_entry
 from tool_engine.executors.files.replacing import changing, put, writable
 from tool_engine.executors.files.writing import check_version, encoded
 from tool_engine.model.call import ToolExecutionContext
@@ -28,7 +29,7 @@ class FileEditExecutor:
     """Runs `edit_file`: replaces a text that occurs exactly once, or every one of its places."""
 
     def __init__(self) -> None:
-        self._entries = FileEntries()
+        self._entries = CompiledEntries(compile_entry)
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext

@@ -6,20 +6,19 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.errors import DefinitionError, DefinitionProblem, ToolExecutionError
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import EntryReader, nearest
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
-from tool_engine.model.tool import Tool
 
-__all__ = ["DEFAULT_MAX_BYTES", "FileEntries", "FileEntry", "check_entry", "compile_entry"]
+__all__ = ["DEFAULT_MAX_BYTES", "FileEntry", "check_entry", "compile_entry"]
 
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
 """The largest file that is read or written, in bytes, where the definition names no other."""
@@ -72,90 +71,38 @@ class FileEntry(msgspec.Struct, frozen=True):
         return FileRoot(os.path.normpath(path), self.folder)
 
 
-class FileEntries:
-    """The entries of the tools that one executor runs, each read once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Tool, FileEntry]] = {}
-
-    def of(self, tool: Tool) -> FileEntry:
-        """The entry of `tool`; raises `DefinitionError` with all that is wrong with it."""
-        known = self._known.get(tool.name)
-        if known is not None and known[0] is tool:
-            return known[1]
-        entry = compile_entry(tool)
-        self._known[tool.name] = (tool, entry)
-        return entry
-
-
-def check_entry(tool: Tool) -> list[DefinitionProblem]:
-    """Everything that is wrong with the `entry` of a file tool; empty when it can run."""
-    reader = _EntryReader(tool)
-    reader.read()
-    return reader.problems
-
-
-def compile_entry(tool: Tool) -> FileEntry:
-    """The entry of `tool`, ready to run; raises `DefinitionError` with all that is wrong."""
-    reader = _EntryReader(tool)
-    entry = reader.read()
-    if entry is None:
-        raise DefinitionError(*reader.problems)
-    return entry
-
-
-class _EntryReader:
-    """Reads one entry, and goes on after a mistake so that all are found at once."""
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-        self.problems: list[DefinitionProblem] = []
-
+class _Reader(EntryReader[FileEntry]):
     def read(self) -> FileEntry | None:
-        entry = self._tool.implementation_config
-        self._keys(entry, _ENTRY_KEYS, "entry")
+        entry = self.tool.implementation_config
+        self.keys(entry, _ENTRY_KEYS, "entry")
         root = self._root(entry.get("root"))
-        config = entry.get("config", {})
-        if not isinstance(config, Mapping):
-            self._problem("entry.config", f"must be a mapping, got {config!r}")
-            config = {}
-        self._keys(config, _CONFIG_KEYS, "entry.config")
+        config = self.config(_CONFIG_KEYS)
         max_bytes = self._max_bytes(config.get("max_bytes", DEFAULT_MAX_BYTES))
         ignore = self._ignore(config.get("ignore"))
         self._check_parameters()
-        if self.problems or root is None:
+        if root is None:
             return None
-        source = self._tool.source
+        source = self.tool.source
         folder = None if source is None else str(Path(source).absolute().parent)
         return FileEntry(root=root, folder=folder, max_bytes=max_bytes, ignore=ignore)
-
-    def _problem(self, path: str, message: str) -> None:
-        file = self._tool.source or f"tool {self._tool.name!r}"
-        self.problems.append(DefinitionProblem(message, file=file, path=path))
-
-    def _keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
-        for key in mapping:
-            if key not in known:
-                hint = _nearest(str(key), known) or f"; known are {', '.join(known)}"
-                self._problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def _root(self, root: Any) -> TextTemplate | None:
         path = "entry.root"
         if root is None:
-            self._problem(
+            self.problem(
                 path, "is missing; write the folder that the tool stays in, such as root: ../data"
             )
             return None
         if not isinstance(root, str) or not root.strip() or "\0" in root:
-            self._problem(path, f"must be the path of a folder, got {root!r}")
+            self.problem(path, f"must be the path of a folder, got {root!r}")
             return None
         try:
             template = TextTemplate.parse(root)
         except TemplateError as error:
-            self._problem(path, str(error))
+            self.problem(path, str(error))
             return None
         if any(isinstance(part, ParameterPart) for part in template.parts):
-            self._problem(
+            self.problem(
                 path, "must not hold a {parameter}: a call does not choose where the tool stays"
             )
             return None
@@ -165,7 +112,7 @@ class _EntryReader:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         if is_whole and 0 < value <= MAX_BYTES_LIMIT:
             return int(value)
-        self._problem(
+        self.problem(
             "entry.config.max_bytes",
             f"must be a whole number between 1 and {MAX_BYTES_LIMIT}, got {value!r}",
         )
@@ -176,25 +123,29 @@ class _EntryReader:
             return None
         if isinstance(globs, list) and all(isinstance(glob, str) and glob for glob in globs):
             return tuple(globs)
-        self._problem(
+        self.problem(
             "entry.config.ignore", f"must be a list of globs such as ['*.log'], got {globs!r}"
         )
         return None
 
     def _check_parameters(self) -> None:
-        handler = self._tool.handler
+        handler = self.tool.handler
         if handler not in _PARAMETERS:
             return
         needed, others = _PARAMETERS[handler]
-        declared = {parameter.name for parameter in self._tool.parameters}
+        declared = {parameter.name for parameter in self.tool.parameters}
         for name in needed:
             if name not in declared:
-                self._problem("parameters", f"{handler} needs the parameter {name!r}; declare it")
+                self.problem("parameters", f"{handler} needs the parameter {name!r}; declare it")
         for name in sorted(declared.difference(needed, others)):
             hint = (
-                _nearest(name, (*needed, *others)) or f"; it reads {', '.join((*needed, *others))}"
+                nearest(name, (*needed, *others)) or f"; it reads {', '.join((*needed, *others))}"
             )
-            self._problem(f"parameters.{name}", f"{handler} never reads {name!r}{hint}")
+            self.problem(f"parameters.{name}", f"{handler} never reads {name!r}{hint}")
+
+
+check_entry = _Reader.check
+compile_entry = _Reader.compile
 
 
 def _variable(name: str) -> str:
@@ -206,8 +157,3 @@ def _variable(name: str) -> str:
             "the engine starts"
         )
     return value
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

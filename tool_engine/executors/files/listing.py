@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Final
 
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text, whole
-from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.entry import compile_entry
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.tree import DEFAULT_IGNORED, Budget, IgnoreRules, walk_tree
 from tool_engine.model.call import ToolExecutionContext
@@ -23,7 +24,7 @@ class FolderReadExecutor:
     """Runs `read_folder`: what is in a folder, and in those below it."""
 
     def __init__(self) -> None:
-        self._entries = FileEntries()
+        self._entries = CompiledEntries(compile_entry)
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext

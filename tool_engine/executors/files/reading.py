@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text, whole
 from tool_engine.executors.files.content import read_content, text_of
-from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.entry import compile_entry
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -24,7 +25,7 @@ class FileReadExecutor:
     """Runs `read_file`: a part of a text file, by lines, and where the rest begins."""
 
     def __init__(self) -> None:
-        self._entries = FileEntries()
+        self._entries = CompiledEntries(compile_entry)
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text, whole
 from tool_engine.executors.files.content import read_content, status_of, text_of
-from tool_engine.executors.files.entry import FileEntries, FileEntry
+from tool_engine.executors.files.entry import FileEntry, compile_entry
 from tool_engine.executors.files.pattern import (
     MOST_CHARACTERS,
     LinearPattern,
@@ -51,7 +52,7 @@ class FileSearchExecutor:
     """Runs `search_files`: the lines that match a pattern, with their places."""
 
     def __init__(self) -> None:
-        self._entries = FileEntries()
+        self._entries = CompiledEntries(compile_entry)
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext

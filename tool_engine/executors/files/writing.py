@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text
 from tool_engine.executors.files.content import read_content, version_of
-from tool_engine.executors.files.entry import FileEntries
+from tool_engine.executors.files.entry import compile_entry
 from tool_engine.executors.files.replacing import changing, put, writable
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -19,7 +20,7 @@ class FileWriteExecutor:
     """Runs `write_file`: the file is the old one or the new one at every moment, never a part."""
 
     def __init__(self) -> None:
-        self._entries = FileEntries()
+        self._entries = CompiledEntries(compile_entry)
 
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
