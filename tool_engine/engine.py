@@ -21,16 +21,16 @@ from tool_engine.closing import end_calls
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
 from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events import EventBus, EventStream
+from tool_engine.events import EventBus
+from tool_engine.events.view import EventsView
 from tool_engine.executors.handler import executor_for
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.interfaces import EventCallback, ToolExecutor
+from tool_engine.interfaces import ToolExecutor
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.tool import Tool
 from tool_engine.pipeline import Pipeline
 from tool_engine.plan import Planner
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 _engines: Final = itertools.count(1)
 
 
-class ToolEngine(GenerationsView, ToolDecorator, RecordsView):
+class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:
@@ -293,7 +293,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView):
         self._swap(self.index.without(name))
         self._reloader.tell_removed(tool)
 
-    # Asking about tools: see also `CatalogView` and `GenerationsView`.
+    # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView` and `EventsView`.
 
     def get_statistics(self) -> dict[str, Any]:
         """`total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
@@ -347,40 +347,6 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView):
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
         """
         return self._pipeline.execute(tool_name, params, context)
-
-    # Events; records: see also `RecordsView`.
-
-    def subscribe(
-        self,
-        callback: EventCallback,
-        event_types: ToolEngineEventType | str | Iterable[ToolEngineEventType | str] | None = None,
-        tool_name: str | Iterable[str] | None = None,
-    ) -> Callable[[], None]:
-        """Calls `callback` with every event from now on; returns what ends that.
-
-        Args:
-            callback: A plain function, called at once, or an async one, called soon, in order.
-            event_types: Only these; None: all.
-            tool_name: Only events of this tool, or these; None: all.
-
-        Raises:
-            ConfigurationError: An event type is unknown.
-        """
-        return self._bus.subscribe(callback, event_types, tool_name)
-
-    def events(
-        self,
-        event_types: ToolEngineEventType | str | Iterable[ToolEngineEventType | str] | None = None,
-        tool_name: str | Iterable[str] | None = None,
-        *,
-        buffer: int = 1000,
-    ) -> EventStream:
-        """An async iterator over the events from now on.
-
-        It ends when the engine closes. It keeps at most `buffer` events for a slow reader and
-        counts in `dropped` what it let go, the oldest first.
-        """
-        return self._bus.events(event_types, tool_name, buffer)
 
     @property
     def _quarantined(self) -> Mapping[str, QuarantinedTool]:

@@ -164,7 +164,7 @@ class Pipeline:
             deadline = began + plan.timeout if context is ANONYMOUS else call.deadline_from(began)
             run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, arguments)
             if plan.direct is None:
-                self._aim(run, call, plan)
+                call.aim(run, plan)
             run.start(task)
             if not run.is_done:
                 self._suspend(call, plan, slot, run)
@@ -284,13 +284,6 @@ class Pipeline:
             self._ending.fail(call, CANCELLED)
             raise
 
-    def _aim(self, run: ToolTask, call: Call, plan: Plan) -> None:
-        """Lets the run call an executor, with the arguments that it holds, and the context."""
-        arguments, run.kwargs = run.kwargs, {}
-        if plan.retry is not None and call.arguments is None:
-            call.arguments = deepcopy(arguments)
-        plan.aim(run, plan.executor, plan.tool, arguments, call.bind(run.deadline))
-
     def _use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Reads the clock of `loop`, without the detour through a method where that is the same."""
         self._loop = loop
@@ -340,7 +333,7 @@ class Pipeline:
             call.retries += 1
             params = deepcopy(call.arguments)
             run = ToolTask(loop, deadline, self._backend, copy_context(), call, None, params or {})
-            self._aim(run, call, plan)
+            call.aim(run, plan)
             run.start(task_of(loop))
             if not run.is_done:
                 self._suspend(call, plan, slot, run)

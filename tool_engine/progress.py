@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from math import inf
 from typing import Any, Final
 
@@ -106,6 +107,13 @@ class Call(msgspec.Struct, eq=False):
         """When the call must have ended, on the loop's clock, if its tool starts at `started`."""
         deadline, outer = started + self.timeout, self.context.deadline
         return deadline if outer is None or deadline < outer else outer
+
+    def aim(self, run: ToolTask, plan: Plan) -> None:
+        """Lets the run call an executor, with the arguments that it holds, and the context."""
+        arguments, run.kwargs = run.kwargs, {}
+        if plan.retry is not None and self.arguments is None:
+            self.arguments = deepcopy(arguments)
+        plan.aim(run, plan.executor, plan.tool, arguments, self.bind(run.deadline))
 
     def bind(self, deadline: float) -> ToolExecutionContext:
         """The context that the tool sees: the caller's, bound to this call."""

@@ -288,15 +288,6 @@ class ToolConcurrencyController(Entrance):
             self._zombies += 1
             self._update_gate()
 
-    def watch(self, slot: ConcurrencySlot) -> None:
-        """Lets snapshots show a slot; until then its tool is in its first step.
-
-        A slot that was lent out in that step is shown among the parked ones already.
-        """
-        slot.is_listed = True
-        if slot.state is ACTIVE:
-            self._held.add(slot)
-
     def renew(self, slot: ConcurrencySlot) -> None:
         """Says that the holder is alive: `slot_ttl` starts anew."""
         slot.renewed_at = self._clock()

@@ -95,6 +95,15 @@ class SlotReporter(SlotDispatcher):
             for name, bucket in self._layout.buckets.items()
         }
 
+    def watch(self, slot: ConcurrencySlot) -> None:
+        """Lets snapshots show a slot; until then its tool is in its first step.
+
+        A slot that was lent out in that step is shown among the parked ones already.
+        """
+        slot.is_listed = True
+        if slot.state is ACTIVE:
+            self._held.add(slot)
+
     def snapshot(self) -> ConcurrencySnapshot:
         """Who holds a slot, who waits, in which order and why.
 
