@@ -120,7 +120,7 @@ async def test_what_a_script_may_do(cell: Cell) -> None:
         "chmod 777 file",
         "chown 1 ../library/file",
         "touch -d 2001-01-01 ../private/file",
-        "setfattr -n user.a -v b ../library/file",
+        f'{PYTHON} -c \'import os; os.setxattr("../library/file", "user.a", b"b")\'',
         "mknod disk b 8 0",
         "cat /etc/passwd",
         "cat /etc/shadow",
@@ -147,8 +147,7 @@ async def test_what_a_script_may_not_do(cell: Cell, script: str) -> None:
     """Nothing outside can be read, changed, signalled or slowed down."""
     before = {place: place.stat() for place in cell.folder.rglob("*")}
     output = await cell.run(script)
-    if "not found" in output["stderr"]:
-        pytest.skip(output["stderr"])
+    assert "not found" not in output["stderr"]
     assert output["exit_code"] != 0, output
     for place, stat in before.items():
         now = place.stat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,11 +131,10 @@ def _write(text: Starter, target: Path, *, force: bool) -> list[str]:
 def _refresh_schema(path: Path) -> None:
     """Makes `path` hold the schema of this version; it is generated, and nobody's work is in it."""
     text = schema_text()
-    try:
+    # What cannot be read is not this text.
+    with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.read_text("utf-8") == text:
             return
-    except (OSError, UnicodeDecodeError):
-        pass
     write_file(path, text, may_replace=True)
 
 
