@@ -118,7 +118,7 @@ def cached(text: str, source: str, directory: Path) -> list[Tool]:
     """The tools of a text, from the cache."""
     for _ in range(2):
         loader = CachedLoader(str(directory), "tools")
-        with loader.session(MANY):
+        with loader.session(["x"] * MANY):
             tools = loader.load_tools(text.encode(), source)
     return tools
 
@@ -357,7 +357,7 @@ def test_entries_that_are_none(
 ) -> None:
     """An entry that does not decode is read anew and replaced, though its file is sound."""
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "_encode", lambda tools: b"\xc1")
+        patched.setattr(cache, "entry_of", lambda tools, source: b"\xc1")
         plain = tools_of(look(folder, directory))
     loads.taken()
     assert tools_of(look(folder, directory)) == plain
@@ -370,7 +370,7 @@ def test_deleted_while_in_use(folder: Path, directory: Path) -> None:
     """Issue 4, 5: a cache may be deleted at any time, by anybody."""
     plain = tools_of(look(folder, directory))
     loader = CachedLoader(str(directory), str(folder))
-    with loader.session(COUNT):
+    with loader.session(["x"] * COUNT):
         for file in cache_files(directory):
             file.unlink()
         directory.rmdir()

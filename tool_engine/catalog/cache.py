@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, get_type_hints
-
-import msgspec
+from typing import Final
 
 from tool_engine.catalog.cache_file import SUFFIX, read_cache, write_cache
+from tool_engine.catalog.entry import entry_of, tools_of
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.second_reader import MIN_UNREAD, SecondReader
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
+from tool_engine.model.tool import Tool
 
 __all__ = ["AUTO", "MIN_FILES", "CachedLoader", "cache_path", "default_directory"]
 
@@ -29,9 +28,6 @@ AUTO: Final = "auto"
 """Names the directory where this user's caches are kept by custom."""
 MIN_FILES: Final = 100
 """A folder of fewer definitions is read as quickly without a cache, and gets none."""
-
-_REBUILT: Final = frozenset({"id", "source", "findings"})
-_EMPTY: Final = msgspec.Raw(b"[]")
 
 
 def default_directory() -> Path | None:
@@ -93,28 +89,36 @@ class CachedLoader:
         self._loader = ToolConfigLoader()
         self._is_open = False
         self._known: dict[bytes, bytes] = {}
+        self._told: dict[bytes, bytes] = {}
         self._seen: dict[bytes, bytes] = {}
 
     @contextmanager
-    def session(self, count: int) -> Iterator[None]:
-        """Uses the cache for the next `count` texts, when they are enough to be worth it.
+    def session(self, files: Sequence[str]) -> Iterator[None]:
+        """Uses the cache, and a second process, for the next texts when they are worth it.
 
         Afterwards the cache holds what came of these texts, and nothing else.
+
+        Args:
+            files: Where the texts will come from, in their order.
         """
         path = None
-        if count >= MIN_FILES:
+        if len(files) >= MIN_FILES:
             key = "" if self._check_key is None else self._check_key()
             path = cache_path(self._directory, self._folder, recursive=self._recursive, key=key)
-        if path is None:
-            yield
-            return
-        self._known, self._is_open = read_cache(path), True
+        self._known = {} if path is None else read_cache(path)
+        second = None
+        if len(files) - len(self._known) >= MIN_UNREAD:
+            second = SecondReader(files)
+            self._told = second.entries
+        self._is_open = path is not None or second is not None
         try:
             yield
-            if self._seen.keys() != self._known.keys():
+            if path is not None and self._seen.keys() != self._known.keys():
                 write_cache(path, self._seen)
         finally:
-            self._known, self._seen, self._is_open = {}, {}, False
+            if second is not None:
+                second.close()
+            self._known, self._told, self._seen, self._is_open = {}, {}, {}, False
 
     def load_tools(self, text: bytes, source: str) -> list[Tool]:
         """The tools that `text` defines: see `ToolConfigLoader.load_tools`.
@@ -126,13 +130,15 @@ class CachedLoader:
             return self._checked(self._loader.load_tools(text, source))
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
-        tools = None if entry is None else _unpack(entry, source)
-        if entry is None or tools is None:
+        if entry is not None and (tools := tools_of(entry, source)) is not None:
+            if self._check_key is None:
+                self._checked(tools)
+        else:
             self._known.pop(key, None)
-            tools = self._checked(self._loader.load_tools(text, source))
-            entry = _encode([_kept(tool, source) for tool in tools])
-        elif self._check_key is None:
-            self._checked(tools)
+            entry = self._told.pop(key, None)
+            found = None if entry is None else tools_of(entry, source)
+            tools = self._checked(found or self._loader.load_tools(text, source))
+            entry = entry or entry_of(tools, source)
         self._seen[key] = entry
         return tools
 
@@ -142,73 +148,3 @@ class CachedLoader:
             if problems:
                 raise DefinitionError(*problems)
         return tools
-
-
-class _Form(NamedTuple):
-    """How a tool is kept: what its packed fields hold, and not where the text was found."""
-
-    kept: type[msgspec.Struct]
-    fields: tuple[str, ...]
-    texts: tuple[str, ...]
-    """Those of the fields that hold the JSON text of a list or a mapping."""
-    decode: Callable[[bytes], list[Any]]
-
-
-@cache
-def _form() -> _Form:
-    types = get_type_hints(Tool)
-    fields: list[Any] = []
-    for field in msgspec.structs.fields(Tool):
-        if field.name == "category":
-            fields.append((field.name, Literal[tuple(each.value for each in ToolCategory)]))
-        elif field.name in PACKED_FIELDS and field.name not in _REBUILT:
-            fields.append((field.name, bytes | None, None))
-        elif field.name not in _REBUILT:
-            fields.append((field.name, types[field.name], field.default))
-    fields.append(("findings", tuple[str, ...], ()))
-    kept = msgspec.defstruct("_KeptTool", fields, kw_only=True, omit_defaults=True, gc=False)
-    return _Form(
-        kept,
-        kept.__struct_fields__[:-1],
-        tuple(PACKED_FIELDS - _REBUILT - {"category"}),
-        msgspec.msgpack.Decoder(list[kept]).decode,  # type: ignore[valid-type]
-    )
-
-
-_encode: Final = msgspec.msgpack.encode
-
-
-def _kept(tool: Tool, source: str) -> msgspec.Struct:
-    form = _form()
-    values = dict(zip(tool.__struct_fields__, msgspec.structs.astuple(tool), strict=True))
-    kept: dict[str, Any] = {name: values[name] for name in form.fields}
-    for name in form.texts:
-        kept[name] = None if kept[name] is None else bytes(kept[name])
-    # A finding begins with the place, which is another when the text is found elsewhere.
-    findings = tuple(finding.removeprefix(source) for finding in tool.findings)
-    return form.kept(findings=findings, **kept)
-
-
-def _unpack(entry: bytes, source: str) -> list[Tool] | None:
-    """The tools of an entry, as if they had just been read; None when it is no entry."""
-    form = _form()
-    try:
-        return [_tool(form, kept, source) for kept in form.decode(entry)]
-    except msgspec.DecodeError:
-        return None
-
-
-def _tool(form: _Form, kept: Any, source: str) -> Tool:
-    values = dict(zip(form.fields, msgspec.structs.astuple(kept), strict=False))
-    for name in form.texts:
-        text = values[name]
-        if text is not None:
-            values[name] = _EMPTY if text == b"[]" else msgspec.Raw(text)
-    values["id"] = kept.name
-    values["version"] = sys.intern(kept.version)
-    values["source"] = source
-    values["findings"] = _EMPTY
-    if not kept.findings:
-        return Tool(**values)
-    values["findings"] = [source + finding for finding in kept.findings]
-    return pack(Tool(**values))

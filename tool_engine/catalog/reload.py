@@ -166,7 +166,7 @@ class Catalog:
                 self._lose_folder(error)
                 return self._outcome_now(frozenset())
             self._note_folder_error(None)
-            with self._loader.session(0 if self._has_looked else len(states)):
+            with self._loader.session([] if self._has_looked else list(states)):
                 waiting = self._notice(paths, states)
                 self._has_looked = True
                 self._await_rest(waiting, settle, patience, is_told=paths is not None)
@@ -227,7 +227,7 @@ class Catalog:
         end = time.monotonic() + max(patience, 2 * SETTLE_TIME)
         while waiting:
             pause = settle
-            for path in list(waiting):
+            for path in sorted(waiting):
                 read = None if is_told else self._reads.get(path)
                 left = self.arrivals.time_left(path, settle, read.stamp if read else None)
                 if left > 0:
