@@ -429,6 +429,23 @@ async def test_tool_decorator(engine: ToolEngine) -> None:
     assert direct["to"] == "Rome"
 
 
+async def test_decorator_without_parentheses(engine: ToolEngine) -> None:
+    """R2: `@engine.tool` alone registers the function too."""
+
+    @engine.tool
+    async def double(number: int) -> int:
+        """Doubles a number.
+
+        Args:
+            number: Any.
+        """
+        return 2 * number
+
+    assert await double(4) == 8
+    result = await engine.execute("double", {"number": 21})
+    assert result.output == {"result": 42}
+
+
 async def test_tool_decorator_with_a_name(engine: ToolEngine) -> None:
     """R2: name and description may be said; a plain function runs in a thread."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from tool_engine.catalog.function import adapted_handler, tool_from_function
 from tool_engine.model.tool import Tool, ToolCategory
@@ -23,6 +23,10 @@ class ToolDecorator:
     ) -> Tool:
         """Adds a tool that no file defines."""
 
+    @overload
+    def tool(self, name: _Function) -> _Function: ...
+
+    @overload
     def tool(
         self,
         name: str | None = None,
@@ -31,13 +35,24 @@ class ToolDecorator:
         category: ToolCategory | str = ToolCategory.CUSTOM,
         tags: Iterable[str] = (),
         **definition_keys: Any,
-    ) -> Callable[[_Function], _Function]:
+    ) -> Callable[[_Function], _Function]: ...
+
+    def tool(
+        self,
+        name: str | Callable[..., Any] | None = None,
+        *,
+        description: str | None = None,
+        category: ToolCategory | str = ToolCategory.CUSTOM,
+        tags: Iterable[str] = (),
+        **definition_keys: Any,
+    ) -> Callable[..., Any]:
         """Registers the decorated function as a tool.
 
         Its parameters come from the signature, the type hints and the docstring.
 
         Args:
-            name: The tool's name; None: the function's.
+            name: The tool's name; None: the function's. `@engine.tool`, without parentheses, is
+                the same as `@engine.tool()`.
             description: What the tool does; None: the docstring's text.
             category: The tool's category.
             tags: The tool's tags.
@@ -53,6 +68,8 @@ class ToolDecorator:
             ...     "Adds two whole numbers."
             ...     return a + b
         """
+        if callable(name):
+            return self.tool()(name)
 
         def register(function: _Function) -> _Function:
             made = tool_from_function(
