@@ -17,6 +17,9 @@ import pytest_asyncio
 import structlog
 from blockbuster import BlockBuster
 
+from tests.postgres import postgres_server as postgres_server  # one server for all tests
+from tool_engine.redaction.known import known_secrets
+
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("project")
 
@@ -29,9 +32,10 @@ LOOP_THREADS = "asyncio_"
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps what engines cache out of the home of whoever runs the tests."""
+    """Keeps what engines cache and record out of the home of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 
@@ -84,6 +88,14 @@ def _logging_as_before() -> Iterator[None]:
     yield
     if structlog.is_configured():
         structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _secrets_as_before() -> Iterator[None]:
+    """Forgets the secrets of a test: they are ordinary words in the next one."""
+    yield
+    if len(known_secrets):
+        known_secrets.__init__()  # type: ignore[misc]
 
 
 @pytest.fixture(autouse=True)

@@ -63,6 +63,7 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
+from tool_engine.model.result import CutStrategy, ResultLimits
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.subagent import ToolSubAgent
 from tool_engine.validation.validator import ToolParameterValidator
@@ -79,6 +80,7 @@ __all__ = [
     "ConfigurationError",
     "ControllerBridge",
     "ControllerClosedError",
+    "CutStrategy",
     "DefinitionError",
     "DefinitionProblem",
     "DuplicateToolError",
@@ -98,6 +100,7 @@ __all__ = [
     "QueueFullError",
     "QueueTimeoutError",
     "RateLimitedError",
+    "ResultLimits",
     "RetryPolicy",
     "SlotEvent",
     "SlotRejectedError",

@@ -11,9 +11,11 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count, check_share, nearest
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.source import DatabaseSource, checked_sources
 
 __all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig"]
 
+DEFAULT_MAX_THREADS: Final = 64
 RELOAD_POLICIES: Final = ("warn", "strict")
 ENFORCE: Final = "enforce"
 LOCKS: Final = ("off", ENFORCE)
@@ -240,18 +242,25 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     `auto`: the user's own cache directory. None: nowhere. Whoever can write there can change what
     your tools are."""
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
+    max_threads: int = DEFAULT_MAX_THREADS
+    """The most threads that run tools with plain functions at once; a call beyond it waits for one,
+    within its own time. Calls made by tools do not wait for it."""
     max_records: int = 10_000
     """The most records kept in memory; the oldest go first."""
     close_timeout: float = 5.0
     """Seconds that `close()` gives running calls before it cancels them."""
+    sources: dict[str, DatabaseSource] = {}
+    """The databases that SQL tools name: a URL each, or a mapping of `DatabaseSource`'s fields."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "tools_directory", str(self.tools_directory))
+        msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))
         if not self.tools_directory:
             raise ConfigurationError("tools_directory must name a folder")
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
         check_count("max_records", self.max_records, minimum=1)
+        check_count("max_threads", self.max_threads, minimum=1)
         check_choice("reload_policy", self.reload_policy, RELOAD_POLICIES)
         check_count("keep_generations", self.keep_generations, minimum=1)
         check_choice("lock", self.lock, LOCKS)

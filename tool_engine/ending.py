@@ -22,6 +22,7 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import CallEntry
 from tool_engine.model.tool import Tool
 from tool_engine.output.format import PLAIN, as_output
+from tool_engine.output.limited import LimitedOutput
 from tool_engine.plan import Plan
 from tool_engine.progress import Call
 from tool_engine.redaction import redact, redact_text
@@ -60,12 +61,17 @@ class CallEnding:
         """The end, at `now` on the loop's clock, of a call whose tool returned `value`."""
         date = self._date if now < self._next_date else self._read_date(now)
         seconds = now - slot.acquired_at
-        kind = type(value)
+        kind, limited = type(value), None
         if kind is not dict:
-            value = {"result": value} if kind in PLAIN else as_output(value)
+            if kind in PLAIN:
+                value = {"result": value}
+            elif kind is LimitedOutput:
+                limited, value = value, value.output
+            else:
+                value = as_output(value)
         output: dict[str, Any] = value
         try:
-            kept = pack(output)
+            kept = pack(output) if limited is None else limited.kept.result
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             kept = snapshot(output)
         context, queue_wait, attempts = call.context, slot.queue_wait, 1
@@ -77,32 +83,33 @@ class CallEnding:
         if call.retries:
             attempts += call.retries
             metadata["attempts"], metadata["attempt_log"] = attempts, call.attempt_log
-        self._append(
-            CallEntry(
-                call.tool_name,
-                call.params,
-                kept,
-                seconds,
-                True,
-                None,
-                context.caller_id,
-                context.caller_type,
-                context.conversation_id,
-                context.workflow_id,
-                date,
-                now - self._dated,
-                call.call_id,
-                context.parent_call_id,
-                None,
-                True,
-                plan.bucket,
-                queue_wait,
-                attempts,
-                slot.request.priority,
-                plan.tool,
-                call.serial,
-            )
+        entry = CallEntry(
+            call.tool_name,
+            call.params,
+            kept,
+            seconds,
+            True,
+            None,
+            context.caller_id,
+            context.caller_type,
+            context.conversation_id,
+            context.workflow_id,
+            date,
+            now - self._dated,
+            call.call_id,
+            context.parent_call_id,
+            None,
+            True,
+            plan.bucket,
+            queue_wait,
+            attempts,
+            slot.request.priority,
+            plan.tool,
+            call.serial,
         )
+        if limited is not None:
+            output = _show(call, limited, metadata, entry)
+        self._append(entry)
         notes, name = call.findings or [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
@@ -144,7 +151,14 @@ class CallEnding:
         self._tell(call, result)
         return result
 
-    def _keep(self, call: Call, result: ToolExecutionResult, kept: bytes, date: datetime) -> None:
+    def _keep(
+        self,
+        call: Call,
+        result: ToolExecutionResult,
+        kept: bytes,
+        date: datetime,
+        whole: bytes | None = None,
+    ) -> None:
         context, metadata = call.context, result.metadata
         self._append(
             CallEntry(
@@ -170,6 +184,7 @@ class CallEnding:
                 call.priority,
                 None if call.plan is None else call.plan.tool,
                 call.serial,
+                whole,
             )
         )
 
@@ -181,8 +196,10 @@ class CallEnding:
             )
             self.publish(call, done if result.is_success else failed, result)
 
-    def share(self, call: Call, shared: ToolExecutionResult, waited: float) -> ToolExecutionResult:
-        """The end of a call that ran nothing and gets the result of one like it."""
+    def share(
+        self, call: Call, shared: ToolExecutionResult, waited: float, leader: Call | None = None
+    ) -> ToolExecutionResult:
+        """The end of a call that ran nothing and gets the result of one like it, of `leader`."""
         metadata = {
             **_copied(shared.metadata),
             "call_id": call.call_id,
@@ -191,14 +208,20 @@ class CallEnding:
             "shared_with": shared.call_id,
         }
         date = datetime.now(UTC)
+        output, limited = shared.output, None if leader is None else leader.limited
+        if limited is not None and shared.is_success:
+            output = _show(call, limited, metadata)
         result = msgspec.structs.replace(
             shared,
-            output=_copied(shared.output),
+            output=_copied(output),
             validation_errors=call.findings or [],
             executed_at=_to_the_millisecond(date),
             metadata=metadata,
         )
-        self._keep(call, result, snapshot(result.output), date)
+        if limited is None:
+            self._keep(call, result, snapshot(result.output), date)
+        else:
+            self._keep(call, result, limited.kept.result, date, limited.kept.whole)
         self._tell(call, result)
         return result
 
@@ -239,7 +262,7 @@ class CallEnding:
         self._bus.publish(
             ToolEngineEvent(
                 kind,
-                call.tool_name,
+                call.tool_name if tool is not None else redact_text(call.tool_name),
                 tool,
                 None if shown is None else shown.error,
                 None if shown is None else shown.validation_errors,
@@ -257,6 +280,20 @@ class CallEnding:
         )
 
 
+def _show(
+    call: Call, limited: LimitedOutput, metadata: dict[str, Any], entry: CallEntry | None = None
+) -> dict[str, Any]:
+    """The output that the caller gets; `metadata` and `entry` are told what it does not get."""
+    call.limited = limited
+    output, cut = limited.shown_to(call.call_id, call.context)
+    metadata.pop("cut", None)
+    if cut is not None:
+        metadata["cut"] = cut
+    if entry is not None:
+        entry.whole = limited.kept.whole
+    return output
+
+
 def _copied(output: dict[str, Any]) -> dict[str, Any]:
     """What a caller may change without the others seeing it; as it is where it knows no copies."""
     try:
@@ -272,9 +309,12 @@ def _to_the_millisecond(date: datetime) -> datetime:
 def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
     """A copy of the result for subscribers, who may write it anywhere: secrets are hidden."""
     output, error = result.output, result.error
+    findings: Any = result.validation_errors
+    metadata = {**result.metadata}
     if secret_names(tool):
         visible = VisibleCall(call.params, tool)
         output, error = visible.result(snapshot(output)), visible.error(error)
+        findings, metadata = visible.value(findings), visible.value(metadata)
     else:
         error = None if error is None else redact_text(error)
         try:
@@ -283,12 +323,13 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
             output = redact(restore(snapshot(output)))
     return ToolExecutionResult(
         result.is_success,
-        result.tool_name,
+        # What no tool is called is text that a model wrote.
+        result.tool_name if tool is not None else redact_text(result.tool_name),
         output,
         error,
         result.error_type,
-        redact(result.validation_errors),
+        redact(findings),
         result.execution_time,
         result.executed_at,
-        {**result.metadata},
+        metadata,
     )

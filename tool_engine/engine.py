@@ -18,7 +18,7 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.lock import QuarantinedTool
 from tool_engine.closing import end_calls
-from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
+from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
 from tool_engine.errors import ConfigurationError, EngineClosedError
 from tool_engine.events import EventBus
@@ -79,8 +79,12 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
         self._bus = EventBus()
-        self._registry = ExecutorRegistry(self.search_tools)
-        self._backend = LocalBackend()
+        self._registry = ExecutorRegistry(
+            self.search_tools, self.store.get_whole, self.config.sources
+        )
+        # A definition that is not approved must not run code, not even that of an import.
+        self._registry.may_import = self.config.lock != ENFORCE
+        self._backend = LocalBackend(self.config.max_threads)
         self._reloader = Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
@@ -98,6 +102,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             self._backend,
             lambda: self.controller.config,
             lambda: self.generation,
+            self.get,
         )
         return Pipeline(
             self.get,
@@ -228,6 +233,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
 
     def _swap(self, index: ToolIndex, cause: str = "code") -> None:
         if cause == "code":
+            index = self._reloader.link(index)
             self._generations.amend(index)
         else:
             self._generations.add(index, cause)

@@ -14,6 +14,7 @@ from tool_engine.redaction import redact, redact_text
 __all__ = ["Failure", "failure_of", "refusal_of"]
 
 _MOST_CHARACTERS = 2_000
+_MOST_READ = 32_768
 
 
 class Failure(NamedTuple):
@@ -53,7 +54,9 @@ def refusal_of(error: AdmissionError) -> Failure:
 
 
 def _shown(text: str) -> str:
-    shown = redact_text(text)
-    if len(shown) <= _MOST_CHARACTERS:
+    # A secret that the cut would split is hidden before it; what lies far behind is not read.
+    shown = redact_text(text[:_MOST_READ])
+    if len(text) <= _MOST_READ and len(shown) <= _MOST_CHARACTERS:
         return shown
-    return f"{shown[:_MOST_CHARACTERS]}… ({len(shown) - _MOST_CHARACTERS} characters more)"
+    more = len(shown) + max(0, len(text) - _MOST_READ) - _MOST_CHARACTERS
+    return f"{shown[:_MOST_CHARACTERS]}… ({max(1, more)} characters more)"

@@ -19,6 +19,7 @@ __all__ = [
     "AdmissionController",
     "EventCallback",
     "ExecutionBackend",
+    "FindCall",
     "RecordStorage",
     "Run",
     "SearchTools",
@@ -31,6 +32,9 @@ EventCallback = Callable[[ToolEngineEvent], Awaitable[None] | None]
 
 SearchTools = Callable[[str, int], Sequence[ToolMatch]]
 """`ToolEngine.search_tools`, for those who may not know the engine; called from any thread."""
+
+FindCall = Callable[[str], Awaitable[ToolCallRecord | None]]
+"""`ToolKnowledgeStore.get_whole`, for those who may not know the store."""
 
 
 @runtime_checkable

@@ -59,4 +59,6 @@ class Logger:
             return
         else:
             logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-        getattr(logger, level)(event, logger=self._name, **fields)
+        # By name, for it stands above in the order of the layers, which use this module themselves.
+        redact = import_module("tool_engine.redaction").redact
+        getattr(logger, level)(event, logger=self._name, **redact(fields))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from copy import deepcopy
 from functools import partial
+from random import random
 from time import monotonic
 from typing import Any, Final
 
@@ -322,8 +323,10 @@ class Pipeline:
             if failure.error_type not in retry.on or call.retries + 1 >= most:
                 return run
             wait = max(pause, self._controller.pause_left(plan.bucket))
-            if loop.time() + wait >= deadline:
+            if (left := deadline - loop.time() - wait) <= 0:
                 return run
+            # Calls that failed together do not come back together.
+            wait += random() * min(pause, left) / 2  # noqa: S311 - nobody gains by guessing it
             reason = await self._pause(call, slot, wait, deadline)
             if reason is not None:
                 run.end_reason, run.is_troubled = reason, True

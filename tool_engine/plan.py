@@ -16,9 +16,11 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.failure import Failure
 from tool_engine.interfaces import ToolExecutor
+from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationResult
 from tool_engine.model.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.output.shaping import shaped
 from tool_engine.validation import ToolParameterValidator
 
 __all__ = ["Plan", "Planner"]
@@ -104,17 +106,19 @@ class Planner:
         backend: LocalBackend,
         config: Callable[[], ConcurrencyConfig],
         generation: Callable[[], int] = int,
+        find: Callable[[str], Tool | None] | None = None,
     ) -> None:
         self._validator = validator
         self._registry = registry
         self._backend = backend
         self._config = config
         self._generation = generation
+        self._find = find
 
     def plan(self, tool: Tool) -> Plan:
         """The plan for calls of `tool`."""
         compiled = self._validator.compiled(tool)
-        executor = self._registry.resolve(tool)
+        executor = self._limited(tool, self._registry.resolve(tool))
         is_async = (
             executor is None
             or inspect.iscoroutinefunction(executor.execute)
@@ -130,6 +134,15 @@ class Planner:
             AdmissionRequest.for_tool(tool, self._config()),
             self._generation(),
         )
+
+    def _limited(self, tool: Tool, executor: ToolExecutor | None) -> ToolExecutor | None:
+        """The executor, with the tool's `result` limits on what it returns."""
+        if tool.result is None or executor is None:
+            return executor
+        reader = None if self._find is None else self._find("read_result")
+        # A note must not name a tool that models are not told of.
+        has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
+        return shaped(executor, tool.result, keep_output, has_reader=has_reader)
 
     def unknown_executor(self, tool: Tool) -> Failure:
         """The failure of a tool whose handler nobody has registered."""

@@ -63,6 +63,8 @@ class Call(msgspec.Struct, eq=False):
     findings: list[dict[str, Any]] | None = None
     waited: float = 0.0
     """Seconds that it waited for a slot that it never had."""
+    limited: Any = None
+    """The `LimitedOutput` of a call that succeeded, where its tool's limits changed the output."""
     result: ToolExecutionResult | None = None
     """Set where it was refused when it asked for a slot."""
 
@@ -172,6 +174,7 @@ def nested_context(
         priority=outer.priority if source.priority is None else source.priority,
         parent_call_id=outer.call_id,
         deadline=outer.deadline,
+        _is_for_tool=context is None,
     )
 
 

@@ -22,6 +22,7 @@ from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus
 from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.failure import Failure
 from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
@@ -29,6 +30,7 @@ from tool_engine.model.bounds import nearest
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.progress import Call
+from tool_engine.validation import ToolParameterValidator
 
 __all__ = ["ReloadChanges", "Reloader", "limit_warnings"]
 
@@ -74,15 +76,17 @@ class Reloader:
             recursive=config.recursive,
             check=registry.check,
             check_key=registry.check_key,
+            is_settled=registry.is_settled,
             cache_directory=config.cache_directory,
         )
-        self._code = CodeHashes(registry.resolve)
+        self._code = CodeHashes(registry.resolve, registry.is_python)
         self._approvals = Approvals(
             config.lock_file or default_lock_file(config.tools_directory),
             self._code.of,
             is_enforced=config.lock == ENFORCE,
         )
         self._gate = Gate(config.reload_policy, self._approvals)
+        self._linker = WorkflowLinker(registry.is_workflow, ToolParameterValidator().validate)
         self._watcher: ToolWatcher | None = None
         self._merged: tuple[object, ...] = ()
         self._lock = asyncio.Lock()
@@ -159,6 +163,10 @@ class Reloader:
                 pass
         except TimeoutError:
             self._complete(_nothing(), "the engine was closed meanwhile")
+
+    def link(self, index: ToolIndex) -> ToolIndex:
+        """The snapshot, whose workflows know whether they fit the other tools in it."""
+        return self._linker.link(index, self._generations.index)
 
     def judge_again(self) -> None:
         """The code that runs tools has changed: what was approved with other code must wait."""
@@ -242,7 +250,9 @@ class Reloader:
     async def _merge(
         self, folder: FolderOutcome, cause: str, *, is_asked: bool = False
     ) -> ReloadChanges:
-        await self._registry.prepare(new_tools(self._wanted, folder))
+        found = new_tools(self._wanted, folder)
+        await self._registry.prepare(found)
+        await asyncio.to_thread(self._linker.prepare, found, folder.claims)
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
         # From here to the swap nothing waits: no registration can be lost in between.
@@ -285,6 +295,7 @@ class Reloader:
         """Lets calls see what may be called of what the folder holds."""
         before, quarantined = self._generations.index, self.quarantined
         passed = self._gate.settle(self._with_registered(), before)
+        passed.index = self.link(passed.index)
         after, self.quarantined = passed.index, passed.quarantined
         errors = {*self._folder_errors, *passed.errors}
         if self._approvals.problem is not None:

@@ -148,7 +148,8 @@ class Flights:
         for follower in flight.followers:
             shared = None
             if result is not None and not _is_leaders_own(flight, result, follower):
-                shared = self._ending.share(follower.call, result, now - follower.began)
+                waited = now - follower.began
+                shared = self._ending.share(follower.call, result, waited, flight.call)
             follower.landed.set_result(shared)
 
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:

@@ -12,6 +12,7 @@ from statistics import median
 from tests.benchmarks import report
 from tests.benchmarks.admission import admission
 from tests.benchmarks.calls import BY_HAND, ENGINE, engine_rows, hand_rows
+from tests.benchmarks.http import CONCURRENCY, http_rates
 from tests.benchmarks.loading import (
     COLD,
     FLOOR,
@@ -41,6 +42,8 @@ MEMORY_BUDGET = 8.0
 """Kilobytes of memory for each tool."""
 PAUSE_BUDGET = 10.0
 """Milliseconds that they add to a full garbage collection."""
+HTTP_BUDGET = 1.66
+"""Times the bare client's time for each request: 60 % of its throughput is left."""
 CHANGE_BUDGET = 50.0
 """Milliseconds from the last write to one of the files until its new definition is called."""
 IMPORT_BUDGET = 1.5
@@ -57,6 +60,18 @@ async def calls(title: str, rows: list[Row], missing: list[str], budget: float) 
         print(f"(try {attempt + 1}: {ratio:.2f} is over {budget}; measuring again)")
     report.calls(title, _by_cost(figures), figures[BY_HAND], missing)
     return report.budget(f"{ENGINE} / {BY_HAND}", ratio, budget, "x")
+
+
+async def http(directory: Path) -> bool:
+    """Measures requests through the engine and without; whether one of a few tries is in budget."""
+    for attempt in range(TRIES):
+        rates = await http_rates(directory)
+        ratio = rates.bare / rates.through
+        if ratio <= HTTP_BUDGET or attempt == TRIES - 1:
+            break
+        print(f"(try {attempt + 1}: {ratio:.2f} is over {HTTP_BUDGET}; measuring again)")
+    report.rates(f"HTTP on the loopback address, {CONCURRENCY} at once", rates.by_name())
+    return report.budget("requests a second, bare / through the engine", ratio, HTTP_BUDGET, "x")
 
 
 def _by_cost(figures: dict[str, Figures]) -> list[Figures]:
@@ -96,6 +111,7 @@ async def main() -> bool:
         title = "One call of add(a, b), which suspends once"
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
 
+        kept &= await http(directory / "http")
         kept &= await admission()
         kept &= searching()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.benchmarks.measure import ROUNDS, Figures
 
-__all__ = ["budget", "calls", "machine", "seconds"]
+__all__ = ["budget", "calls", "machine", "rates", "seconds"]
 
 
 def machine() -> None:
@@ -34,6 +34,13 @@ def calls(title: str, figures: Sequence[Figures], base: Figures, missing: Iterab
     ]
     rows += [(name, "not installed", "", "", "") for name in missing]
     _table(title, ("call", "median µs", "min µs", "ratio", "includes"), rows)
+
+
+def rates(title: str, figures: Mapping[str, float]) -> None:
+    """Throughputs by name, and the part that each has of the first."""
+    base = next(iter(figures.values()))
+    rows = [(name, f"{each:,.0f}", f"{each / base:.2f}") for name, each in figures.items()]
+    _table(title, ("what", "per second", "ratio"), rows)
 
 
 def seconds(title: str, figures: Mapping[str, float], floor: str | None = None) -> None:

@@ -282,6 +282,21 @@ def test_without_a_key_all_are_checked(folder: Path, directory: Path) -> None:
         assert judge.asked == COUNT
 
 
+def test_what_is_not_settled_is_checked_each_time(folder: Path, directory: Path) -> None:
+    """R9: a tool that runs somebody's code is asked about at each start, the others are not."""
+    for wrong, asked in (([], COUNT), (["tool_2"], 1), ([], 1)):
+        judge = Judge(*wrong)
+        catalog = Catalog(
+            folder,
+            check=judge.check,
+            check_key=lambda: "",
+            is_settled=lambda tool: tool.name != "tool_2",
+            cache_directory=str(directory),
+        )
+        assert [Path(file).stem for file, _ in catalog.look().errors] == wrong
+        assert judge.asked == asked
+
+
 @pytest.mark.parametrize("way", ["replaced", "rewritten", "removed"])
 def test_changed_while_it_is_read(
     folder: Path, directory: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch, way: str

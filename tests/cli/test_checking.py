@@ -87,6 +87,63 @@ def test_a_handler_that_nothing_runs_is_a_warning(command: Callable[..., Any], t
     assert "nothing installed runs 'zzz'; register it" in ended.out
 
 
+WORKFLOW = """name: flow
+description: x
+effect: read
+entry:
+  type: workflow
+  steps:
+    - {id: a, tool: echo, params: {mesage: x}}
+    - {id: b, tool: ecco, params: {message: x}}
+"""
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_workflow_that_does_not_fit_its_neighbours(
+    command: Callable[..., Any], tools: Path, is_alone: bool
+) -> None:
+    """D21: steps are checked against the folder, also when one file alone is checked; a tool that
+    is not there may yet be registered, and is a warning."""
+    path = write(tools, "flow.yaml", WORKFLOW)
+    if is_alone:
+        write(tools, "broken.yaml", "name: [")
+    ended = command("validate", *([path] if is_alone else []))
+    assert ended.code == 1
+    assert (
+        f"{path}:7:44: entry.steps[0].params.mesage: 'echo' has no parameter 'mesage'" in ended.out
+    )
+    assert f"warning: {path}:8:21: entry.steps[1].tool: there is no tool 'ecco'" in ended.out
+    assert "1 invalid, 2 problems" in ended.out
+    write(tools, "flow.yaml", WORKFLOW.replace("mesage", "message").replace("ecco", "echo"))
+    assert command("validate", path).code == 0
+
+
+def test_workflows_that_call_one_another(command: Callable[..., Any], tools: Path) -> None:
+    """D21: a circle is a problem of each file in it, and goes when one of them is mended."""
+    text = "name: {}\ndescription: x\nentry: {{type: workflow, steps: [{{id: a, tool: {}}}]}}\n"
+    paths = [write(tools, f"{a}.yaml", text.format(a, b)) for a, b in ("xy", "yz", "zx")]
+    ended = command("validate")
+    assert ended.code == 1
+    for path in paths:
+        assert f"{path}:3:47: entry.steps[0].tool: calls itself without end" in ended.out
+    checker = Checker()
+    assert len([each for each in checker.check([str(tools)]) if each.problems]) == 3
+    write(tools, "z.yaml", text.format("z", "sum").replace("sum", "echo"))
+    found = [each for each in checker.check([str(tools)]) if each.problems]
+    assert [
+        "'echo': missing required parameter 'message' (string)" in str(each) for each in found
+    ] == [True]
+
+
+def test_a_program_without_a_handler_is_no_warning(
+    command: Callable[..., Any], tools: Path
+) -> None:
+    """What its entry says runs it: a name of an executor is not needed."""
+    write(tools, "list.yaml", "name: list\ndescription: x\nentry: {type: builtin, argv: [ls]}\n")
+    ended = command("validate")
+    assert (ended.code, "warning" in ended.out) == (0, False)
+
+
 def test_a_name_that_two_files_define_is_an_error_in_both(
     command: Callable[..., Any], tools: Path, tmp_path: Path
 ) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import inspect
 import json
+import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +26,17 @@ from tool_engine.executors.files.searching import FileSearchExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
 from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.result_reading import ResultReadExecutor
+from tool_engine.executors.sql.executor import SQLExecutor
 from tool_engine.executors.tool_search import ToolSearchExecutor
+from tool_engine.executors.workflow.executor import WorkflowExecutor
 from tool_engine.interfaces import ToolExecutor
-from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import Tool, ToolCategory
 
 LIMIT = 10.0
@@ -36,6 +46,7 @@ class Case(NamedTuple):
     executor: Any
     tool: Tool
     params: dict[str, Any]
+    context: ToolExecutionContext | None = None
 
 
 def tool(name: str, entry: dict[str, Any], *parameters: str) -> Tool:
@@ -91,10 +102,40 @@ def sync_handler(_port: int) -> Case:
     return Case(SyncHandlerExecutor(add_plainly), tool("add", {}), {"a": 1, "b": 2})
 
 
+def isolated_handler(_port: int) -> Case:
+    entry = {"handler": "textwrap:dedent", "config": {"isolation": "process"}}
+    return Case(ProcessExecutor(), tool("isolated", entry, "text"), {"text": "  é\n  b"})
+
+
 def tool_search(_port: int) -> Case:
     matches = [ToolMatch(tool(name, {}, "x"), 1.0) for name in ("a", "é")]
     executor = ToolSearchExecutor(lambda _query, limit: matches[:limit])
     return Case(executor, tool("search_tools", {}, "query"), {"query": "x", "limit": 2})
+
+
+def result_reading(_port: int) -> Case:
+    record = ToolCallRecord(
+        record_id="r1",
+        tool_name="search",
+        params={},
+        result={"items": ["a", "é", None]},
+        execution_time=0.1,
+        is_success=True,
+        error=None,
+        caller_id="someone",
+        caller_type="unknown",
+        conversation_id=None,
+        workflow_id=None,
+        created_at=datetime.now(UTC),
+        call_id="call-1",
+    )
+
+    async def find_call(_call_id: str) -> ToolCallRecord:
+        return record
+
+    context = ToolExecutionContext(caller_id="someone")
+    params = {"call_id": "call-1", "path": "items", "offset": 1}
+    return Case(ResultReadExecutor(find_call), tool("read_result", {}, "call_id"), params, context)
 
 
 def command(_port: int) -> Case:
@@ -124,6 +165,33 @@ def file_search(_port: int) -> Case:
     return file_tool(FileSearchExecutor(), "search_files", pattern=".")
 
 
+async def nest(
+    _outer: Any, name: str, params: dict[str, Any], _timeout: float | None
+) -> ToolExecutionResult:
+    await asyncio.sleep(0)
+    return ToolExecutionResult(True, name, {"got": params})
+
+
+def workflow(_port: int) -> Case:
+    steps = [
+        {"id": "a", "tool": "t", "params": {"x": "${item}"}, "for_each": ["é", "${params.x}"]},
+        {"id": "b", "parallel": [{"id": "c", "tool": "t"}, {"id": "d", "tool": "t"}]},
+    ]
+    entry = {"steps": steps, "output": {"a": "${steps.a.output}", "b": "${steps.b.output}"}}
+    context = ToolExecutionContext().bound_to(None, nest)
+    return Case(WorkflowExecutor(), tool("workflow", entry, "x"), {"x": "${params.x}"}, context)
+
+
+def sql_query(_port: int) -> Case:
+    path = Path(os.environ["CONTRACT_ROOT"], "shop.db")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS items AS SELECT 1 AS id, 'é' AS name")
+        connection.commit()
+    sources = checked_sources({"shop": "sqlite:///${env:CONTRACT_ROOT}/shop.db"})
+    entry = {"sql": "SELECT * FROM items WHERE name = :name", "source": "shop"}
+    return Case(SQLExecutor(sources), tool("sql_query", entry, "name"), {"name": "é"})
+
+
 KINDS: tuple[Callable[[int], Case], ...] = (
     echo,
     calculator,
@@ -131,12 +199,16 @@ KINDS: tuple[Callable[[int], Case], ...] = (
     declared_request,
     async_handler,
     sync_handler,
+    isolated_handler,
     tool_search,
+    result_reading,
     command,
     file_read,
     file_write,
     folder_read,
     file_search,
+    workflow,
+    sql_query,
 )
 
 
@@ -169,7 +241,7 @@ async def case(request: pytest.FixtureRequest, port: int) -> AsyncIterator[Case]
 
 async def run(case: Case, params: dict[str, Any]) -> Any:
     """Runs the executor as a backend does: a plain `execute` in a thread."""
-    context = ToolExecutionContext()
+    context = case.context or ToolExecutionContext()
     async with asyncio.timeout(LIMIT):
         if is_async(case):
             return await case.executor.execute(case.tool, params, context)
@@ -234,7 +306,8 @@ async def test_cancelled_at_every_await(case: Case) -> None:
     """Wherever a call waits it can be cancelled, and the executor works afterwards."""
     if not is_async(case):
         pytest.skip("a plain function has no await")
-    for turns in range(200):
+    # A cancelled call of an isolated handler costs a process; where it waits is soon reached.
+    for turns in range(6 if case.tool.name == "isolated" else 200):
         task = asyncio.create_task(run(case, copy.deepcopy(case.params)))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -245,7 +318,8 @@ async def test_cancelled_at_every_await(case: Case) -> None:
             await task
     else:
         # Waiting for a socket or a program takes as many turns of the loop as it takes.
-        assert case.tool.name in ("http_request", "declared", "command")
+        names = ("http_request", "declared", "command", "isolated", "sql_query")
+        assert case.tool.name in names
     await run(case, case.params)
 
 

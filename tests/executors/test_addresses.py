@@ -44,11 +44,13 @@ from tool_engine.executors.addresses import (
         ("64:ff9b::7f00:1", "NAT64"),
         ("64:ff9b:1::1", "NAT64"),
         ("100::1", "discard"),
+        ("100:0:0:1::1", "dummy prefix"),
         ("2001::1", "Teredo"),
         ("2001:2::1", "benchmarking"),
         ("2001:10::1", "protocol assignments"),
         ("2001:db8::1", "documentation"),
         ("2002:7f00:1::", "6to4"),
+        ("3ffe::1", "6bone"),
         ("3fff::1", "documentation"),
         ("5f00::1", "segment routing"),
         ("fc00::1", "private"),
@@ -90,7 +92,7 @@ def test_both_ends_of_every_range_are_refused() -> None:
         "2002:a9fe:a9fe::1",
         f"2001:0:1:2:3:4:{0xFFFF ^ 0xA9FE:x}:{0xFFFF ^ 0xA9FE:x}",
         "2a00:1450::5efe:a9fe:a9fe",
-        *map(str, METADATA_ADDRESSES),
+        *sorted(map(str, METADATA_ADDRESSES)),
     ],
 )
 def test_a_metadata_service_is_opened_only_literally(address: str) -> None:
@@ -102,6 +104,27 @@ def test_a_metadata_service_is_opened_only_literally(address: str) -> None:
     shown = f"[{address}]" if ":" in address else address
     literal = AllowList.parse([f"{shown}:80"])
     assert literal.permitted("host.example", 80, [address]) == [address]
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.1.1", "fe80::1", "64:ff9b::169.254.1.1", "2002:a9fe:101::1"]
+)
+def test_a_link_local_address_is_opened_only_literally(address: str) -> None:
+    """That is where clouds put services such as these, and no name of a company leads there."""
+    with pytest.raises(AddressRefusedError, match=r"entry\.allow: \['\[?[0-9a-f:.]+\]?:80'\]"):
+        AllowList.parse(["host.example:80"]).permitted("host.example", 80, [address])
+    shown = f"[{address}]" if ":" in address else address
+    literal = AllowList.parse([f"{shown}:80"])
+    assert literal.permitted("host.example", 80, [address]) == [address]
+
+
+def test_lists() -> None:
+    """A host is listed by its name or as an address, in whatever spelling."""
+    allow = AllowList.parse(["10.0.0.5:80", "*.corp.example:443", "[::1]:*"])
+    for host, port in (("10.0.0.5", 80), ("a.corp.example.", 443), ("0:0::1", 9)):
+        assert allow.lists(host, port)
+    for host, port in (("10.0.0.5", 81), ("corp.example", 443), ("::2", 9)):
+        assert not allow.lists(host, port)
 
 
 def test_ordinary_addresses_are_no_metadata() -> None:

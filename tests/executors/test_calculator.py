@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 import resource
 import subprocess
 import sys
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, CalculationError
-from tool_engine.executors.calculator import MAX_DEPTH, calculate
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS
+from tool_engine.executors.calculator import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    CalculatorExecutor,
+    calculate,
+    evaluate,
+)
+from tool_engine.executors.number import CalculationError, max_digits
+from tool_engine.model.call import ToolExecutionContext
 
 
 @pytest.mark.parametrize(
@@ -37,7 +49,33 @@ from tool_engine.executors.calculator import MAX_DEPTH, calculate
         ("4/2", 2),
         ("1/3", 1 / 3),
         ("10**30/10", 10**29),
-        ("0.1+0.2", 0.1 + 0.2),
+        ("0.1+0.2", 0.3),
+        ("1/3*3", 1),
+        ("1/3+1/6", 0.5),
+        ("(1/3+1/6)*2", 1),
+        ("1.1*3", 3.3),
+        ("3*1.0", 3.0),
+        ("0.5+0.5", 1.0),
+        ("100*1.1", 110.0),
+        ("5/9*(98.6-32)", 37.0),
+        ("-7.5//2", -4.0),
+        ("-7.5%2", 0.5),
+        ("7.5%-2", -0.5),
+        ("1/2//(1/3)", 1),
+        ("10**1200%7.5", 2.5),
+        ("1.05**10", 1.62889462677744140625),
+        ("1.0000001**1000000", 1.1051709126143208),
+        ("2**-2", 0.25),
+        ("(1/2)**-3", 8),
+        ("4.0**3", 64.0),
+        ("4**0.5", 2.0),
+        ("4**(1/2)", 2.0),
+        ("10**400/10**399", 10),
+        ("10**400*1.0-10**400", 0.0),
+        ("1e-20+1e20-1e20", 1e-20),
+        ("0e99999999999999999999", 0.0),
+        ("1e+2", 100.0),
+        ("-0.0", 0.0),
         (".5+1.", 1.5),
         ("1e3", 1000.0),
         ("2**0.5", 2**0.5),
@@ -48,6 +86,11 @@ from tool_engine.executors.calculator import MAX_DEPTH, calculate
         ("sqrt(16)", 4.0),
         ("round(2.567, 2)", 2.57),
         ("round(2.6)", 3),
+        ("round(2.675, 2)", 2.68),
+        ("round(2.5)+round(3.5)", 6),
+        ("round(sqrt(2), 3)", 1.414),
+        ("round(7, 2)", 7),
+        ("round(1/3, 2)", 0.33),
         ("round(1234, -2)", 1200),
         ("max(1, 2, 3) - min(4, 5)", -1),
         ("factorial(20)", math.factorial(20)),
@@ -56,6 +99,46 @@ from tool_engine.executors.calculator import MAX_DEPTH, calculate
         ("perm(5, 2)", 20),
         ("gcd(12, 18) + lcm(4, 6)", 18),
         ("log(8, 2)", 3.0),
+        ("log(1000, 10)", 3.0),
+        ("log(1/8, 2)", -3.0),
+        ("log(8, sqrt(4))", 3.0),
+        ("log(5, e)", math.log(5)),
+        ("log(10**400, 10)", 400.0),
+        ("log10(10**400)", 400.0),
+        ("log2(2**2000)", 2000.0),
+        ("log(2)", math.log(2)),
+        ("sqrt(1/4)", 0.5),
+        ("sqrt(2)", math.sqrt(2)),
+        ("sqrt(pi)", math.sqrt(math.pi)),
+        ("sqrt(10**400)", 1e200),
+        ("sqrt(10**401)", 3.1622776601683794e200),
+        ("cbrt(27)", 3.0),
+        ("cbrt(-8)", -2.0),
+        ("cbrt(2)", 2 ** (1 / 3)),
+        ("root(-32, 5)", -2),
+        ("root(2, 2)", 2**0.5),
+        ("root(0.25, 2)", 0.5),
+        ("max(3, 2.5)", 3),
+        ("max(3, 3.5)", 3.5),
+        ("min(1/3, 1/2)*3", 1),
+        ("avg(1, 2, 3)", 2),
+        ("median(5, 1, 3)", 3),
+        ("median(1, 2)", 1.5),
+        ("median(sqrt(2), 1)", (math.sqrt(2) + 1) / 2),
+        ("variance(1, 2, 3, 4)", 5 / 3),
+        ("stdev(2, 4, 6)", 2.0),
+        ("product(1, 2, 3, 4)", 24),
+        ("sum(1, pi)", 1 + math.pi),
+        ("hypot(3, 4)", 5.0),
+        ("atan2(1, 1)", math.pi / 4),
+        ("abs(-1/3)*3", 1),
+        ("abs(-2.0)", 2.0),
+        ("floor(sqrt(2)*10)", 14),
+        ("gcd(12.0, 18)", 6),
+        ("lcm(sqrt(16), 6)", 12),
+        ("comb(5, 7) + perm(5, 7)", 0),
+        ("isqrt(10.0)", 3),
+        ("factorial(log2(8))", 6),
         ("ln(e)", 1.0),
         ("isqrt(17)", 4),
         ("sign(-3) + sign(0) + sign(2.5)", 0),
@@ -98,11 +181,38 @@ def test_value(expression: str, value: float) -> None:
         ("1e-400", "too small"),
         ("1e-200*1e-200", "too small"),
         ("2**-5000", "too small"),
+        ("2**-(10**400)", "too small"),
+        ("0.5**99999", "too small"),
+        ("0.5**99999999999999999", "too small"),
+        ("1e-2000", r"the number 1e-2000 is too small \(at character 1\)"),
+        ("1+1e2000", r"the number 1e2000 is too large \(at character 3\)"),
+        ("1e-" + "9" * 50, "too small"),
+        ("1.5**5000", "too large"),
+        ("sqrt(2)**5000", "too large"),
+        ("pi*1e308*10", "too large"),
+        ("1e-300*sqrt(2)*1e-300", "too small"),
+        ("sqrt(2)/1e308/1e308", "too small"),
+        ("sin(10**400)", "1000.* is too large to compute with here"),
+        ("10**400/3", "too large for a number with decimals"),
+        ("2+1/0", r"division by zero in / \(at character 4\)"),
+        ("mod(1, 0)", r"division by zero in mod\(\) \(at character 1\)"),
+        ("log(2, 1)", "no logarithm to the base 1"),
+        ("log(-1)", "not defined for -1; it takes numbers above 0"),
+        ("log(2, 0)", "not defined for 2, 0"),
+        ("root(-4, 2)", "even root of a negative"),
+        ("root(4, 0)", "degree between 1 and 64"),
+        ("root(4, 1.5)", "whole numbers, got 1.5"),
+        ("atanh(1)", "between -1 and 1"),
+        ("inf", "inf at character 1 is no number; every number is finite"),
+        ("1+NaN", "NaN at character 3 is no number"),
+        ("50%", "write 50 / 100 for 50 percent"),
+        ("10%*5", "write 50 / 100 for 50 percent"),
+        ("(-8)**(1/3)", r"there are cbrt\(x\) and root\(x, n\)"),
         ("1e-300/1e300", "too small"),
         ("1.5.2", "where an operator was expected"),
         ("True", "unknown name 'True'"),
         ("x", "unknown name 'x'"),
-        ("sqrt", "needs arguments"),
+        ("sqrt", r"sqrt at character 1 needs arguments: write sqrt\(x\)"),
         ("foo(1)", "no function 'foo'"),
         ("max(1)", "at least 2 arguments"),
         ("sqrt(1, 2)", "1 argument, got 2"),
@@ -270,7 +380,74 @@ def test_like_python(expression: str) -> None:
 def test_every_function_computes() -> None:
     """Each name of the table has a value for some arguments."""
     for name, function in FUNCTIONS.items():
-        argument = "0.5" if name == "atanh" else "1"
-        assert math.isfinite(calculate(f"{name}({', '.join([argument] * function.least)})"))
+        arguments = ["0.5", "1"][: function.least]
+        if function.result == "whole" or name == "root":
+            arguments = ["4", "2"][: function.least]
+        if name == "acosh":
+            arguments = ["2"]
+        assert math.isfinite(calculate(f"{name}({', '.join(arguments)})"))
     for name in CONSTANTS:
         assert calculate(name) > 0
+
+
+@pytest.mark.parametrize(
+    ("expression", "exact"),
+    [
+        ("1/3", "1/3"),
+        ("-2/7", "-2/7"),
+        ("1/3+0.5", "5/6"),
+        ("1/2", None),
+        ("0.1+0.2", None),
+        ("1/3*3", None),
+        ("sqrt(2)", None),
+        ("1/(10**40+1)", None),
+        ("variance(1, 2, 3, 4)", "5/3"),
+    ],
+)
+async def test_exact(expression: str, exact: str | None) -> None:
+    """K52: where decimals do not say all of a result, the fraction stands beside them."""
+    tool = ToolConfigLoader().from_mapping({"name": "calculator", "description": "x"})
+    context = ToolExecutionContext()
+    output = await CalculatorExecutor().execute(tool, {"expression": expression}, context)
+    assert output.pop("result") == calculate(expression)
+    assert output == ({} if exact is None else {"exact": exact})
+
+
+@given(
+    st.fractions(max_denominator=10**6),
+    st.fractions(max_denominator=10**6),
+    st.sampled_from("+-*/"),
+)
+def test_fractions_are_exact(left: Fraction, right: Fraction, symbol: str) -> None:
+    """Quotients of whole numbers are computed with exactly; the result is the nearest float."""
+    expression = f"({left}) {symbol} ({right})"
+    if symbol == "/" and right == 0:
+        with pytest.raises(CalculationError, match="division by zero"):
+            calculate(expression)
+        return
+    computed = {"+": left + right, "-": left - right, "*": left * right}.get(symbol)
+    expected = left / right if computed is None else computed
+    assert evaluate(expression).number == expected
+    assert isinstance(calculate(expression), int) == (expected.denominator == 1)
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(1, 9))
+def test_decimals_are_read_exactly(digits: int, places: int) -> None:
+    """What is written with a point is that number, and its float is the nearest."""
+    whole, rest = divmod(abs(digits), 10**places)
+    text = f"{'-' if digits < 0 else ''}{whole}.{rest:0{places}}"
+    value = calculate(text)
+    assert isinstance(value, float)
+    assert value == float(text)
+
+
+def test_the_documented_table_is_the_code() -> None:
+    """K52: `docs/reference/calculator.md` lists every function and constant, as it is."""
+    page = Path("docs/reference/calculator.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z0-9]+\(.*)` \| (.*?) \| (.*?) ?\|$", page, re.MULTILINE)
+    assert rows == [(each.usage, each.meaning, each.domain) for each in FUNCTIONS.values()]
+    assert all(each.usage.startswith(f"{name}(") for name, each in FUNCTIONS.items())
+    for name, value in CONSTANTS.items():
+        assert f"| `{name}` | {value!r} |" in page
+    for number in (MAX_LENGTH, MAX_DEPTH, max_digits()):
+        assert f"| {number:,} |" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tool_engine.executors.fingerprint import (
     source_hash,
 )
 from tool_engine.executors.handler import executor_for
+from tool_engine.executors.registry import ExecutorRegistry
 
 
 def first(text: str = "") -> str:
@@ -101,3 +103,24 @@ async def test_nothing_runs_it(tool: Tool) -> None:
         code = CodeHashes(resolve)
         await code.read([tool])
         assert code.of(tool) is None
+
+
+async def test_a_function_that_a_definition_names() -> None:
+    """R9: its module's file counts, which is read and not imported."""
+    named: dict[str, Any] = {
+        "name": "x",
+        "description": "x",
+        "entry": {"type": "custom", "handler": "this:zen"},
+    }
+    loader = ToolConfigLoader()
+    tool = loader.from_mapping(named)
+    code = CodeHashes(ExecutorRegistry().resolve, lambda _: True)
+    assert code.of(tool) == UNREAD
+    await code.read([tool])
+    assert str(code.of(tool)).startswith("sha256:")
+    assert "this" not in sys.modules
+    for place in ("no_such_module_of_test:f", "time:time"):
+        named["entry"] = {"type": "custom", "handler": place}
+        tool = loader.from_mapping(named)
+        await code.read([tool])
+        assert code.of(tool) == UNREADABLE

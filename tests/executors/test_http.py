@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -156,7 +157,7 @@ async def test_an_edited_tool_is_read_anew(run: Any, site: Any) -> None:
     tool = run.make({"request": {"url": site.url}, "allow": run.allow})
     await run.execute(tool, {})
     await run.execute(tool, {})
-    assert run.executor._entries["sample"][0] is tool
+    assert run.executor._entries.of(tool) is run.executor._entries.of(tool)
 
 
 async def test_the_answer_is_bounded(run: Any, site: Any) -> None:
@@ -272,6 +273,29 @@ async def test_a_broken_server(run: Any, answer: bytes, reason: str) -> None:
             await run.request(url=f"http://127.0.0.1:{port}/", method="POST")
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+@pytest.mark.parametrize("effect", ["write", "unknown", "read"])
+async def test_a_server_that_hangs_up(run: Any, method: str, effect: str) -> None:
+    """What may not safely run twice is sent once, though the client library would repeat it."""
+    is_safe = effect == "read" or (effect == "unknown" and method == "GET")
+    heard = 0
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        await reader.readuntil(b"\r\n\r\n")
+        heard += 1
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        tool = run.make({"request": {"url": url, "method": method}, "allow": run.allow})
+        tool = msgspec.structs.replace(tool, effect=effect)
+        with pytest.raises(ToolExecutionError, match="closed the connection"):
+            await run.execute(tool, {})
+    assert heard == (2 if is_safe and method != "POST" else 1)
+
+
 async def test_an_answer_without_content_type(run: Any) -> None:
     """What declares nothing is text if it reads as text, and never JSON."""
     async for port in raw_server(b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{"a":1}'):
@@ -279,6 +303,14 @@ async def test_an_answer_without_content_type(run: Any) -> None:
         assert (await run.request(url=url))["body"] == '{"a":1}'
         with pytest.raises(ToolExecutionError, match="answered with no content type"):
             await run.declared({"url": url}, response="a")
+
+
+async def test_an_odd_reason(run: Any) -> None:
+    """What a server says beside its status is shown without characters that do something."""
+    answer = "HTTP/1.1 500 No\u2028way\u202e\r\nContent-Length: 0\r\n\r\n".encode()
+    async for port in raw_server(answer):
+        with pytest.raises(ToolExecutionError, match="answered 500 Noway: no body"):
+            await run.declared({"url": f"http://127.0.0.1:{port}/"})
 
 
 async def test_no_server(run: Any) -> None:

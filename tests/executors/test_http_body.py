@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import codecs
+import json
 from typing import Any
 
 import pytest
@@ -59,6 +61,16 @@ def test_is_json_type(content_type: str, is_json: bool) -> None:
         (b"abc", "text/plain", "a\x00b", "abc"),
         (b"<a/>", "application/atom+xml", None, "<a/>"),
         (b"\xff<", "application/atom+xml", None, "ÿ<"),
+        ("é".encode("utf-16"), "text/plain", None, "é"),
+        ("é".encode("utf-16"), "text/plain", "utf-16", "é"),
+        ("é".encode("utf-16-le"), "text/plain", "utf-16", "é"),
+        ("é".encode("utf-32-le"), "text/plain", "UTF-32", "é"),
+        (b"\x00\xd8a\x00", "text/plain", "utf-16", "\ufffda"),
+        (codecs.BOM_UTF8 + b"a", "text/plain", None, "a"),
+        (codecs.BOM_UTF8 + b"a", "text/plain", "utf-8", "a"),
+        (b'{"a": 1, "b": 2, "a": 3}', "application/json", None, {"a": 3, "b": 2}),
+        (b"[NaN]", "application/json", None, "[NaN]"),
+        (b'{"a": 1}', "application/octet-stream", None, '{"a": 1}'),
     ],
 )
 def test_read_body(body: bytes, content_type: str, charset: str | None, value: Any) -> None:
@@ -92,10 +104,41 @@ def test_json_that_is_none(body: bytes) -> None:
         read_json(body, "utf-16-le")
 
 
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"[" + b"[]," * 200_000 + b"[]]", "200000 lists and objects"),
+        (b"[" + b"{}," * 200_000 + b"{}]", "200000 lists and objects"),
+        (b'{"a":1' + b',"b":1' * 250_000 + b"}", "250000 entries of objects"),
+        (b"[1" + b",1" * 1_000_001 + b"]", "1000000 values"),
+    ],
+)
+def test_json_of_too_many_values(body: bytes, what: str) -> None:
+    """Few bytes can stand for so many values that reading them would hold up all other calls."""
+    with pytest.raises(BodyError, match=f"it has more than {what}; ask for less"):
+        read_json(body, None)
+    assert read_body(body, "application/json", None) == body.decode()
+
+
+def test_large_json() -> None:
+    """A body is not refused for its size: an honest one of megabytes is read."""
+    rows = [{"id": n, "name": "x" * 50, "at": "12:30:00"} for n in range(20_000)]
+    assert read_json(json.dumps(rows).encode(), None) == rows
+
+
+def test_text_that_is_none_is_read_in_pieces() -> None:
+    """What is no text of its charset is shown as such, whole, also where it is long."""
+    wrong = b"\x81a" * 100_000
+    assert read_body(wrong, "text/html", None) == "\ufffda" * 100_000
+    euro = "€" * 70_000
+    assert read_body(euro.encode() + b"\xff", "text/html", "utf-8") == euro + "\ufffd"
+
+
 def test_excerpt() -> None:
     """One line of at most 300 characters, without control characters."""
     assert excerpt(b"  a\r\n\tb\x1b[31m ", "text/plain", None) == "a b [31m"
     assert excerpt(b"x" * 400, "text/plain", None) == "x" * 300 + "…"
     assert excerpt("é".encode() * 3000, "text/html", None) == "é" * 300 + "…"
+    assert excerpt(b"a" + "é".encode() * 5000, "text/html", None) == "a" + "é" * 299 + "…"
     assert excerpt(b"", "text/plain", None) == "no body"
     assert excerpt(b"\xff\xfe\xfa", "image/png", None) == "3 bytes of image/png"

@@ -9,7 +9,7 @@ from tool_engine.executors.http_headers import (
     without_body_headers,
     without_credentials,
 )
-from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.secrets import SecretPart, SecretScope
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and by holding a secret that was resolved."""
     monkeypatch.setenv("SAMPLE_KEY", "k-123456")
     secrets = SecretScope()
-    secrets.resolve("SAMPLE_KEY")
+    secrets.resolve(SecretPart("SAMPLE_KEY"))
     headers = {
         "Authorization": "Bearer x",
         "cookie": "a=b",

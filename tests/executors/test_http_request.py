@@ -146,6 +146,40 @@ async def test_a_parameter_cannot_move_the_host(
         await run.declared({"url": "${env:SAMPLE_URL}//${env:SAMPLE_URL}/{x}"}, {"x": "y"})
 
 
+async def test_what_is_sent_is_what_was_encoded(run: Any, site: Any) -> None:
+    """No parser on the way decodes a part of a parameter: `%3B` is not `;`, `%2B` is not `+`."""
+    request = {"url": site.url + "/{x}?y={x}", "query": {"z": "{x}"}}
+    value = ";a=b+c@d:e&f,g~é"
+    await run.declared(request, {"x": value})
+    encoded = "%3Ba%3Db%2Bc%40d%3Ae%26f%2Cg~%C3%A9"
+    assert site.requests[0].raw_path == f"/{encoded}?y={encoded}&z={encoded}"
+
+
+async def test_an_address_with_a_path(run: Any, site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a variable holds goes on as it is: the slash at its end, and a query that has begun."""
+    for base, url, sent in (
+        ("/a/", "${env:SAMPLE_URL}?x={x}", "/a/?x=1&q=2"),
+        ("/a/", "${env:SAMPLE_URL}/b/{x}", "/a/b/1?q=2"),
+        ("/a", "${env:SAMPLE_URL}?x={x}", "/a?x=1&q=2"),
+        ("", "${env:SAMPLE_URL}?x={x}", "/?x=1&q=2"),
+    ):
+        monkeypatch.setenv("SAMPLE_URL", site.url + base)
+        await run.declared({"url": url, "query": {"q": 2}}, {"x": 1})
+        assert site.requests[-1].raw_path == sent
+    monkeypatch.setenv("SAMPLE_URL", site.url + "/a?k=1")
+    await run.declared({"url": "${env:SAMPLE_URL}", "query": {"q": 2}})
+    assert site.requests[-1].raw_path == "/a?k=1&q=2"
+
+
+async def test_a_url_that_a_parameter_makes_too_long(run: Any, site: Any) -> None:
+    """The message says how long it is."""
+    with pytest.raises(
+        ToolExecutionError, match=r"URL is 9\d{3} characters long; the most is 8192"
+    ):
+        await run.declared({"url": site.url + "/{x}"}, {"x": "a" * 9000})
+    assert site.requests == []
+
+
 def test_the_path_cannot_complete_the_host() -> None:
     """An address that ends inside its port is refused rather than completed by what follows."""
     with pytest.raises(ToolExecutionError, match="change the host"):

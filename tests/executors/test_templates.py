@@ -46,7 +46,24 @@ def test_a_missing_parameter_drops_the_text() -> None:
     assert render("a {x}", x=None) is None
 
 
-@pytest.mark.parametrize("text", ["${x}", "${env:}", "${file:/x}", "${env:A-B}", "${}"])
+@pytest.mark.parametrize(
+    "text", ["${file:}", "${file:x}", "${file:./x}", "${file: /x}", "${file:/x }", "${file:/x\ny}"]
+)
+def test_a_file_that_is_none(text: str) -> None:
+    """A file is named by its absolute path: what a relative one means depends on who starts."""
+    with pytest.raises(TemplateError, match="names no file; write its absolute path"):
+        TextTemplate.parse(text)
+
+
+def test_secrets() -> None:
+    """What has to be read before a text can be filled in."""
+    template = TextTemplate.parse("{x} ${env:A} ${file:/run/a b} ${file:/x}")
+    names = [("env", "A"), ("file", "/run/a b"), ("file", "/x")]
+    assert [(part.source, part.name) for part in template.secrets] == names
+    assert template.has_secret
+
+
+@pytest.mark.parametrize("text", ["${x}", "${env:}", "${env:A-B}", "${}"])
 def test_an_unknown_source(text: str) -> None:
     """`${...}` that is not `${env:NAME}` is refused, never sent as it is."""
     with pytest.raises(TemplateError, match="env:NAME"):

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.knowledge.calls import entry_of
-from tool_engine.knowledge.entry import record_of, secret_names
+from tool_engine.knowledge.entry import bound, record_of, secret_names
+from tool_engine.knowledge.snapshot import bounded_text, pack
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import CallEntry, ToolCallRecord
@@ -153,3 +154,74 @@ def test_foreign_record_is_hidden_on_reading() -> None:
     assert shown.params == {"password": "[hidden]"}
     assert shown.result == {"result": "[hidden]"}
     assert shown.error == "[hidden] failed"
+
+
+LOGIN = ToolParameter(
+    "logins",
+    "array",
+    schema={"items": {"type": "object", "properties": {"word": {"writeOnly": True}}}},
+)
+
+
+def test_misspelt_secret() -> None:
+    """D20: what was sent under a name that is nearest to that of a secret is not shown."""
+    record = record_of(entry({"secret_wrd": "hunter2", "user": "ann"}, {}, tool(PASSWORD)))
+    assert record.params == {"secret_wrd": "[hidden]", "user": "ann"}
+    user = ToolParameter("user", "string")
+    record = record_of(entry({"usr": "ann", "secret_word": "x"}, {}, tool(PASSWORD, user)))
+    assert record.params == {"usr": "ann", "secret_word": "[hidden]"}
+
+
+def test_arguments_of_a_secret_tool_that_are_one_text() -> None:
+    """D20: in a text, the secret cannot be told from the rest."""
+    record = record_of(entry('{"secret_word": "hunter2"}', {}, tool(PASSWORD)))
+    assert record.params == {"value": "[hidden]"}
+
+
+def test_secret_parts() -> None:
+    """D20: parts that a raw schema marks `writeOnly` are hidden, and the rest is shown."""
+    kept = entry(
+        {"logins": [{"word": "hunter2", "user": "ann"}], "n": [1]},
+        {"said": "hunter2 by ann", "bytes": "68756e74657232"},
+        tool(LOGIN),
+    )
+    record = record_of(kept)
+    assert record.params == {"logins": [{"word": "[hidden]", "user": "ann"}], "n": [1]}
+    assert record.result == {"said": "[hidden] by ann", "bytes": "[hidden]"}
+
+
+def test_half_a_secret_at_a_cut() -> None:
+    """D20: a text that was cut in the middle of a secret does not end with half of it."""
+    secret = "correct-horse-battery-staple"
+    text = bounded_text("x" * 16_370 + secret + "y" * 40_000)
+    assert "correct-horse-" in text
+    record = record_of(entry({"secret_word": secret}, {"a": text}, tool(PASSWORD), text))
+    assert "corr" not in str(record)
+    assert "characters in all" in record.result["a"]
+    plain = bounded_text("y" * 90_000)
+    record = record_of(entry({"secret_word": secret}, {"a": plain}, tool(PASSWORD)))
+    assert record.result == {"a": plain}
+
+
+def test_secret_that_is_too_long_to_be_kept() -> None:
+    """D20: where the secret itself is cut, it is hidden everywhere before nobody knows it."""
+    secret = "0123456789abcdef" * 6_000
+    kept = entry({}, {}, tool(PASSWORD), f"no {secret}")
+    kept.params = pack({"secret_word": secret})
+    kept.result = pack({"a": f"<{secret}>"})
+    kept.whole = pack({"a": f"<{secret}>"})
+    bound(kept)
+    assert b"0123456789" not in kept.params + kept.result + (kept.whole or b"")
+    assert record_of(kept, whole=True).result == {"a": "<[hidden]>"}
+    assert "0123456789" not in str(record_of(kept).error)
+    kept = entry({}, {}, tool(PASSWORD))
+    kept.params = pack({"secret_word": secret})
+    bound(kept)
+    assert record_of(kept).params == {"secret_word": "[hidden]"}
+
+
+def test_name_that_no_tool_has() -> None:
+    """D20: it is text that a model wrote, and may hold anything."""
+    kept = entry({}, {})
+    kept.tool_name = "login --password hunter2"
+    assert record_of(kept).tool_name == "login --password [hidden]"

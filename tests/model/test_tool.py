@@ -67,6 +67,9 @@ def test_enabled(status: str, is_enabled: bool) -> None:
         ({"effect": "read"}, True),
         ({"effect": "write"}, False),
         ({"effect": "write", "idempotent": True}, True),
+        ({"implementation_config": {"request": {"idempotency_key": True}}}, True),
+        ({"implementation_config": {"request": {"idempotency_key": False}}}, False),
+        ({"implementation_config": {"request": None}}, False),
     ],
 )
 def test_may_retry(keys: dict[str, Any], may_retry: bool) -> None:

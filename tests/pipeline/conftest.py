@@ -20,6 +20,12 @@ def pytest_asyncio_loop_factories(
     return {"virtual": VirtualLoop}
 
 
+@pytest.fixture(autouse=True)
+def without_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries come at the earliest time that they may."""
+    monkeypatch.setattr("tool_engine.pipeline.random", float)
+
+
 @pytest.fixture
 async def engine() -> AsyncIterator[ToolEngine]:
     async with make_engine() as made:

@@ -76,6 +76,42 @@ async def test_success_at_last(engine: ToolEngine, audit: Audit) -> None:
     await audit.check([result])
 
 
+@pytest.mark.parametrize(("drawn", "pauses"), [(0.0, 2 + 4), (0.5, 2.5 + 5), (1.0, 3 + 6)])
+async def test_jitter(
+    engine: ToolEngine,
+    audit: Audit,
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: float,
+    pauses: float,
+) -> None:
+    """Issue 5, 1: up to half of a pause is added by chance, so that calls that failed together do
+    not come back together; none comes earlier than the definition says."""
+    monkeypatch.setattr("tool_engine.pipeline.random", lambda: drawn)
+    engine.register_tool(bare("failing", effect="read", retry=RETRY, timeout=100), Failing(2))
+    began = asyncio.get_running_loop().time()
+    assert (await engine.execute("failing")).is_success
+    assert asyncio.get_running_loop().time() - began == pytest.approx(3 + pauses)
+    await audit.check()
+
+
+async def test_jitter_before_the_deadline(
+    engine: ToolEngine, audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X12: an attempt for which there is time is not lost to chance."""
+    monkeypatch.setattr("tool_engine.pipeline.random", lambda: 1.0)
+    runs = []
+
+    async def flaky() -> None:
+        runs.append(asyncio.get_running_loop().time() - 1000.0)
+        if len(runs) == 1:
+            raise ValueError
+
+    engine.register_tool(bare("flaky", effect="read", retry=RETRY, timeout=2.5), flaky)
+    assert (await engine.execute("flaky")).is_success
+    assert runs == [0.0, pytest.approx(2.25)]
+    await audit.check()
+
+
 async def test_first_success_has_no_log(engine: ToolEngine, audit: Audit) -> None:
     """U16: a call that succeeds at once carries no log of attempts."""
     engine.register_tool(bare("failing", effect="read", retry=RETRY), Failing(0))

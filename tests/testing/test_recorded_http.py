@@ -47,6 +47,53 @@ async def send(tool: Tool, *exchanges: dict[str, Any], **params: Any) -> dict[st
     return answer
 
 
+WITH_TOKEN = """
+name: account
+description: Reads the account.
+effect: read
+entry:
+  type: http
+  request:
+    url: https://a.example/account
+    auth:
+      type: oauth2
+      token_url: https://login.example/token
+      client_id: me
+      client_secret: ${env:ACCOUNT_SECRET}
+"""
+
+
+async def test_a_token_is_recorded_in_each_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which requests a test records does not depend on the tests before it: each begins without an
+    access token."""
+    monkeypatch.setenv("ACCOUNT_SECRET", "made-up-secret")
+    account = ToolConfigLoader().load_text(WITH_TOKEN)
+    exchanges = [
+        {
+            "request": {
+                "method": "POST",
+                "url": "https://login.example/token",
+                "body": "grant_type=client_credentials",
+            },
+            "response": {"json": {"access_token": "made-up-token", "token_type": "bearer"}},
+        },
+        {
+            "request": {
+                "url": "https://a.example/account",
+                "headers": {"Authorization": "Bearer made-up-token"},
+            },
+            "response": {"json": {"id": 7}},
+        },
+    ]
+    executor = RecordedHTTPExecutor()
+    for _ in range(2):
+        executor.recording = Recording(exchanges)
+        async with asyncio.timeout(10):
+            assert await executor.execute(account, {}, CONTEXT) == {"id": 7}
+        assert executor.recording.problems == []
+    await executor.close()
+
+
 async def test_a_large_body_arrives_whole(tool: Tool) -> None:
     """A request and an answer of a megabyte, which are written in parts, are read as one."""
     text = "x" * 1_000_000

@@ -9,6 +9,7 @@ from typing import Any
 
 from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.backends.threads import ThreadLane
+from tool_engine.config import DEFAULT_MAX_THREADS
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext
@@ -20,10 +21,14 @@ _log = get_logger(__name__)
 
 
 class LocalBackend:
-    """Runs coroutines on the event loop and plain functions in threads."""
+    """Runs coroutines on the event loop and plain functions in threads.
 
-    def __init__(self) -> None:
-        self._threads = ThreadLane()
+    Args:
+        max_threads: The most threads for calls that no other call waits for.
+    """
+
+    def __init__(self, max_threads: int = DEFAULT_MAX_THREADS) -> None:
+        self._threads = ThreadLane(max_threads)
         self.running: set[ToolTask] = set()
         """The runs whose callers wait for them."""
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
@@ -72,7 +77,11 @@ class LocalBackend:
     async def _in_thread(
         self, executor: Any, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        value = await self._threads.run(lambda: executor.execute(tool, params, context))
+        # The thread of a calling tool may be waiting for this call.
+        may_wait = context.parent_call_id is None
+        value = await self._threads.run(
+            lambda: executor.execute(tool, params, context), may_wait=may_wait
+        )
         return await value if inspect.isawaitable(value) else value
 
     def keep(self, run: ToolTask) -> None:

@@ -1,22 +1,26 @@
 """Where does a synchronous tool run without blocking the event loop?
 
-Threads are daemons and are made as needed: a slot bounds how many tools run, and one that never
-returns must not keep the process from ending.
+Threads are daemons and are made as needed, up to a limit: one that never returns must not keep the
+process from ending. Work beyond the limit waits its turn, and can be given up until then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 __all__ = ["ThreadLane"]
 
 
-class _Work(NamedTuple):
+class _Work(msgspec.Struct, eq=False):
     function: Callable[[], Any]
     context: Context
     loop: asyncio.AbstractEventLoop
@@ -24,30 +28,49 @@ class _Work(NamedTuple):
 
 
 class ThreadLane:
-    """Runs functions in daemon threads that are used again while they are idle."""
+    """Runs functions in daemon threads that are used again while they are idle.
 
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[_Work | None] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._started = 0
+    Args:
+        limit: The most threads that are made for work which may wait.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._handed: SimpleQueue[_Work | None] = SimpleQueue()
+        """What idle threads are to do next; None lets one of them end."""
+        self._waiting: deque[_Work] = deque()
+        self._idle = 0
+        self._threads = 0
         self._lock = threading.Lock()
         self._is_closed = False
 
-    async def run(self, function: Callable[[], Any]) -> Any:
+    def __repr__(self) -> str:
+        return (
+            f"ThreadLane(limit={self._limit}, threads={self._threads}, idle={self._idle}, "
+            f"waiting={len(self._waiting)})"
+        )
+
+    async def run(self, function: Callable[[], Any], *, may_wait: bool = True) -> Any:
         """Runs `function` in a thread and waits until it has really ended.
 
         A cancellation is kept until then, because nothing can stop a thread; once the lane is
-        closed it ends the wait.
+        closed it ends the wait. What has not begun is given up at once.
+
+        Args:
+            function: Called once.
+            may_wait: Whether it waits while all threads are busy. What a busy thread may be waiting
+                for must not: the two would wait for each other.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        self._submit(_Work(function, copy_context(), loop, future))
+        work = _Work(function, copy_context(), loop, future)
+        self._submit(work, may_wait=may_wait)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
                 await asyncio.wait([future])
             except asyncio.CancelledError as cancellation:
-                if self._is_closed:
+                if self._is_closed or self._withdraw(work):
                     # Nobody counts on the end any more, and the loop must be able to end.
                     raise
                 cancelled = cancellation
@@ -62,30 +85,59 @@ class ThreadLane:
         """Lets idle threads end; busy ones end after their work."""
         with self._lock:
             self._is_closed = True
-            for _ in range(self._started):
-                self._queue.put(None)
+            for _ in range(self._idle):
+                self._handed.put(None)
+            self._idle = 0
 
-    def _submit(self, work: _Work) -> None:
-        self._queue.put(work)
-        # Once the lane is closed, idle threads have been told to end: they serve nobody.
-        if not self._is_closed and self._idle.acquire(blocking=False):
-            return
+    def _submit(self, work: _Work, *, may_wait: bool) -> None:
         with self._lock:
-            self._started += 1
-            number = self._started
-            if self._is_closed:
-                self._queue.put(None)
-        threading.Thread(target=self._serve, name=f"tool-{number}", daemon=True).start()
+            if self._idle:
+                self._idle -= 1
+                self._handed.put(work)
+                return
+            if may_wait and self._threads >= self._limit and not self._is_closed:
+                self._waiting.append(work)
+                return
+            self._threads += 1
+            name = f"tool-{self._threads}"
+        try:
+            threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+        except RuntimeError:
+            with self._lock:
+                self._threads -= 1
+            raise
 
-    def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
-            outcome = _run(work)
+    def _withdraw(self, work: _Work) -> bool:
+        """Takes back what no thread has begun."""
+        with self._lock:
             try:
+                self._waiting.remove(work)
+            except ValueError:
+                return False
+            return True
+
+    def _serve(self, first: _Work) -> None:
+        work: _Work | None = first
+        del first
+        while work is not None:
+            outcome = _run(work)
+            # A closed loop: nobody is left to hear of it.
+            with contextlib.suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(work.future.set_result, outcome)
-            except RuntimeError:
-                return  # the loop is closed: nobody is left to hear of it
-            del work, outcome
-            self._idle.release()
+            del outcome
+            work = None
+            work = self._next()
+
+    def _next(self) -> _Work | None:
+        """What the calling thread is to do now; waits for it."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._is_closed:
+                self._threads -= 1
+                return None
+            self._idle += 1
+        return self._handed.get()
 
 
 def _run(work: _Work) -> tuple[Any, BaseException | None]:

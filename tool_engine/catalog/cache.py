@@ -70,6 +70,8 @@ class CachedLoader:
         check: Says what else is wrong with a tool.
         check_key: What the answers of `check` depend on, beside the tool and our own code; None:
             they may always be others, and are not kept.
+        is_settled: Whether the answer about a tool depends on nothing else. One that does, such as
+            on code that is not ours, is asked for each time; None: all are settled.
     """
 
     def __init__(
@@ -80,12 +82,14 @@ class CachedLoader:
         recursive: bool = False,
         check: Callable[[Tool], list[DefinitionProblem]] | None = None,
         check_key: Callable[[], str] | None = None,
+        is_settled: Callable[[Tool], bool] | None = None,
     ) -> None:
         self._directory = directory
         self._folder = folder
         self._recursive = recursive
         self._check = check
         self._check_key = check_key
+        self._is_settled = is_settled
         self._loader = ToolConfigLoader()
         self._is_open = False
         self._known: dict[bytes, bytes] = {}
@@ -131,8 +135,7 @@ class CachedLoader:
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
         if entry is not None and (tools := tools_of(entry, source)) is not None:
-            if self._check_key is None:
-                self._checked(tools)
+            self._checked([tool for tool in tools if not self._is_known(tool)])
         else:
             self._known.pop(key, None)
             entry = self._told.pop(key, None)
@@ -141,6 +144,12 @@ class CachedLoader:
             entry = entry or entry_of(tools, source)
         self._seen[key] = entry
         return tools
+
+    def _is_known(self, tool: Tool) -> bool:
+        """Whether a tool of the cache needs no check of its own."""
+        if self._check_key is None:
+            return self._check is None
+        return self._is_settled is None or self._is_settled(tool)
 
     def _checked(self, tools: list[Tool]) -> list[Tool]:
         if self._check is not None:

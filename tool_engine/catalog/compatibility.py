@@ -18,6 +18,7 @@ import msgspec
 from tool_engine.catalog.schema_change import Reach, SchemaChange, is_same, schema_changes
 from tool_engine.catalog.version import is_lower, is_major_step, next_major
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, redact
@@ -196,6 +197,26 @@ def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]
             yield _changed(f"{field}.{name}", level, before, after)
 
 
+def _compare_limits(
+    field: str, old: ResultLimits | None, new: ResultLimits | None
+) -> Iterator[ToolChange]:
+    before, after = old or ResultLimits(), new or ResultLimits()
+    for name in ("max_chars", "max_items"):
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now:
+            # Below a lower limit an answer lacks what it had; above a higher one it has more.
+            is_wider = now is None or (was is not None and now > was)
+            level = COMPATIBLE if is_wider else BREAKING
+            yield _changed(f"{field}.{name}", level, was, now)
+    for name in ("strategy", "select"):
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now:
+            yield _changed(f"{field}.{name}", BREAKING, was, now)
+    if (old is None) is not (new is None) and before == after:
+        message = "limits that limit nothing"
+        yield _changed(field, COSMETIC, old, new, "result_changed", message)
+
+
 def _compare_entry(
     field: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[ToolChange]:
@@ -354,6 +375,7 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "idempotent": _compare_idempotent,
     "concurrency": _compare_concurrency,
     "rate": _compatible,
+    "result": _compare_limits,
     "examples": _compare_words,
     "tests": _compare_words,
 }

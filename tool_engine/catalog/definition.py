@@ -14,6 +14,7 @@ from tool_engine.catalog.document import Path
 from tool_engine.catalog.examples import example_faults
 from tool_engine.catalog.fault import Fault
 from tool_engine.catalog.limits import MAX_DEPTH
+from tool_engine.catalog.result_limits import build_limits, limit_faults
 from tool_engine.catalog.rules import FLAT_RULES, check_value
 from tool_engine.catalog.structure import structure_faults
 from tool_engine.catalog.workload import Workload
@@ -54,6 +55,8 @@ def definition_faults(definition: Any) -> list[Fault]:
         faults += example_faults(definition)
     if "rate" in definition and ("rate",) not in unsound:
         faults += rate_faults(definition["rate"])
+    if "result" in definition:
+        faults += limit_faults(definition["result"])
     return faults
 
 
@@ -84,6 +87,8 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         fields["concurrency"] = build_concurrency(definition["concurrency"])
     if "rate" in definition:
         fields["rate"] = ToolRate.parse(definition["rate"])
+    if "result" in definition:
+        fields["result"] = build_limits(definition["result"])
     tool = Tool(
         id=name,
         name=name,
@@ -215,6 +220,7 @@ def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
 
 def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
     may_repeat = definition.get("effect") == "read" or definition.get("idempotent") is True
+    may_repeat = may_repeat or _sends_idempotency_key(definition)
     if "retry" in definition and not may_repeat:
         faults.append(
             Fault(
@@ -224,3 +230,9 @@ def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
                 cure="add effect: read or idempotent: true, or remove retry",
             )
         )
+
+
+def _sends_idempotency_key(definition: Mapping[str, Any]) -> bool:
+    entry = definition.get("entry")
+    request = entry.get("request") if isinstance(entry, Mapping) else None
+    return isinstance(request, Mapping) and bool(request.get("idempotency_key"))

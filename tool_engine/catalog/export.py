@@ -14,6 +14,7 @@ from tool_engine.catalog.short_form import short_form
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import CutStrategy, ResultLimits
 from tool_engine.model.schema import output_schema
 from tool_engine.model.tool import RetryPolicy, Tool
 
@@ -67,6 +68,7 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "idempotent": tool.idempotent or None,
         "concurrency": _concurrency(tool.concurrency),
         "rate": _rate(tool.rate),
+        "result": _limits(tool.result),
         "examples": tool.examples,
         "tests": tool.tests,
     }
@@ -129,6 +131,18 @@ def _rate(rate: ToolRate | None) -> str | None:
         return f"{rate.calls}/{_UNITS[rate.period]}"
     # Unlike str(rate), this does not round.
     return f"{rate.calls}/{Decimal(repr(rate.period)):f}s"
+
+
+def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
+    if limits is None:
+        return None
+    values = {
+        "max_chars": limits.max_chars,
+        "max_items": limits.max_items,
+        "strategy": _unless(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
+        "select": limits.select,
+    }
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _unless(value: str, default: str) -> str | None:

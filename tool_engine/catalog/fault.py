@@ -10,9 +10,14 @@ from typing import Any, Final, NamedTuple
 from tool_engine.catalog.document import Document, Path, format_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.schema import SHORT_KEYS
+from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_forms
 
 __all__ = ["Fault", "describe", "listing", "locate", "nearest"]
 
+_LONGEST_TEXT: Final = 80
+"""Characters of a text that are repeated."""
+_MOST_READ: Final = 4_096
+"""More than that, so that a secret is seen as a whole before the text is cut."""
 _OTHER_NAMES: Final = {
     **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
     "returns_schema": "output",
@@ -50,10 +55,15 @@ def locate(
 ) -> list[DefinitionProblem]:
     """The problems that `faults` are in the text of `source`, in the order of the text."""
     if document is None or not faults:
-        return [_problem(fault, source, None, None) for fault in faults]
+        return [_problem(_visible(fault), source, None, None) for fault in faults]
     marks = document.marks((fault.path, fault.at_key) for fault in faults)
     problems = [
-        _problem(_as_written(fault, document, mark), source, mark.line + 1, mark.column + 1)
+        _problem(
+            _visible(_as_written(fault, document, mark), document.value),
+            source,
+            mark.line + 1,
+            mark.column + 1,
+        )
         for fault, mark in zip(faults, marks, strict=True)
     ]
     return sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
@@ -68,7 +78,7 @@ def describe(value: Any) -> str:
     if isinstance(value, int | float):
         return f"the number {value}"
     if isinstance(value, str):
-        return f"the text {value[:80]!r}"
+        return f"the text {redact_text(value[:_MOST_READ])[:_LONGEST_TEXT]!r}"
     return "a list" if isinstance(value, list) else "a mapping"
 
 
@@ -99,6 +109,33 @@ def _problem(fault: Fault, source: str, line: int | None, column: int | None) ->
         nearest=fault.nearest,
         cure=fault.cure or fault.message.partition("; ")[2],
     )
+
+
+def _visible(fault: Fault, definition: Any = None) -> Fault:
+    """What is wrong, without the secret that somebody wrote into a file."""
+    texts = [fault.message, fault.expected, fault.got, fault.cure]
+    secret = _secret_at(fault.path, definition)
+    forms = {*secret_forms(secret), *secret_forms(secret[:_LONGEST_TEXT])}
+    for form in sorted(forms, key=len, reverse=True):
+        texts = [text.replace(form, HIDDEN) for text in texts]
+    message, expected, got, cure = map(redact_text, texts)
+    return fault._replace(message=message, expected=expected, got=got, cure=cure)
+
+
+def _secret_at(path: Path, definition: Any) -> str:
+    """The secret that stands at `path`, by the name of a key or of the parameter; or nothing."""
+    value, is_secret = definition, False
+    for step in path:
+        if isinstance(value, dict):
+            is_value = step in ("default", "validation", "enum", "schema")
+            is_declared = value.get("secret") is True or is_secret_key(str(value.get("name")))
+            is_secret |= is_value and is_declared
+            is_secret |= is_secret_key(str(step))
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return ""
+    return str(value) if is_secret and isinstance(value, str | int | float) else ""
 
 
 def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:

@@ -99,6 +99,7 @@ class Catalog:
         recursive: Looks into sub-folders too.
         check: Says what is wrong with a tool beyond its definition's own rules.
         check_key: What the answers of `check` depend on beside the tool, see `CachedLoader`.
+        is_settled: Whether they depend on nothing else, see `CachedLoader`.
         cache_directory: Where the first look finds the tools of texts that were read before, see
             `cache_path`; None: nowhere.
     """
@@ -110,6 +111,7 @@ class Catalog:
         recursive: bool = False,
         check: Callable[[Tool], list[DefinitionProblem]] | None = None,
         check_key: Callable[[], str] | None = None,
+        is_settled: Callable[[Tool], bool] | None = None,
         cache_directory: str | None = None,
     ) -> None:
         self.directory = os.fspath(directory)
@@ -122,6 +124,7 @@ class Catalog:
             recursive=recursive,
             check=check,
             check_key=check_key,
+            is_settled=is_settled,
         )
         self._files: dict[str, FileOutcome] = {}
         self._reads: dict[str, _Read] = {}

@@ -17,6 +17,7 @@ KINDS: Final = {
     "echo": "returns its arguments, for tests",
     "http_request": "an HTTP request that the model itself composes",
     "search_tools": "the built-in search, with which a model finds tools",
+    "read_result": "reads on where a result was shortened",
     "run_command": "runs a program, without a shell",
     "run_shell_command": "runs scripts of a model, approved and in a sandbox",
     "read_file": "reads text files below one folder",
@@ -24,6 +25,8 @@ KINDS: Final = {
     "edit_file": "changes a part of a text file below one folder",
     "read_folder": "lists a folder",
     "search_files": "finds text in the files below one folder",
+    "sql_query": "one SQL statement, in a database of the engine's sources",
+    "run_workflow": "runs steps that call other tools",
 }
 """Every kind of tool that `tool-engine new` can begin, and what runs it."""
 
@@ -57,6 +60,7 @@ _ARGUMENTS: Final = {
     "echo": ("message=hello",),
     "http_request": ("url=https://example.com/",),
     "search_tools": ("query='calculate something'",),
+    "read_result": ("call_id=call-1a2b-19ab12cd34e-1-12",),
     "run_command": ("path=/",),
     "run_shell_command": ("script='echo hello'",),
     "read_file": ("path=notes.txt",),
@@ -64,6 +68,8 @@ _ARGUMENTS: Final = {
     "edit_file": ("path=notes.txt", "old_text=hello", "new_text=goodbye"),
     "read_folder": ("path=.",),
     "search_files": ("pattern=hello",),
+    "sql_query": ("country=NL",),
+    "run_workflow": ('expressions=\'["1 + 1", "2 * 3"]\'',),
 }
 
 

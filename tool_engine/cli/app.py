@@ -149,6 +149,15 @@ def _options(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="Read the folder's sub-folders too.")
     ] = False,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="NAME=URL",
+            envvar="TOOL_ENGINE_SOURCES",
+            help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
+        ),
+    ] = None,
     is_version: Annotated[
         bool,
         typer.Option(
@@ -160,7 +169,7 @@ def _options(
 
     Example: tool-engine --tools tools call calculator expression=1+2
     """
-    ctx.obj = Settings(chosen=tools, is_recursive=recursive)
+    ctx.obj = Settings(chosen=tools, is_recursive=recursive, sources=tuple(source or ()))
 
 
 for _name, _command in _COMMANDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,10 +13,12 @@ import msgspec
 from tool_engine.catalog.folder import (
     SETTLE_TIME,
     FileStamp,
+    FolderError,
     list_definitions,
     read_definition,
     stamp_of,
 )
+from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
 from tool_engine.catalog.strict_yaml import parse
 from tool_engine.cli.console import make_console, plain, print_json
@@ -23,8 +26,10 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.registry import PYTHON, ExecutorRegistry
+from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.tool import Tool
+from tool_engine.validation import ToolParameterValidator
 
 __all__ = [
     "Checked",
@@ -35,7 +40,7 @@ __all__ = [
     "validate_files",
 ]
 
-_PATH_PART: Final = re.compile(r"[^.\[\]]+")
+_PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 class Checked(msgspec.Struct):
@@ -92,6 +97,9 @@ class Checker:
         """The files that the last `check` left as they were, because they are being written."""
         self._loader = ToolConfigLoader()
         self._executors = ExecutorRegistry()
+        self._linker = WorkflowLinker(
+            self._executors.is_workflow, ToolParameterValidator().validate
+        )
         self._known: dict[str, tuple[FileStamp | None, Checked]] = {}
 
     def check(
@@ -112,6 +120,7 @@ class Checker:
         for files in _folders(paths, is_recursive=is_recursive).values():
             found = [each for file in files if (each := self._check(file, is_busy)) is not None]
             _check_duplicates(found)
+            self._check_workflows(found)
             checked += found
         kept = {each.file for each in checked}
         self._known = {file: known for file, known in self._known.items() if file in kept}
@@ -131,7 +140,29 @@ class Checker:
         if known is None:
             return None
         # A copy: what other files make wrong with this one is not for keeps.
-        return msgspec.structs.replace(known[1], problems=list(known[1].problems))
+        problems, warnings = list(known[1].problems), list(known[1].warnings)
+        return msgspec.structs.replace(known[1], problems=problems, warnings=warnings)
+
+    def _check_workflows(self, checked: list[Checked]) -> None:
+        """Adds what does not fit between the tools of a folder."""
+        workflows = [
+            (each, number, tool)
+            for each in checked
+            for number, tool in enumerate(each.tools)
+            if not each.problems and self._executors.is_workflow(tool)
+        ]
+        if not workflows:
+            return
+        tools = {tool.name: tool for each in checked for tool in each.tools}
+        index = ToolIndex([*_neighbours(checked, self._loader), *tools.values()])
+        for each, number, tool in workflows:
+            for link in self._linker.problems(tool, index):
+                problem = DefinitionProblem(link.message, each.file, path=link.path)
+                located = _located(problem, number)
+                if link.is_broken and not link.is_absent:
+                    each.problems.append(located)
+                else:
+                    each.warnings.append(str(located))
 
 
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
@@ -188,12 +219,30 @@ def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
     if number >= len(documents):
         # The file is another one by now, and its next check finds out.
         return problem
-    line, column = documents[number].position(tuple(_PATH_PART.findall(problem.path)))
+    parts = _PATH_PART.findall(problem.path)
+    place = tuple(int(position) if position else key for position, key in parts)
+    line, column = documents[number].position(place)
     return problem._replace(line=line, column=column)
 
 
+def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
+    """The tools beside files that are not checked with the rest of their folder."""
+    known = {Path(each.file).resolve() for each in checked}
+    tools: list[Tool] = []
+    files: dict[str, None] = {}
+    for folder in {path.parent for path in known}:
+        # A file may lie in a folder that nobody may list.
+        with contextlib.suppress(FolderError):
+            files.update(dict.fromkeys(list_definitions(str(folder), recursive=False)))
+    for file in files:
+        if Path(file).resolve() not in known:
+            with contextlib.suppress(DefinitionError):
+                tools += loader.load_file_tools(file)
+    return tools
+
+
 def _executor_warnings(tool: Tool, executors: ExecutorRegistry) -> list[str]:
-    if "request" in tool.implementation_config or tool.handler in executors.names():
+    if executors.name_of(tool) in (PYTHON, *executors.names()):
         return []
     near = executors.nearest(tool.handler)
     hint = f"did you mean {near!r}?" if near else "register it with engine.register_executor"

@@ -150,6 +150,7 @@ def _limits(tool: Tool) -> dict[str, Any]:
         "breaker": None if wants.breaker is None else msgspec.to_builtins(wants.breaker),
         "timeout": tool.timeout,
         "rate": None if tool.rate is None else str(tool.rate),
+        "result": None if tool.result is None else msgspec.to_builtins(tool.result),
         "retry": None if tool.retry is None else msgspec.to_builtins(tool.retry),
         "idempotent": tool.idempotent,
     }

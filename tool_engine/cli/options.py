@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -56,5 +56,5 @@ def settings_of(ctx: typer.Context, tools: str | None) -> Settings:
         ctx: The command's context.
         tools: The value of `ToolsOption`.
     """
-    settings: Any = ctx.obj
-    return Settings(chosen=tools or settings.chosen, is_recursive=settings.is_recursive)
+    settings: Settings = ctx.obj
+    return settings._replace(chosen=tools or settings.chosen)

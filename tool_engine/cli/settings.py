@@ -25,6 +25,8 @@ class Settings(NamedTuple):
     chosen: str | None = None
     """The folder that somebody named, on the command line or in the environment."""
     is_recursive: bool = False
+    sources: tuple[str, ...] = ()
+    """The databases of SQL tools, as `NAME=URL`."""
 
     @property
     def tools(self) -> str:
@@ -55,9 +57,20 @@ class Settings(NamedTuple):
             "auto_reload": False,
             "recursive": self.is_recursive,
             "lock": os.environ.get("TOOL_ENGINE_LOCK", "off"),
+            "sources": dict(map(_source, self.sources)),
             **changes,
         }
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
+
+
+def _source(text: str) -> tuple[str, str]:
+    name, mark, url = text.partition("=")
+    if not name or not mark:
+        # Not the text: what was meant for a URL may hold a password.
+        raise CommandError(
+            "--source takes NAME=URL, such as shop=sqlite:///shop.db", error_type="usage_error"
+        )
+    return name, url
 
 
 def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING) -> int:

@@ -14,6 +14,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact
 
 __all__ = [
     "bucket_table",
@@ -65,7 +66,11 @@ def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
     """One row per parameter, with its rules."""
     table = make_table("parameters", "name", "type", "required", "default", "rules", "description")
     for parameter in parameters:
-        default = json_text(parameter.default, indent=None) if parameter.has_default else ""
+        default = ""
+        if parameter.has_default:
+            names = frozenset({parameter.name} if parameter.secret else ())
+            shown = redact({parameter.name: parameter.default}, names)[parameter.name]
+            default = json_text(shown, indent=None)
         table.add_row(
             plain(parameter.name, "bold cyan"),
             plain(parameter.type),

@@ -67,12 +67,14 @@ SPECIAL_RANGES: Final[tuple[tuple[str, str, str], ...]] = (
     ("64:ff9b::/96", "NAT64", "RFC 6052"),
     ("64:ff9b:1::/48", "NAT64", "RFC 8215"),
     ("100::/64", "discard", "RFC 6666"),
+    ("100:0:0:1::/64", "dummy prefix", "RFC 9780"),
     ("2001::/32", "Teredo", "RFC 4380"),
     ("2001:2::/48", "benchmarking", "RFC 5180"),
     ("2001:db8::/32", "documentation", "RFC 3849"),
     ("2001::/23", "protocol assignments", "RFC 2928"),
     ("2002::/16", "6to4", "RFC 3056"),
     ("2620:4f:8000::/48", "AS112", "RFC 7534"),
+    ("3ffe::/16", "6bone", "RFC 3701"),
     ("3fff::/20", "documentation", "RFC 9637"),
     ("5f00::/16", "segment routing", "RFC 9602"),
     ("fc00::/7", "private", "RFC 4193"),
@@ -88,9 +90,17 @@ METADATA_ADDRESSES: Final = frozenset(
         "169.254.169.254",  # AWS, Azure, GCP, DigitalOcean, OpenStack
         "169.254.170.2",  # AWS ECS task credentials
         "169.254.170.23",  # AWS EKS pod identity
+        "169.254.169.252",  # GKE workload identity
+        "169.254.169.255",  # Linode
+        "169.254.42.42",  # Scaleway
+        "169.254.0.23",  # Tencent Cloud
         "fd00:ec2::254",  # AWS over IPv6
         "fd00:ec2::23",  # AWS EKS pod identity over IPv6
         "fd20:ce::254",  # GCP over IPv6
+        "fd00:a9fe:a9fe::1",  # Linode over IPv6
+        "fd00:42::42",  # Scaleway over IPv6
+        "fd00:c1::a9fe:a9fe",  # Oracle Cloud over IPv6
+        "fe80::a9fe:a9fe",  # OpenStack over IPv6
         "100.100.100.200",  # Alibaba Cloud
         "192.0.0.192",  # Oracle Cloud
         "168.63.129.16",  # Azure wire server; lies in public space
@@ -167,7 +177,7 @@ class AllowEntry(msgspec.Struct, frozen=True):
         return self.port in (None, port) and self.address == address
 
 
-class AllowList(msgspec.Struct, frozen=True):
+class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
     """The hosts and ports that a definition opens, beyond the public network."""
 
     entries: tuple[AllowEntry, ...] = ()
@@ -176,6 +186,15 @@ class AllowList(msgspec.Struct, frozen=True):
     def parse(cls, texts: Iterable[object]) -> AllowList:
         """Reads the lines of `entry.allow`; raises `ValueError` for the first that is wrong."""
         return cls(tuple(AllowEntry.parse(text) for text in texts))
+
+    def lists(self, host: str, port: int) -> bool:
+        """Whether a line opens this host, by its name or as an address, and port."""
+        address = _parse_address(host)
+        return any(
+            entry.matches_name(host.rstrip("."), port)
+            or (address is not None and entry.matches_address(address, port))
+            for entry in self.entries
+        )
 
     def permitted(self, host: str, port: int, addresses: Iterable[str]) -> list[str]:
         """Those of `addresses`, which `host` stands for, that may be dialled.
@@ -199,7 +218,7 @@ class AllowList(msgspec.Struct, frozen=True):
                 has_listed = True
                 permitted.append(text)
             elif (what := special_range(address)) is None or (
-                is_named and not is_metadata(address)
+                is_named and not _only_literally(address)
             ):
                 permitted.append(text)
             else:
@@ -239,6 +258,17 @@ def is_metadata(address: _Address) -> bool:
     )
 
 
+def _only_literally(address: _Address) -> bool:
+    """Whether no name may open it: a metadata service, or where the next one will be."""
+    if is_metadata(address):
+        return True
+    if address.is_link_local:
+        return True
+    return isinstance(address, IPv6Address) and any(
+        embedded.is_link_local for embedded in _embedded(address)
+    )
+
+
 def _embedded(address: IPv6Address) -> list[IPv4Address]:
     number = int(address)
     found = [
@@ -275,7 +305,8 @@ def _refusal(host: str, port: int, address: str, what: str) -> str:
     shown = _bracketed(host)
     subject = f"{shown}:{port} is" if host == address else f"{shown}:{port} leads to {address},"
     # A name may be pointed anywhere by whoever owns it, so it never opens a metadata service.
-    listed = _bracketed(address) if what == "cloud metadata" else shown
+    known = _parse_address(address)
+    listed = _bracketed(address) if known is not None and _only_literally(known) else shown
     return (
         f"{subject} not a public address ({what}); only the tool's author can open it, with "
         f"entry.allow: ['{listed}:{port}'] in the tool's YAML"

@@ -1,145 +1,114 @@
-"""Which numbers, operators and functions does the calculator know, and what may they cost?
+"""Which functions and constants does the calculator know?
 
-The cost of an operation is bounded before it is computed: whoever writes the expression may be
-hostile, and `9**9**9` would otherwise never end. Whole numbers stay whole as long as they can;
-what is not a finite real number is an error that says why.
+`docs/reference/calculator.md` shows both tables, and a test compares it with them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "CONSTANTS",
-    "FUNCTIONS",
-    "MAX_BITS",
-    "CalculationError",
-    "Function",
-    "call",
-    "checked",
-    "operate",
-]
+from tool_engine.executors.number import CalculationError, Number, Value
+from tool_engine.executors.operations import (
+    add,
+    bounded,
+    checked,
+    divide,
+    multiply,
+    power,
+    real,
+)
 
-MAX_BITS: Final = 4096
-"""The largest whole number that is computed with, in bits: about 1,233 decimal digits."""
+__all__ = ["CONSTANTS", "FUNCTIONS", "CalculationError", "Function", "call"]
+
 _MAX_CHOICES: Final = 10_000
+_MAX_PLACES: Final = 400
+_MAX_DEGREE: Final = 64
+_MANY: Final = 500
 
-Number = int | float
-
-
-class CalculationError(ValueError):
-    """An expression has no result; the message says why in plain words."""
+CONSTANTS: Final = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 class Function(NamedTuple):
     """One function of the calculator."""
 
+    usage: str
+    """How it is written."""
+    meaning: str
     compute: Callable[..., Number]
-    least: int
+    least: int = 1
     """How many arguments it takes at least."""
-    most: int
+    most: int = 1
+    domain: str = ""
+    """What it takes, where that is not every number."""
+    result: str = "as arguments"
+    """`whole`, `decimal`, `chosen` (one of the arguments), or decimal if an argument is."""
 
 
-CONSTANTS: Final = {"pi": math.pi, "e": math.e, "tau": math.tau}
-
-
-def operate(symbol: str, left: Number, right: Number) -> Number:
-    """`left symbol right`; `//` and `%` round down, as in Python.
+def call(name: str, arguments: tuple[Value, ...]) -> Value:
+    """`name(*arguments)`.
 
     Raises:
-        CalculationError: The result is not a finite real number, or would be too large.
+        CalculationError: There is no such function, it does not take these arguments, or it has no
+            result for them.
     """
-    value = checked(symbol, _OPERATORS[symbol], (left, right))
-    if value == 0 and symbol in _NEVER_ZERO and left != 0 and not (symbol == "*" and right == 0):
-        raise CalculationError(f"the result of {symbol} is too small for a number")
-    return value
-
-
-def call(name: str, arguments: tuple[Number, ...]) -> Number:
-    """`name(*arguments)`; raises `CalculationError` as `operate` does."""
     function = FUNCTIONS.get(name)
     if function is None:
         raise CalculationError(f"there is no function {name!r}; there are {', '.join(FUNCTIONS)}")
     if not function.least <= len(arguments) <= function.most:
-        raise CalculationError(f"{name} takes {_count(function)}, got {len(arguments)}")
-    return checked(f"{name}()", function.compute, arguments)
-
-
-def checked(what: str, compute: Callable[..., Any], operands: tuple[Number, ...]) -> Number:
-    """`compute(*operands)`, if that is a finite real number of a bearable size."""
-    try:
-        value = compute(*operands)
-    except ZeroDivisionError:
-        raise CalculationError(f"division by zero in {what}") from None
-    except OverflowError:
-        raise CalculationError(f"the result of {what} is too large") from None
-    except CalculationError:
-        raise
-    except (ValueError, TypeError):
         raise CalculationError(
-            f"{what} is not defined for {', '.join(_shown(operand) for operand in operands)}"
-        ) from None
-    if isinstance(value, complex):
-        raise CalculationError(
-            f"the result of {what} is not a real number (a root of a negative number)"
+            f"{name} takes {_count(function)}, got {len(arguments)}; write {function.usage}"
         )
-    if isinstance(value, int):
-        _check_bits(what, value.bit_length())
-    elif not math.isfinite(value):
-        raise CalculationError(f"the result of {what} is too large for a number")
-    return value  # type: ignore[no-any-return]
+    numbers = tuple(argument.number for argument in arguments)
+    number = checked(f"{name}()", function.compute, numbers, function.domain)
+    if function.result == "chosen":
+        return next(argument for argument in arguments if argument.number is number)
+    is_whole = function.result == "whole" or (name == "round" and len(arguments) == 1)
+    is_decimal = function.result == "decimal" or any(each.is_decimal for each in arguments)
+    return Value(number, is_decimal and not is_whole)
 
 
-def _check_bits(what: str, bits: float) -> None:
-    if bits > MAX_BITS:
-        raise CalculationError(
-            f"the result of {what} would have more than {int(MAX_BITS * math.log10(2))} digits"
-        )
+def _count(function: Function) -> str:
+    least = f"{function.least} argument{'s' if function.least > 1 else ''}"
+    if function.least == function.most:
+        return least
+    if function.most == _MANY:
+        return f"at least {least}"
+    return f"{function.least} to {function.most} arguments"
 
 
-def _multiply(left: Number, right: Number) -> Number:
-    if isinstance(left, int) and isinstance(right, int):
-        _check_bits("*", left.bit_length() + right.bit_length() - 2)
-    return left * right
-
-
-def _divide(left: Number, right: Number) -> Number:
-    """Exact where the quotient of two whole numbers is whole, which floats lose at 2**53."""
-    if isinstance(left, int) and isinstance(right, int):
-        quotient, rest = divmod(left, right)
-        if rest == 0:
-            return quotient
-    return left / right
-
-
-def _power(base: Number, exponent: Number) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int) and exponent > 0 and abs(base) > 1:
-        _check_bits("**", (abs(base).bit_length() - 1) * exponent)
-    if isinstance(base, int) and isinstance(exponent, int) and exponent < 0:
-        return float(base) ** exponent
-    return base**exponent
+def _whole(name: str, value: Number) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, int):
+        raise CalculationError(f"{name} takes whole numbers, got {float(value)}")
+    return value
 
 
 def _factorial(n: Number) -> int:
     number = _whole("factorial", n)
     if number < 0:
         raise CalculationError("factorial is not defined for negative numbers")
-    if number > MAX_BITS:
-        _check_bits("factorial", math.inf)
-    _check_bits("factorial", math.lgamma(number + 1) / math.log(2) - 1)
+    if number > _MAX_CHOICES:
+        bounded("factorial", math.inf)
+    bounded("factorial", math.lgamma(number + 1) / math.log(2) - 1)
     return math.factorial(number)
 
 
 def _combinations(n: Number, k: Number) -> int:
     total, chosen = _choice("comb", n, k)
+    if chosen <= total:
+        logs = math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+        bounded("comb", logs / math.log(2) - 1)
     return math.comb(total, chosen)
 
 
 def _permutations(n: Number, k: Number) -> int:
     total, chosen = _choice("perm", n, k)
-    _check_bits("perm", (total - chosen).bit_length() * chosen - chosen)
+    bounded("perm", (total - chosen).bit_length() * chosen - chosen)
     return math.perm(total, chosen)
 
 
@@ -152,17 +121,10 @@ def _choice(name: str, n: Number, k: Number) -> tuple[int, int]:
 
 def _round(value: Number, digits: Number = 0) -> Number:
     places = _whole("round", digits)
-    if abs(places) > 400:
-        raise CalculationError("round takes between -400 and 400 digits")
-    return round(value, places) if places else round(value)
-
-
-def _whole(name: str, value: Number) -> int:
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise CalculationError(f"{name} takes whole numbers, got {value}")
-        return int(value)
-    return value
+    if abs(places) > _MAX_PLACES:
+        raise CalculationError(f"round takes between -{_MAX_PLACES} and {_MAX_PLACES} digits")
+    result: Number = round(value, places) if places else round(value)  # type: ignore[assignment]
+    return result
 
 
 def _gcd(*values: Number) -> int:
@@ -171,12 +133,8 @@ def _gcd(*values: Number) -> int:
 
 def _lcm(*values: Number) -> int:
     numbers = [_whole("lcm", value) for value in values]
-    _check_bits("lcm", sum(number.bit_length() - 1 for number in numbers))
+    bounded("lcm", sum(number.bit_length() - 1 for number in numbers))
     return math.lcm(*numbers)
-
-
-def _isqrt(value: Number) -> int:
-    return math.isqrt(_whole("isqrt", value))
 
 
 def _sign(value: Number) -> int:
@@ -184,82 +142,170 @@ def _sign(value: Number) -> int:
 
 
 def _sum(*values: Number) -> Number:
-    return sum(values) if all(isinstance(v, int) for v in values) else math.fsum(values)
+    if any(isinstance(value, float) for value in values):
+        return math.fsum(map(real, values))
+    return reduce(add, values)
 
 
 def _mean(*values: Number) -> Number:
-    return _divide(_sum(*values), len(values))
+    return divide(_sum(*values), len(values))
 
 
-def _count(function: Function) -> str:
-    if function.least == function.most:
-        return f"{function.least} argument{'s' if function.least > 1 else ''}"
-    if function.most == _MANY:
-        return f"at least {function.least} argument{'s' if function.least > 1 else ''}"
-    return f"{function.least} to {function.most} arguments"
+def _median(*values: Number) -> Number:
+    ordered, half = sorted(values), len(values) // 2
+    if len(values) % 2:
+        return ordered[half]
+    return divide(add(ordered[half - 1], ordered[half]), 2)
 
 
-def _shown(value: Number) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
+def _variance(*values: Number) -> Number:
+    middle = _mean(*values)
+    squares = [power(add(value, -middle), 2) for value in values]
+    return divide(_sum(*squares), len(values) - 1)
 
 
-_MANY: Final = 500
+def _sqrt(value: Number) -> Number:
+    """Exact for the squares of fractions."""
+    if isinstance(value, float):
+        return math.sqrt(value)
+    top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    if top * top == value.numerator and bottom * bottom == value.denominator:
+        return Fraction(top, bottom)
+    # A large number has a root of so many digits that its fraction makes no difference.
+    return float(top) if value > 1e300 else math.sqrt(real(value))
 
-# Of operands other than zero, these give zero only where a float has lost the value.
-_NEVER_ZERO: Final = frozenset({"*", "/", "**"})
 
-_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": _multiply,
-    "/": _divide,
-    "//": lambda left, right: left // right,
-    "%": lambda left, right: left % right,
-    "**": _power,
-}
+def _root(value: Number, degree: Number) -> Number:
+    number = _whole("root", degree)
+    if not 1 <= number <= _MAX_DEGREE:
+        raise CalculationError(f"root takes a degree between 1 and {_MAX_DEGREE}")
+    if value < 0 and number % 2 == 0:
+        raise CalculationError("an even root of a negative number is not a real number")
+    sign = -1 if value < 0 else 1
+    near = sign * math.pow(real(value if value > 0 else -value), 1 / number)
+    whole = round(near)
+    is_exact = abs(near) < 2**53 and whole**number == value
+    return whole if is_exact else near
+
+
+def _of_reals(compute: Callable[..., float]) -> Callable[..., float]:
+    return lambda *numbers: compute(*map(real, numbers))
+
+
+def _log(value: Number, base: Number | None = None) -> Number:
+    """Whole where it is: as a quotient of two floats it is next to it."""
+    if base is None:
+        return _ln(value)
+    if base == 1:
+        raise CalculationError("there is no logarithm to the base 1")
+    near = math.log(_loggable(value), _loggable(base))
+    whole = round(near)
+    is_exact = abs(whole) <= _MAX_PLACES and not isinstance(base, float)
+    return whole if is_exact and power(base, whole) == value else near
+
+
+def _ln(value: Number) -> float:
+    return math.log(_loggable(value))
+
+
+def _loggable(value: Number) -> int | float:
+    # A whole number need not fit into a float to have a logarithm.
+    return value if isinstance(value, int) else real(value)
+
+
+def _decimal(
+    usage: str, meaning: str, compute: Callable[..., Any], domain: str = "", most: int = 1
+) -> Function:
+    return Function(usage, meaning, compute, 1, most, domain, "decimal")
+
+
+_ANGLE: Final = "in radians"
+_POSITIVE: Final = "numbers above 0"
+_UNIT: Final = "numbers from -1 to 1"
+_TO_WHOLE: Final[dict[str, Any]] = {"result": "whole"}
 
 FUNCTIONS: Final[dict[str, Function]] = {
-    "abs": Function(abs, 1, 1),
-    "acos": Function(math.acos, 1, 1),
-    "acosh": Function(math.acosh, 1, 1),
-    "asin": Function(math.asin, 1, 1),
-    "asinh": Function(math.asinh, 1, 1),
-    "atan": Function(math.atan, 1, 1),
-    "atan2": Function(math.atan2, 2, 2),
-    "atanh": Function(math.atanh, 1, 1),
-    "cbrt": Function(math.cbrt, 1, 1),
-    "ceil": Function(math.ceil, 1, 1),
-    "comb": Function(_combinations, 2, 2),
-    "cos": Function(math.cos, 1, 1),
-    "cosh": Function(math.cosh, 1, 1),
-    "degrees": Function(math.degrees, 1, 1),
-    "exp": Function(math.exp, 1, 1),
-    "factorial": Function(_factorial, 1, 1),
-    "floor": Function(math.floor, 1, 1),
-    "gcd": Function(_gcd, 1, _MANY),
-    "hypot": Function(math.hypot, 1, _MANY),
-    "isqrt": Function(_isqrt, 1, 1),
-    "lcm": Function(_lcm, 1, _MANY),
-    "ln": Function(math.log, 1, 1),
-    "log": Function(math.log, 1, 2),
-    "log10": Function(math.log10, 1, 1),
-    "log2": Function(math.log2, 1, 1),
-    "max": Function(max, 2, _MANY),
-    "mean": Function(_mean, 1, _MANY),
-    "min": Function(min, 2, _MANY),
-    "mod": Function(lambda left, right: left % right, 2, 2),
-    "perm": Function(_permutations, 2, 2),
-    "pow": Function(_power, 2, 2),
-    "radians": Function(math.radians, 1, 1),
-    "round": Function(_round, 1, 2),
-    "sign": Function(_sign, 1, 1),
-    "sin": Function(math.sin, 1, 1),
-    "sinh": Function(math.sinh, 1, 1),
-    "sqrt": Function(math.sqrt, 1, 1),
-    "sum": Function(_sum, 1, _MANY),
-    "tan": Function(math.tan, 1, 1),
-    "tanh": Function(math.tanh, 1, 1),
-    "trunc": Function(math.trunc, 1, 1),
+    "abs": Function("abs(x)", "x without its sign", abs),
+    "acos": _decimal("acos(x)", f"arc cosine, {_ANGLE}", _of_reals(math.acos), _UNIT),
+    "acosh": _decimal("acosh(x)", "inverse of cosh", _of_reals(math.acosh), "numbers of 1 or more"),
+    "asin": _decimal("asin(x)", f"arc sine, {_ANGLE}", _of_reals(math.asin), _UNIT),
+    "asinh": _decimal("asinh(x)", "inverse of sinh", _of_reals(math.asinh)),
+    "atan": _decimal("atan(x)", f"arc tangent, {_ANGLE}", _of_reals(math.atan)),
+    "atan2": Function(
+        "atan2(y, x)", f"angle of the point (x, y), {_ANGLE}", _of_reals(math.atan2), 2, 2
+    ),
+    "atanh": _decimal(
+        "atanh(x)", "inverse of tanh", _of_reals(math.atanh), "numbers between -1 and 1"
+    ),
+    "avg": Function("avg(a, b, ...)", "the same as mean", _mean, 1, _MANY),
+    "cbrt": _decimal("cbrt(x)", "cube root, of negative numbers too", lambda x: _root(x, 3)),
+    "ceil": Function("ceil(x)", "the next whole number, up", math.ceil, **_TO_WHOLE),
+    "comb": Function(
+        "comb(n, k)", "ways to choose k of n, in any order", _combinations, 2, 2, **_TO_WHOLE
+    ),
+    "cos": _decimal("cos(x)", f"cosine of x {_ANGLE}", _of_reals(math.cos)),
+    "cosh": _decimal("cosh(x)", "hyperbolic cosine", _of_reals(math.cosh)),
+    "degrees": _decimal("degrees(x)", "x radians in degrees", _of_reals(math.degrees)),
+    "exp": _decimal("exp(x)", "e to the power of x", _of_reals(math.exp)),
+    "factorial": Function("factorial(n)", "1 * 2 * ... * n", _factorial, **_TO_WHOLE),
+    "floor": Function("floor(x)", "the next whole number, down", math.floor, **_TO_WHOLE),
+    "gcd": Function("gcd(a, b, ...)", "greatest common divisor", _gcd, 1, _MANY, **_TO_WHOLE),
+    "hypot": _decimal(
+        "hypot(a, b, ...)", "root of the sum of squares", _of_reals(math.hypot), most=_MANY
+    ),
+    "isqrt": Function(
+        "isqrt(n)",
+        "square root of a whole number, rounded down",
+        lambda n: math.isqrt(_whole("isqrt", n)),
+        domain="whole numbers of 0 or more",
+        **_TO_WHOLE,
+    ),
+    "lcm": Function("lcm(a, b, ...)", "least common multiple", _lcm, 1, _MANY, **_TO_WHOLE),
+    "ln": _decimal("ln(x)", "natural logarithm", _ln, _POSITIVE),
+    "log": _decimal(
+        "log(x) or log(x, base)", "natural logarithm, or to a base", _log, _POSITIVE, most=2
+    ),
+    "log10": _decimal(
+        "log10(x)", "logarithm to the base 10", lambda x: math.log10(_loggable(x)), _POSITIVE
+    ),
+    "log2": _decimal(
+        "log2(x)", "logarithm to the base 2", lambda x: math.log2(_loggable(x)), _POSITIVE
+    ),
+    "max": Function("max(a, b, ...)", "the largest", max, 2, _MANY, result="chosen"),
+    "mean": Function("mean(a, b, ...)", "sum divided by count", _mean, 1, _MANY),
+    "median": Function(
+        "median(a, b, ...)", "the middle one, or the mean of the two", _median, 1, _MANY
+    ),
+    "min": Function("min(a, b, ...)", "the smallest", min, 2, _MANY, result="chosen"),
+    "mod": Function("mod(a, b)", "the same as a % b", lambda a, b: a % b, 2, 2),
+    "perm": Function(
+        "perm(n, k)", "ways to choose k of n, in order", _permutations, 2, 2, **_TO_WHOLE
+    ),
+    "pow": Function("pow(a, b)", "the same as a ** b", power, 2, 2),
+    "product": Function(
+        "product(a, b, ...)", "all multiplied", lambda *v: reduce(multiply, v), 1, _MANY
+    ),
+    "radians": _decimal("radians(x)", "x degrees in radians", _of_reals(math.radians)),
+    "root": Function("root(x, n)", "n-th root, odd ones of negative numbers too", _root, 2, 2),
+    "round": Function(
+        "round(x) or round(x, digits)", "nearest; a half goes to the even neighbour", _round, 1, 2
+    ),
+    "sign": Function("sign(x)", "-1, 0 or 1", _sign, **_TO_WHOLE),
+    "sin": _decimal("sin(x)", f"sine of x {_ANGLE}", _of_reals(math.sin)),
+    "sinh": _decimal("sinh(x)", "hyperbolic sine", _of_reals(math.sinh)),
+    "sqrt": _decimal("sqrt(x)", "square root", _sqrt, "numbers of 0 or more"),
+    "stdev": Function(
+        "stdev(a, b, ...)",
+        "standard deviation of a sample",
+        lambda *v: _sqrt(_variance(*v)),
+        2,
+        _MANY,
+        result="decimal",
+    ),
+    "sum": Function("sum(a, b, ...)", "all added up", _sum, 1, _MANY),
+    "tan": _decimal("tan(x)", f"tangent of x {_ANGLE}", _of_reals(math.tan)),
+    "tanh": _decimal("tanh(x)", "hyperbolic tangent", _of_reals(math.tanh)),
+    "trunc": Function("trunc(x)", "x without its decimals", math.trunc, **_TO_WHOLE),
+    "variance": Function("variance(a, b, ...)", "variance of a sample", _variance, 2, _MANY),
 }
 """Name -> function. Angles are in radians; `log` without a base is the natural logarithm."""

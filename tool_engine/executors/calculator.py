@@ -8,21 +8,17 @@ before a sign and from the right. Every bound is checked before anything is comp
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.arithmetic import (
-    CONSTANTS,
-    FUNCTIONS,
-    CalculationError,
-    call,
-    checked,
-    operate,
-)
+from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call
+from tool_engine.executors.number import CalculationError, Value, exact_text, parse, settled
+from tool_engine.executors.operations import operate
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["CalculatorExecutor", "calculate"]
+__all__ = ["CalculationError", "CalculatorExecutor", "calculate", "evaluate"]
 
 MAX_LENGTH: Final = 1000
 MAX_DEPTH: Final = 50
@@ -53,6 +49,7 @@ _HINTS: Final = {
     "−": "write - for a minus sign",
     ".": "a number needs a digit beside its point, and nothing else has a point",
 }
+_NO_NUMBERS: Final = ("inf", "infinity", "nan")
 
 
 class _Token(NamedTuple):
@@ -63,7 +60,11 @@ class _Token(NamedTuple):
 
 
 class CalculatorExecutor:
-    """Runs `calculator`: `{"expression": "1+2"}` gives `{"result": 3}`."""
+    """Runs `calculator`: `{"expression": "1+2"}` gives `{"result": 3}`.
+
+    Where decimals do not say all of a result, it has the fraction too: `1/3` gives
+    `{"result": 0.3333333333333333, "exact": "1/3"}`.
+    """
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -75,7 +76,11 @@ class CalculatorExecutor:
                 f"expression must be a text such as '1+2', got {type(expression).__name__}"
             )
         try:
-            return {"result": calculate(expression)}
+            value = evaluate(expression)
+            output: dict[str, Any] = {"result": settled(value)}
+            if (exact := exact_text(value)) is not None:
+                output["exact"] = exact
+            return output
         except CalculationError as error:
             raise ToolExecutionError(f"cannot calculate: {error}") from None
 
@@ -90,6 +95,15 @@ def calculate(expression: str) -> int | float:
     Raises:
         CalculationError: It is no arithmetic expression, too long, too deep or too costly, or
             its value is not a finite real number.
+    """
+    return settled(evaluate(expression))
+
+
+def evaluate(expression: str) -> Value:
+    """The value of `expression`, as exact as it is known.
+
+    Raises:
+        CalculationError: As `calculate`.
     """
     if len(expression) > MAX_LENGTH:
         raise CalculationError(
@@ -131,12 +145,12 @@ class _Parser:
         self._next = 0
         self._depth = 0
 
-    def sum(self, least: int) -> int | float:
+    def sum(self, least: int) -> Value:
         """A chain of operators that bind at least as strongly as `least`."""
         value = self._signed()
         while (binding := _BINDING.get(self._peek().text, -1)) >= least:
-            symbol = self._take().text
-            value = operate(symbol, value, self.sum(binding + 1))
+            symbol, right = self._take(), self.sum(binding + 1)
+            value = _at(symbol, operate, symbol.text, value, right)
         return value
 
     def expect_end(self) -> None:
@@ -145,49 +159,56 @@ class _Parser:
         if token.kind != "end":
             raise self._unexpected(token, "an operator")
 
-    def _signed(self) -> int | float:
+    def _signed(self) -> Value:
         is_negative = False
         while (symbol := self._peek().text) in ("+", "-"):
             self._take()
             is_negative ^= symbol == "-"
         value = self._powered()
-        return -value if is_negative else value
+        return Value(-value.number, value.is_decimal) if is_negative else value
 
-    def _powered(self) -> int | float:
+    def _powered(self) -> Value:
         base = self._atom()
         if self._peek().text != "**":
             return base
-        self._take()
+        symbol = self._take()
         self._enter()
         exponent = self._signed()
         self._depth -= 1
-        return operate("**", base, exponent)
+        return _at(symbol, operate, symbol.text, base, exponent)
 
-    def _atom(self) -> int | float:
+    def _atom(self) -> Value:
         token = self._take()
         if token.kind == "number":
-            return _number(token)
+            return _at(token, parse, token.text)
         if token.kind == "name":
             return self._named(token)
         if token.text == "(":
             return self._arguments(token, is_call=False)[0]
         raise self._unexpected(token, "a number")
 
-    def _named(self, token: _Token) -> int | float:
+    def _named(self, token: _Token) -> Value:
         if self._peek().text == "(":
-            return call(token.text, self._arguments(self._take(), is_call=True))
+            return _at(token, call, token.text, self._arguments(self._take(), is_call=True))
         if token.text in CONSTANTS:
-            return CONSTANTS[token.text]
+            return Value(CONSTANTS[token.text])
         if token.text in FUNCTIONS:
-            raise CalculationError(f"{token.text} needs arguments, as in {token.text}(2)")
+            raise CalculationError(
+                f"{token.text} at character {token.column} needs arguments: write "
+                f"{FUNCTIONS[token.text].usage}"
+            )
+        if token.text.lower() in _NO_NUMBERS:
+            raise CalculationError(
+                f"{token.text} at character {token.column} is no number; every number is finite"
+            )
         raise CalculationError(
             f"unknown name {token.text[:40]!r} at character {token.column}; "
             f"there are {', '.join(CONSTANTS)} and functions such as sqrt(2)"
         )
 
-    def _arguments(self, opening: _Token, *, is_call: bool) -> tuple[int | float, ...]:
+    def _arguments(self, opening: _Token, *, is_call: bool) -> tuple[Value, ...]:
         self._enter()
-        values: list[int | float] = []
+        values: list[Value] = []
         if not (is_call and self._peek().text == ")"):
             values.append(self.sum(0))
             while is_call and self._peek().text == ",":
@@ -219,29 +240,35 @@ class _Parser:
         return token
 
     def _unexpected(self, token: _Token, expected: str) -> CalculationError:
-        if token.kind == "end":
-            return CalculationError(f"the expression ends where {expected} was expected")
         place = self._tokens.index(token)
         before = self._tokens[place - 1].text if place else ""
-        hint = ""
-        if token.text == ",":
-            hint = "; write numbers without commas, with a point for decimals"
-        elif before == "0" and token.text[0] in "xXoObB":
-            hint = "; write numbers in decimal digits"
-        elif expected == "an operator" and (token.text == "(" or token.kind == "name"):
-            hint = "; write * for multiplication"
-        elif before == "*" and token.text == "*":
-            hint = "; write ** without a blank for a power"
+        hint = _hint(token, before, expected)
+        if token.kind == "end":
+            return CalculationError(f"the expression ends where {expected} was expected{hint}")
         return CalculationError(
             f"unexpected {token.text[:40]!r} at character {token.column}, where {expected} was "
             f"expected{hint}"
         )
 
 
-def _number(token: _Token) -> int | float:
-    if token.text.isdigit():
-        return int(token.text)
-    value = checked("reading a number", lambda: float(token.text), ())
-    if value == 0 and re.search(r"[1-9]", re.split(r"[eE]", token.text)[0]):
-        raise CalculationError(f"the number {token.text[:40]} is too small")
-    return value
+def _hint(token: _Token, before: str, expected: str) -> str:
+    """The likely cure for an unexpected token."""
+    if before == "%" and expected == "a number":
+        return "; % is the remainder of a division: write 50 / 100 for 50 percent"
+    if token.text == ",":
+        return "; write numbers without commas, with a point for decimals"
+    if before == "0" and token.text[:1] in tuple("xXoObB"):
+        return "; write numbers in decimal digits"
+    if expected == "an operator" and (token.text == "(" or token.kind == "name"):
+        return "; write * for multiplication"
+    if before == "*" and token.text == "*":
+        return "; write ** without a blank for a power"
+    return ""
+
+
+def _at(token: _Token, compute: Callable[..., Value], *operands: Any) -> Value:
+    """`compute(*operands)`; an error says where in the expression it is."""
+    try:
+        return compute(*operands)
+    except CalculationError as error:
+        raise CalculationError(f"{error} (at character {token.column})") from None

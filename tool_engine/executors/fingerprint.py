@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
+from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.tool import Tool
 
 __all__ = ["ENGINE", "UNREAD", "UNREADABLE", "CodeHashes", "source_hash"]
@@ -29,14 +30,25 @@ class CodeHashes:
 
     Args:
         resolve: The executor of a tool; None when nothing runs it.
+        is_python: Whether a tool names its handler as `package.module:function`: then the module's
+            file counts, which is read and not run, for nobody may have approved it.
     """
 
-    def __init__(self, resolve: Callable[[Tool], Any]) -> None:
+    def __init__(
+        self, resolve: Callable[[Tool], Any], is_python: Callable[[Tool], bool] | None = None
+    ) -> None:
         self._resolve = resolve
+        self._is_python = is_python or _never
+        self._files: dict[str, str] = {}
         self._read: dict[int, tuple[Any, str]] = {}
 
     async def read(self, tools: Iterable[Tool]) -> None:
         """Reads, in a thread, the source of what runs `tools`, unless it was read before."""
+        tools = list(tools)
+        modules = {_module(tool) for tool in tools if self._is_python(tool)}
+        if modules:
+            self._files |= await asyncio.to_thread(lambda: {m: _file_hash(m) for m in modules})
+        tools = [tool for tool in tools if not self._is_python(tool)]
         found = {id(executor): executor for executor in map(self._executor, tools)}
         unread = [each for key, each in found.items() if each is not None and key not in self._read]
         if unread:
@@ -47,6 +59,8 @@ class CodeHashes:
 
     def of(self, tool: Tool) -> str | None:
         """The hash of what runs `tool`, or what stands for it; None when nothing runs it."""
+        if self._is_python(tool):
+            return self._files.get(_module(tool), UNREAD)
         executor = self._executor(tool)
         return None if executor is None else self._read.get(id(executor), (None, UNREAD))[1]
 
@@ -55,6 +69,22 @@ class CodeHashes:
             return self._resolve(tool)
         except ToolEngineError:
             return None
+
+
+def _never(_tool: Tool) -> bool:
+    return False
+
+
+def _module(tool: Tool) -> str:
+    return tool.handler.partition(":")[0]
+
+
+def _file_hash(module: str) -> str:
+    try:
+        text = source_text(module)
+    except SourceError:
+        text = None
+    return UNREADABLE if text is None else f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
 def source_hash(executor: Any) -> str:

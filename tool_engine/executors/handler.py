@@ -16,7 +16,14 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["AsyncHandlerExecutor", "SyncHandlerExecutor", "check_handler", "executor_for"]
+__all__ = [
+    "AsyncHandlerExecutor",
+    "SyncHandlerExecutor",
+    "check_handler",
+    "check_signature",
+    "executor_for",
+    "wants_context",
+]
 
 CONTEXT: Final = "context"
 _KEYWORD_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -97,26 +104,30 @@ def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
     otherwise show only when the tool is called.
     """
     signature = _signature(handler)
-    if signature is None:
-        return
+    if signature is not None:
+        check_signature(signature, _name(handler), tool)
+
+
+def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None:
+    """The same for what is known only by its signature; `name` is what messages call it."""
     declared = {parameter.name: parameter for parameter in tool.parameters}
     taken = signature.parameters
-    who = f"the handler {_name(handler)} of tool {tool.name!r}"
-    if CONTEXT in declared and _wants_context(handler):
+    who = f"the handler {name} of tool {tool.name!r}"
+    if CONTEXT in declared and wants_context(signature):
         raise ConfigurationError(
             f"{who} receives the ToolExecutionContext as 'context', but the tool declares a "
             "parameter of that name; rename the tool's parameter"
         )
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values())
-    for name in declared:
-        known = taken.get(name)
+    for parameter in declared:
+        known = taken.get(parameter)
         if known is not None and known.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise ConfigurationError(
-                f"{who} takes {name!r} by position only; remove the '/' from its signature"
+                f"{who} takes {parameter!r} by position only; remove the '/' from its signature"
             )
         if not takes_any and (known is None or known.kind not in _KEYWORD_KINDS):
             raise ConfigurationError(
-                f"{who} does not take the declared parameter {name!r}; it takes "
+                f"{who} does not take the declared parameter {parameter!r}; it takes "
                 f"({', '.join(taken)})"
             )
     _check_needs(taken, declared, who)
@@ -189,8 +200,11 @@ def _signature(handler: Callable[..., Any]) -> inspect.Signature | None:
 
 def _wants_context(handler: Callable[..., Any]) -> bool:
     signature = _signature(handler)
-    if signature is None:
-        return False
+    return signature is not None and wants_context(signature)
+
+
+def wants_context(signature: inspect.Signature) -> bool:
+    """Whether a handler with this signature is to receive the context."""
     known = signature.parameters.get(CONTEXT)
     return known is not None and known.kind in _KEYWORD_KINDS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tool_engine.executors.secrets import SecretScope
@@ -52,12 +52,20 @@ def header_problem(name: str, value: str) -> str | None:
     return None
 
 
-def without_credentials(headers: Mapping[str, str], secrets: SecretScope) -> dict[str, str]:
-    """The headers that may follow a redirect to another host."""
+def without_credentials(
+    headers: Mapping[str, str], secrets: SecretScope, private: Collection[str] = ()
+) -> dict[str, str]:
+    """The headers that may follow a redirect to another host.
+
+    Args:
+        headers: Those of the first request.
+        secrets: What no value may hold.
+        private: The names, in lower case, of others that stay behind.
+    """
     return {
         name: value
         for name, value in headers.items()
-        if not is_secret_key(name) and not secrets.holds(value)
+        if name.lower() not in private and not is_secret_key(name) and not secrets.holds(value)
     }
 
 

@@ -21,7 +21,9 @@ def pause_asked_for(status: int, headers: Mapping[str, str]) -> float | None:
     A date counts from the server's own `Date`, so that it does not matter whose clock is right.
     What cannot be read, and what is not in the future, is no pause.
     """
-    value = headers.get("Retry-After", "").strip() if status in _STATUS else ""
+    if status not in _STATUS:
+        return None
+    value = headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(value):
         seconds = float(value)
     else:

@@ -7,7 +7,7 @@ segment, in the query one value; both are percent-encoded whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -28,6 +28,7 @@ __all__ = ["URLTemplate", "query_text"]
 
 # What a definition may write literally in a path or query (RFC 3986, 3.3 and 3.4).
 _LITERAL: Final = "/?:@!$&'()*+,;=-._~%"
+_DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
@@ -37,6 +38,7 @@ class URLTemplate(msgspec.Struct, frozen=True):
     origin: tuple[str | SecretPart, ...]
     """Up to the end of the host and port; holds no parameter."""
     path: TextTemplate
+    """Percent-encoded, but for what is filled in; so is the query."""
     query: TextTemplate | None
 
     @classmethod
@@ -54,14 +56,20 @@ class URLTemplate(msgspec.Struct, frozen=True):
                 )
         return cls(
             origin=origin,
-            path=TextTemplate(path),
-            query=None if query is None else TextTemplate(query),
+            path=_quoted(path),
+            query=None if query is None else _quoted(query),
         )
 
     @property
     def parameters(self) -> set[str]:
         """The names of the parameters that it takes."""
         return self.path.parameters | (self.query.parameters if self.query else set())
+
+    @property
+    def secrets(self) -> list[SecretPart]:
+        """The secrets that it takes."""
+        parts = (*self.origin, *self.path.parts, *(self.query.parts if self.query else ()))
+        return [part for part in parts if isinstance(part, SecretPart)]
 
     def render(self, params: Mapping[str, Any], secrets: SecretScope) -> tuple[str, str]:
         """The fixed start of the URL and, percent-encoded, the rest.
@@ -70,8 +78,7 @@ class URLTemplate(msgspec.Struct, frozen=True):
             ToolExecutionError: A parameter is missing, or would leave its path segment.
         """
         origin = "".join(
-            part if isinstance(part, str) else secrets.resolve_address(part.name)
-            for part in self.origin
+            part if isinstance(part, str) else secrets.resolve_address(part) for part in self.origin
         )
         rest = _render(self.path, params, secrets, _segment)
         if isinstance(self.origin[-1], SecretPart) and rest.startswith("/"):
@@ -141,6 +148,11 @@ def _split_at(
     return parts, None
 
 
+def _quoted(parts: tuple[Part, ...]) -> TextTemplate:
+    quoted = (quote(part, safe=_LITERAL) if isinstance(part, str) else part for part in parts)
+    return TextTemplate(tuple(quoted))
+
+
 def _render(
     template: TextTemplate,
     params: Mapping[str, Any],
@@ -150,16 +162,16 @@ def _render(
     texts = []
     for part in template.parts:
         if isinstance(part, str):
-            texts.append(quote(part, safe=_LITERAL))
+            texts.append(part)
         elif isinstance(part, SecretPart):
             # A webhook's secret is often several segments of a path.
-            texts.append(quote(secrets.resolve(part.name), safe="/"))
+            texts.append(quote(secrets.resolve(part), safe="/"))
         elif (value := params.get(part.name)) is None:
             raise ToolExecutionError(f"the URL needs the parameter {part.name!r}")
         else:
             texts.append(encode(part.name, value_text(part.name, value)))
     text = "".join(texts)
-    if encode is _segment and any(unquote(piece) in (".", "..") for piece in text.split("/")):
+    if encode is _segment and _DOT.search(text) and _climbs(text.split("/")):
         raise ToolExecutionError("a parameter would turn a part of the URL's path into '.' or '..'")
     return text
 
@@ -169,12 +181,16 @@ def _segment(name: str, text: str) -> str:
         raise ToolExecutionError(
             f"parameter {name!r} is empty, which would make the URL lead somewhere else"
         )
-    # Some servers decode before they split, so a slash that is encoded is not enough.
-    if any(piece in (".", "..") for piece in re.split(r"[/\\]", unquote(text))):
+    # Some servers decode before they split, and some cut off what follows a semicolon.
+    if _DOT.search(text) and _climbs(re.split(r"[/\\]", unquote(text))):
         raise ToolExecutionError(
             f"parameter {name!r} must not hold '.' or '..' as a part of a path, got {text[:80]!r}"
         )
     return quote(text, safe="")
+
+
+def _climbs(pieces: Iterable[str]) -> bool:
+    return any(unquote(piece).partition(";")[0].strip() in (".", "..") for piece in pieces)
 
 
 def _value(_name: str, text: str) -> str:

@@ -16,7 +16,13 @@ from yarl import URL
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.addresses import ends_in_number
 
-__all__ = ["is_same_party", "parse_url", "redirect_method", "redirect_target"]
+__all__ = [
+    "MAX_URL_LENGTH",
+    "is_same_party",
+    "parse_url",
+    "redirect_method",
+    "redirect_target",
+]
 
 MAX_URL_LENGTH: Final = 8192
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
@@ -42,7 +48,7 @@ def parse_url(text: str) -> URL:
     try:
         url = URL(text)
         port = url.port
-    except (ValueError, UnicodeError) as error:
+    except (ValueError, IndexError) as error:  # yarl has both for brackets at odd places
         raise ToolExecutionError(f"the URL cannot be read: {error}") from None
     _check_parts(url, port)
     return url.with_fragment(None)
@@ -55,7 +61,7 @@ def redirect_target(current: URL, location: str) -> URL:
     """
     try:
         joined = str(current.join(URL(location)))
-    except ValueError as error:
+    except (ValueError, IndexError) as error:
         raise ToolExecutionError(f"the redirect cannot be read: {error}") from None
     target = parse_url(joined)
     if current.scheme == "https" and target.scheme == "http":

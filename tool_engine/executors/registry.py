@@ -1,6 +1,7 @@
 """Which executor runs a tool?
 
-In this order: what was registered in code under the tool's handler name; for a tool that declares
+In this order: what was registered in code under the tool's handler name; for a handler such as
+`package.module:function`, that Python function; for a tool that declares
 a request or an `argv` and no handler, the HTTP or the command executor; the table below; what an
 installed package offers under the entry-point group `tool_engine.executors`. Modules are loaded by
 name on first use, so that what no tool needs is never imported.
@@ -18,18 +19,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.errors import (
     ConfigurationError,
+    DefinitionError,
     DefinitionProblem,
     ExecutorNotFoundError,
     MissingExtraError,
 )
-from tool_engine.interfaces import SearchTools, ToolExecutor
+from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
+from tool_engine.model.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["BUILTIN_EXECUTORS", "ENTRY_CHECKS", "ENTRY_POINT_GROUP", "ExecutorRegistry"]
+    from tool_engine.executors.python.handlers import PythonHandlers
+
+__all__ = ["BUILTIN_EXECUTORS", "ENTRY_CHECKS", "ENTRY_POINT_GROUP", "PYTHON", "ExecutorRegistry"]
 
 BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "echo": "tool_engine.executors.builtin:EchoExecutor",
@@ -37,7 +42,10 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "http_request": "tool_engine.executors.http:HTTPExecutor",
     "run_command": "tool_engine.executors.commands.executor:CommandExecutor",
     "run_shell_command": "tool_engine.executors.commands.shell:ShellExecutor",
+    "run_workflow": "tool_engine.executors.workflow.executor:WorkflowExecutor",
+    "sql_query": "tool_engine.executors.sql.executor:SQLExecutor",
     "search_tools": "tool_engine.executors.tool_search:ToolSearchExecutor",
+    "read_result": "tool_engine.executors.result_reading:ResultReadExecutor",
     "read_file": "tool_engine.executors.files.reading:FileReadExecutor",
     "write_file": "tool_engine.executors.files.writing:FileWriteExecutor",
     "edit_file": "tool_engine.executors.files.editing:FileEditExecutor",
@@ -50,6 +58,8 @@ ENTRY_CHECKS: Final[Mapping[str, str]] = {
     "http_request": "tool_engine.executors.http_entry",
     "run_command": "tool_engine.executors.commands.entry",
     "run_shell_command": "tool_engine.executors.commands.shell_entry",
+    "run_workflow": "tool_engine.executors.workflow.entry",
+    "sql_query": "tool_engine.executors.sql.entry",
     "read_file": "tool_engine.executors.files.entry",
     "write_file": "tool_engine.executors.files.entry",
     "edit_file": "tool_engine.executors.files.entry",
@@ -59,9 +69,14 @@ ENTRY_CHECKS: Final[Mapping[str, str]] = {
 """Handler name -> the module whose `check_entry` reads the entry of its tools."""
 
 _SEARCH: Final = BUILTIN_EXECUTORS["search_tools"]
+_READ_RESULT: Final = BUILTIN_EXECUTORS["read_result"]
 ENTRY_POINT_GROUP: Final = "tool_engine.executors"
+PYTHON: Final = "python"
+"""Stands for the executors of handlers such as `package.module:function`."""
 _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
+_WORKFLOW: Final = "run_workflow"
+_SQL: Final = "sql_query"
 
 _log = get_logger(__name__)
 
@@ -71,14 +86,30 @@ class ExecutorRegistry:
 
     Args:
         search_tools: Searches the catalog for the tool `search_tools`.
+        find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
+        sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
-    def __init__(self, search_tools: SearchTools | None = None) -> None:
-        self._search_tools = search_tools
+    def __init__(
+        self,
+        search_tools: SearchTools | None = None,
+        find_call: FindCall | None = None,
+        sources: Mapping[str, DatabaseSource] | None = None,
+    ) -> None:
+        self._sources = sources
+        self._hooks: Mapping[str, Any] = {
+            _SEARCH: search_tools,
+            _READ_RESULT: find_call,
+            BUILTIN_EXECUTORS[_SQL]: sources,
+        }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
         self._opened: list[ToolExecutor] = []
         self._entry_points: dict[str, list[EntryPoint]] | None = None
+        self._python: PythonHandlers | None = None
+        self.may_import = False
+        """Whether `check` may import the modules of handlers, which runs their code; the source is
+        read otherwise."""
 
     def __repr__(self) -> str:
         return (
@@ -130,11 +161,14 @@ class ExecutorRegistry:
         Raises:
             ExecutorNotFoundError: A package offers it, but it cannot be loaded.
             MissingExtraError: It needs an optional dependency that is not installed.
+            DefinitionError: Its handler is a Python function that cannot be imported, or does not
+                fit.
         """
         registered = self._registered.get(tool.handler)
         if registered is not None:
             return registered
-        return self.get(_executor_name(tool))
+        name = _executor_name(tool)
+        return self._handlers().resolve(tool) if name == PYTHON else self.get(name)
 
     async def prepare(self, tools: Iterable[Tool] = ()) -> None:
         """Imports, in a thread, what `tools` need, so that their first call does not wait for it.
@@ -142,29 +176,68 @@ class ExecutorRegistry:
         Looks up what installed packages offer as well: `get` and `nearest` read many small files
         for that, once. A package that cannot be loaded shows when its tool is called.
         """
+        tools = list(tools)
         needed = {_executor_name(tool) for tool in tools}
-        await asyncio.to_thread(self._import, needed)
+        may_import = self.may_import and PYTHON in needed
+        handlers = [tool for tool in tools if may_import and self.is_python(tool)]
+        await asyncio.to_thread(self._import, needed, handlers)
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """What is wrong with the tool's entry, as far as its executor can tell before a call."""
-        place = None if tool.handler in self._registered else ENTRY_CHECKS.get(_executor_name(tool))
+        name = self.name_of(tool)
+        if name == PYTHON:
+            return self._handlers().check(tool, may_import=self.may_import)
+        place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
         if place is None:
             return []
-        problems: list[DefinitionProblem] = import_module(place).check_entry(tool)
+        module = import_module(place)
+        problems: list[DefinitionProblem] = module.check_entry(tool)
+        if name == _SQL and self._sources:
+            problems += module.check_source(tool, self._sources)
         return problems
+
+    def name_of(self, tool: Tool) -> str:
+        """The name of the executor that runs `tool`, whether there is one or not."""
+        return tool.handler if tool.handler in self._registered else _executor_name(tool)
+
+    def is_python(self, tool: Tool) -> bool:
+        """Whether the handler of `tool` is a function that its definition names."""
+        return self.name_of(tool) == PYTHON
+
+    def is_workflow(self, tool: Tool) -> bool:
+        """Whether the steps of `tool` are calls of other tools."""
+        return tool.handler not in self._registered and _executor_name(tool) == _WORKFLOW
 
     def check_key(self) -> str:
         """What the answers of `check` depend on, beside the tool: same key, same answers."""
-        return "\n".join(sorted(self._registered))
+        sources = sorted((name, each.readonly) for name, each in (self._sources or {}).items())
+        return "\n".join((*sorted(self._registered), repr(sources)))
+
+    def is_settled(self, tool: Tool) -> bool:
+        """Whether what `check` says of `tool` stays as it is while `check_key` does."""
+        # A Python handler is somebody else's code, which may be another one tomorrow.
+        return not self.is_python(tool)
 
     async def close(self) -> None:
         """Closes the executors in reverse order; one that fails is logged and stops no other."""
-        opened, self._opened, self._loaded = self._opened, [], {}
+        opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
         async with contextlib.AsyncExitStack() as stack:
             for executor in opened:
                 stack.push_async_callback(_close, executor)
 
-    def _import(self, names: Iterable[str]) -> None:
+    def _handlers(self) -> PythonHandlers:
+        if self._python is None:
+            # Loaded by name on first use: most programs have no need of it.
+            processes = import_module("tool_engine.executors.python.executor").ProcessExecutor()
+            made = import_module("tool_engine.executors.python.handlers").PythonHandlers
+            self._python = made(processes)
+            self._remember(processes)
+        return self._python
+
+    def _import(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
+        for tool in handlers:
+            with contextlib.suppress(DefinitionError):
+                self._handlers().resolve(tool)
         offered = self._offered()
         for name in names:
             with contextlib.suppress(Exception):
@@ -189,7 +262,7 @@ class ExecutorRegistry:
     def _load(self, place: str) -> ToolExecutor:
         module, _, attribute = place.partition(":")
         made = getattr(import_module(module), attribute)
-        executor: ToolExecutor = made(self._search_tools) if place == _SEARCH else made()
+        executor: ToolExecutor = made(self._hooks[place]) if place in self._hooks else made()
         return executor
 
     def _load_entry_point(self, name: str) -> ToolExecutor | None:
@@ -230,10 +303,16 @@ async def _close(executor: ToolExecutor) -> None:
 def _executor_name(tool: Tool) -> str:
     entry = tool.implementation_config
     if entry.get("handler"):
+        if ":" in tool.handler:
+            return PYTHON
         return str(entry["handler"])
     # Without a handler of its own, a tool's name must not hide what its entry declares.
     if isinstance(entry.get("request"), Mapping):
         return _HTTP
+    if "steps" in entry or entry.get("type") == "workflow":
+        return _WORKFLOW
+    if "sql" in entry:
+        return _SQL
     return _COMMAND if "argv" in entry else tool.name
 
 

@@ -1,4 +1,4 @@
-"""Where does `${env:NAME}` get its value, and how is that value kept out of what a call returns?
+"""Where do `${env:NAME}` and `${file:/path}` get their values, and how are these kept hidden?
 
 Only the text of a definition may name a secret. Each call resolves its secrets anew, in a
 `SecretScope`, which hides them again in everything that the call brings back: a server that
@@ -7,44 +7,80 @@ echoes the request headers would otherwise hand a token to the model.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+
+import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.redaction import HIDDEN, remember_secret
+from tool_engine.executors.secret_file import read_secret_file
+from tool_engine.redaction import HIDDEN, remember_secret, secret_forms
 
-__all__ = ["SecretScope"]
+__all__ = ["SecretPart", "SecretScope"]
 
 _MIN_LENGTH: Final = 4
 _BARE_ORIGIN: Final = re.compile(r"(?:https?://)?[A-Za-z0-9.\-:\[\]]+/?", re.ASCII)
 
 
+class SecretPart(msgspec.Struct, frozen=True):
+    """Where the value of one secret stands."""
+
+    name: str
+    """The name of an environment variable, or the absolute path of a file."""
+    source: str = "env"
+    """`env` or `file`."""
+
+
 class SecretScope:
     """The secrets that one call has resolved."""
 
-    __slots__ = ("_forms",)
+    __slots__ = ("_files", "_forms")
 
     def __init__(self) -> None:
         self._forms: dict[str, None] = {}
+        self._files: dict[str, str] = {}
 
-    def resolve(self, name: str) -> str:
-        """The value of the environment variable `name`, hidden from now on.
+    async def read_files(self, parts: Iterable[SecretPart]) -> None:
+        """Reads, in a thread, the files among `parts`, for `resolve` to find them read.
 
         Raises:
-            ToolExecutionError: The variable is not set, or empty.
+            ToolExecutionError: A file is missing, empty, too large or no text.
         """
-        value = _read(name)
-        self._hide(value)
+        paths = [part.name for part in parts if part.source == "file"]
+        if paths:
+            self._files |= await asyncio.to_thread(_read_all, paths)
+
+    def resolve(self, part: SecretPart) -> str:
+        """The value of a secret, hidden from now on.
+
+        A file that `read_files` has not read is read here and now, which blocks.
+
+        Raises:
+            ToolExecutionError: The variable is not set, or empty; the file cannot be used.
+        """
+        value = self._value(part)
+        self.hide_value(value)
         return value
 
-    def resolve_address(self, name: str) -> str:
+    def resolve_address(self, part: SecretPart) -> str:
         """Like `resolve`, for the start of a URL: a bare `http://host:port` is no secret."""
-        value = _read(name)
+        value = self._value(part)
         if not _BARE_ORIGIN.fullmatch(value):
-            self._hide(value)
+            self.hide_value(value)
         return value
+
+    def hide_value(self, value: str) -> None:
+        """Hides a secret that came from elsewhere, in each form in which it may be sent."""
+        if len(value) < _MIN_LENGTH:
+            return
+        remember_secret(value)
+        # The longest first: a secret may be a part of another one.
+        found = sorted({*self._forms, *_forms(value)}, key=len, reverse=True)
+        self._forms = dict.fromkeys(found)
 
     def holds(self, text: str) -> bool:
         """Whether a resolved secret appears in `text`."""
@@ -62,6 +98,12 @@ class SecretScope:
             return value
         return self._hide_in(value)
 
+    def _value(self, part: SecretPart) -> str:
+        if part.source == "env":
+            return _variable(part.name)
+        known = self._files.get(part.name)
+        return read_secret_file(part.name) if known is None else known
+
     def _hide_in(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.hide_text(value)
@@ -71,16 +113,17 @@ class SecretScope:
             return [self._hide_in(item) for item in value]
         return value
 
-    def _hide(self, value: str) -> None:
-        if len(value) < _MIN_LENGTH:
-            return
-        # Longest first would not matter: each form is replaced wherever the others left it.
-        for form in (value, quote(value, safe=""), quote(value, safe="/"), quote_plus(value)):
-            self._forms[form] = None
-            remember_secret(form)
+
+@lru_cache(maxsize=256)
+def _forms(value: str) -> tuple[str, ...]:
+    return secret_forms(value)
 
 
-def _read(name: str) -> str:
+def _read_all(paths: Iterable[str]) -> dict[str, str]:
+    return {path: read_secret_file(path) for path in paths}
+
+
+def _variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         state = "is not set" if value is None else "is empty"

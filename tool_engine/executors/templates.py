@@ -1,20 +1,22 @@
-"""How does a text with `{param}` and `${env:NAME}` become the text that is sent?
+"""How does a text with `{param}`, `${env:NAME}` and `${file:/path}` become what is sent?
 
 A text is read once, into parts; rendering joins the parts and never reads its own result again,
-so a value that looks like a placeholder stays a value. `{name}` is a parameter, `${env:NAME}` a
-secret, `{{name}}` the literal text `{name}`; every other brace stands for itself.
+so a value that looks like a placeholder stays a value. `{name}` is a parameter, `${env:NAME}` and
+`${file:/path}` are secrets, `{{name}}` the literal text `{name}`; every other brace stands for
+itself.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.secrets import SecretPart, SecretScope
 
 __all__ = [
     "MISSING",
@@ -32,7 +34,7 @@ _TOKEN: Final = re.compile(
     r"|\$\{(?P<source>[^}]*)\}"
     r"|\{(?P<parameter>[A-Za-z_][\w-]*)\}"
 )
-_ENV: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MAX_DEPTH: Final = 32
 
 
@@ -56,12 +58,6 @@ class ParameterPart(msgspec.Struct, frozen=True):
     name: str
 
 
-class SecretPart(msgspec.Struct, frozen=True):
-    """The value of an environment variable."""
-
-    name: str
-
-
 Part = str | ParameterPart | SecretPart
 
 
@@ -72,7 +68,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Reads `text`; raises `TemplateError` for a `${...}` that is not `${env:NAME}`."""
+        """Reads `text`; raises `TemplateError` for a `${...}` that names no secret."""
         parts: list[Part] = []
         end = 0
         for match in _TOKEN.finditer(text):
@@ -99,6 +95,11 @@ class TextTemplate(msgspec.Struct, frozen=True):
         """Whether it takes a secret."""
         return any(isinstance(part, SecretPart) for part in self.parts)
 
+    @property
+    def secrets(self) -> list[SecretPart]:
+        """The secrets that it takes."""
+        return [part for part in self.parts if isinstance(part, SecretPart)]
+
     def render(
         self,
         params: Mapping[str, Any],
@@ -109,7 +110,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
 
         Args:
             params: The validated parameters of the call.
-            secrets: Resolves and remembers `${env:NAME}`.
+            secrets: Resolves the secrets and remembers them.
             encode: Encodes the value of a parameter or a secret for its place.
         """
         texts: list[str] = []
@@ -117,7 +118,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
             if isinstance(part, str):
                 texts.append(part)
             elif isinstance(part, SecretPart):
-                texts.append(encode(secrets.resolve(part.name)))
+                texts.append(encode(secrets.resolve(part)))
             elif (value := params.get(part.name)) is None:
                 return None
             else:
@@ -175,13 +176,23 @@ def _part(match: re.Match[str]) -> Part:
         return f"{{{literal}}}"
     if (parameter := match["parameter"]) is not None:
         return ParameterPart(parameter)
-    env = _ENV.fullmatch(match["source"])
-    if env is None:
+    return _secret(match.group(), match["source"])
+
+
+def _secret(text: str, source: str) -> SecretPart:
+    kind, _, name = source.partition(":")
+    if kind == "env" and _VARIABLE.fullmatch(name):
+        return SecretPart(name)
+    if kind != "file":
         raise TemplateError(
-            f"{match.group()!r} is not a placeholder; write ${{env:NAME}} for an environment "
-            "variable, or {name} for a parameter"
+            f"{text!r} is not a placeholder; write ${{env:NAME}} for an environment variable, "
+            "${file:/path} for the text in a file, or {name} for a parameter"
         )
-    return SecretPart(env[1])
+    if not Path(name).is_absolute() or not name.isprintable() or name != name.strip():
+        raise TemplateError(
+            f"{text!r} names no file; write its absolute path, such as ${{file:/run/secrets/key}}"
+        )
+    return SecretPart(name, "file")
 
 
 def _joined(parts: list[Part]) -> Iterator[Part]:

@@ -5,24 +5,29 @@ Redaction happens here, on reading, so that a secret that is resolved after the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, bounded_text, restore, snapshot
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, bounded_text, pack, restore, snapshot
 from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import HIDDEN, redact, redact_text
+from tool_engine.redaction import HIDDEN, redact, redact_text, secret_forms
 
 __all__ = ["VisibleCall", "bound", "kept_record", "record_of", "secret_names"]
 
 _SHORTEST_SECRET: Final = 4
+_LONGEST_NAME: Final = 64
+_CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
+"""How a text ends that `bounded_text` has shortened."""
 
 
 def secret_names(tool: Tool | None) -> frozenset[str]:
-    """The parameters whose values the definition declares secret."""
-    return frozenset() if tool is None else tool.secret_names
+    """The parameters, and parts of parameters, whose values the definition declares secret."""
+    return frozenset() if tool is None else tool.secret_names | tool.secret_parts
 
 
 class VisibleCall:
@@ -34,15 +39,27 @@ class VisibleCall:
     """
 
     def __init__(self, params: bytes, tool: Tool | None) -> None:
-        names = secret_names(tool)
-        plain = _mapping(restore(params), "value")
-        self._secrets = _secret_texts(plain, names)
-        self.params: dict[str, Any] = self._hide(redact(plain, names))
+        sent = restore(params)
+        plain = _mapping(sent, "value")
+        self._parts: frozenset[str] = frozenset()
+        self._secrets: tuple[str, ...] = ()
+        hidden: frozenset[str] = frozenset()
+        if tool is not None and secret_names(tool):
+            self._parts = tool.secret_parts
+            self._secrets = _secret_texts(plain, tool)
+            # Arguments that came as one text cannot be told apart.
+            all_of_it = frozenset() if isinstance(sent, dict) else frozenset(plain)
+            hidden = tool.secret_names | _misspelt(plain, tool) | all_of_it
+        self.params: dict[str, Any] = self.value(plain, hidden)
 
     def result(self, data: bytes) -> dict[str, Any]:
         """The output behind a snapshot."""
-        hidden: dict[str, Any] = self._hide(redact(_mapping(restore(data), "result")))
-        return hidden
+        output: dict[str, Any] = self.value(_mapping(restore(data), "result"))
+        return output
+
+    def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
+        """Any value that has to do with the call; of `names`, nothing is shown."""
+        return self._hide(redact(value, names, self._parts))
 
     def error(self, text: str | None) -> str | None:
         """An error message."""
@@ -62,6 +79,15 @@ class VisibleCall:
     def _hide_text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
+        cut = _CUT.search(text) if self._secrets else None
+        return text if cut is None else self._without_half(text, cut.start())
+
+    def _without_half(self, text: str, end: int) -> str:
+        """Hides the part of a secret with which a shortened text ends."""
+        for secret in self._secrets:
+            for length in range(min(len(secret) - 1, end), _SHORTEST_SECRET - 1, -1):
+                if text.startswith(secret[:length], end - length):
+                    return f"{text[: end - length]}{HIDDEN}{text[end:]}"
         return text
 
 
@@ -70,6 +96,9 @@ def bound(entry: CallEntry) -> None:
 
     Every storage does this before it keeps an entry.
     """
+    is_long = max(len(entry.params), len(entry.result)) > MAX_SNAPSHOT
+    if is_long and secret_names(entry.tool):
+        _hide_before_cut(entry)
     if len(entry.params) > MAX_SNAPSHOT:
         entry.params = snapshot(restore(entry.params))
     if len(entry.result) > MAX_SNAPSHOT:
@@ -78,17 +107,35 @@ def bound(entry: CallEntry) -> None:
         entry.error = bounded_text(entry.error)
 
 
-def record_of(kept: KeptCall) -> ToolCallRecord:
-    """The record of a kept call, secrets hidden; a new one each time."""
+def _hide_before_cut(entry: CallEntry) -> None:
+    """Half a secret would not be recognised any more."""
+    visible = VisibleCall(entry.params, entry.tool)
+    entry.result = pack(visible.result(entry.result))
+    if len(entry.params) > MAX_SNAPSHOT:
+        # From here on nobody knows what the secret is.
+        entry.error = visible.error(entry.error)
+        if entry.whole is not None:
+            entry.whole = pack(visible.result(entry.whole))
+        entry.params = pack(visible.params)
+
+
+def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
+    """The record of a kept call, secrets hidden; a new one each time.
+
+    Args:
+        kept: The call.
+        whole: Whether its result is wanted whole; that may take a second, so do it in a thread.
+    """
     if isinstance(kept, ToolCallRecord):
         return _redacted(kept)
     tool = kept.tool
     visible = VisibleCall(kept.params, tool)
     return ToolCallRecord(
         record_id=kept.record_id,
-        tool_name=kept.tool_name,
+        # What no tool is called is text that a model wrote.
+        tool_name=kept.tool_name if tool is not None else redact_text(kept.tool_name),
         params=visible.params,
-        result=visible.result(kept.result),
+        result=visible.result(kept.whole if whole and kept.whole is not None else kept.result),
         execution_time=kept.execution_time,
         is_success=kept.is_success,
         error=visible.error(kept.error),
@@ -134,10 +181,36 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {key: value}
 
 
-def _secret_texts(params: Mapping[str, Any], names: frozenset[str]) -> tuple[str, ...]:
-    found = {text for name in names for text in _texts(params.get(name))}
+def _misspelt(params: Mapping[str, Any], tool: Tool) -> frozenset[str]:
+    """What was sent under a name that is none, but nearest to that of a secret parameter."""
+    declared: dict[str, Any] = tool.parameters_schema["properties"]
+    found = set()
+    for name in params.keys() - declared.keys():
+        near = get_close_matches(name[:_LONGEST_NAME].lower(), declared, n=1)
+        if near and near[0] in tool.secret_names:
+            found.add(name)
+    return frozenset(found)
+
+
+def _secret_texts(params: Mapping[str, Any], tool: Tool) -> tuple[str, ...]:
+    secrets = [params.get(name) for name in tool.secret_names]
+    if tool.secret_parts:
+        secrets += _parts(params, tool.secret_parts)
+    texts = {text for secret in secrets for text in _texts(secret)}
+    found = {form for text in texts for form in secret_forms(text)}
     # The longest first: a secret may be part of another one.
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def _parts(value: Any, names: frozenset[str]) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in names:
+                yield item
+            yield from _parts(item, names)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _parts(item, names)
 
 
 def _texts(value: Any) -> Iterator[str]:

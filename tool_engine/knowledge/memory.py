@@ -65,7 +65,8 @@ class MemoryStorage:
         self._added += 1
         self._append(kept)
         # A dict's length is its number of keys: only an entry's snapshots ever count as large.
-        if kept.error is not None or len(kept.result) > _LARGE or len(kept.params) > _LARGE:
+        is_large = len(kept.result) > _LARGE or len(kept.params) > _LARGE
+        if is_large or kept.error is not None or kept.whole is not None:
             if type(kept) is CallEntry:
                 bound(kept)
             self._weigh(kept)
@@ -80,7 +81,10 @@ class MemoryStorage:
             if skip:
                 skip -= 1
                 continue
-            records.append(record_of(kept))
+            if query.whole and kept.whole is not None:
+                records.append(await asyncio.to_thread(record_of, kept, whole=True))
+            else:
+                records.append(record_of(kept))
             if len(records) == query.limit:
                 break
         return records
@@ -111,7 +115,9 @@ class MemoryStorage:
 
 
 def _size(kept: KeptCall) -> int:
-    return len(kept.params) + len(kept.result) if isinstance(kept, CallEntry) else 0
+    if not isinstance(kept, CallEntry):
+        return 0
+    return len(kept.params) + len(kept.result) + len(kept.whole or b"")
 
 
 def _check_bound(name: str, bound: object) -> None:

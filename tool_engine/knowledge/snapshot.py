@@ -15,7 +15,17 @@ import msgspec
 
 from tool_engine.redaction import redact_text
 
-__all__ = ["MAX_ERROR", "MAX_SNAPSHOT", "TRUNCATED", "bounded_text", "pack", "restore", "snapshot"]
+__all__ = [
+    "MAX_ERROR",
+    "MAX_SNAPSHOT",
+    "TRUNCATED",
+    "beginning",
+    "bounded_text",
+    "copy_whole",
+    "pack",
+    "restore",
+    "snapshot",
+]
 
 MAX_SNAPSHOT: Final = 65_536
 """Bytes of one snapshot; of a larger value the beginning is kept."""
@@ -26,7 +36,8 @@ MAX_ERROR: Final = 16_384
 """Characters of an error message that are kept."""
 _MAX_DEPTH: Final = 64
 _MAX_DECIMAL_BITS: Final = 4_096
-_OVERLAP: Final = 4_096
+_OVERLAP: Final = 32_768
+"""Characters behind a cut that are looked at; no secret should be longer."""
 
 
 def snapshot(value: Any) -> bytes:
@@ -44,6 +55,22 @@ def snapshot(value: Any) -> bytes:
     except Exception:  # noqa: BLE001 - hostile objects raise anything; the copy below holds them
         return _shortened(value, None)
     return data if len(data) <= MAX_SNAPSHOT else _shortened(value, len(data))
+
+
+def beginning(value: Any) -> bytes:
+    """The beginning of a value that is known to be too long, without a look at the rest."""
+    return _shortened(value, None)
+
+
+def copy_whole(value: Any, most: int) -> bytes | None:
+    """The whole of `value` as a snapshot; None when that takes more than about `most` bytes."""
+    try:
+        data = pack(value)
+    except Exception:  # noqa: BLE001 - as in `snapshot`
+        copier = _Copier(most, most)
+        data = pack(copier.copy(value, 0))
+        return None if copier.is_shortened else data
+    return data if len(data) <= most else None
 
 
 def restore(data: bytes) -> Any:
@@ -109,8 +136,9 @@ def _shortened(value: Any, size: int | None) -> bytes:
 class _Copier:
     """Copies any value into what msgspec can encode, within a budget of bytes."""
 
-    def __init__(self) -> None:
-        self._left = MAX_SNAPSHOT
+    def __init__(self, most: int = MAX_SNAPSHOT, most_text: int = MAX_ERROR) -> None:
+        self._left = most
+        self._most_text = most_text
         self.is_shortened = False
 
     def copy(self, value: Any, depth: int) -> Any:
@@ -135,7 +163,7 @@ class _Copier:
             return self._text(f"[unreadable: {_repr(error)}]")
 
     def _text(self, text: str) -> str:
-        room = max(0, min(MAX_ERROR, self._left))
+        room = max(0, min(self._most_text, self._left))
         if len(text) > room:
             self.is_shortened = True
             text = _cut(text, room)

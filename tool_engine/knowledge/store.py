@@ -6,8 +6,11 @@ happens when somebody asks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict, Unpack
+
+from msgspec.structs import replace
 
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.entry import kept_record
@@ -111,9 +114,27 @@ class ToolKnowledgeStore:
         found = await self.query_call_records(record_id=record_id, limit=1)
         return found[0] if found else None
 
+    async def get_whole(self, call_id: str) -> ToolCallRecord | None:
+        """The record of a call with its result whole, also where limits cut it; None: not kept.
+
+        `"_truncated" in record.result` says that even here only the beginning was kept.
+        """
+        found = await self.storage.query(RecordQuery(call_id=call_id, limit=1, whole=True))
+        return found[0] if found else None
+
+    async def get_output(self, call_id: str) -> dict[str, Any] | None:
+        """The whole output of a call, secrets hidden; None where no record of it is kept.
+
+        It is what `result.metadata["cut"]` refers to: what the tool returned or, of a tool with
+        `result.select`, what that picked.
+        """
+        record = await self.get_whole(call_id)
+        return None if record is None else record.result
+
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
         """What the kept calls of one conversation add up to."""
         totals = await self.storage.totals(RecordQuery(conversation_id=conversation_id))
+        totals = replace(totals, tool_usage=_visible(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
     async def get_call_statistics(self, **filters: Unpack[RecordFilters]) -> dict[str, Any]:
@@ -134,7 +155,7 @@ class ToolKnowledgeStore:
             "success_rate": success_rate(totals.successful, totals.total),
             "avg_execution_time": round(average, 4),
             "total_execution_time": round(totals.execution_time, 4),
-            "tool_distribution": dict(totals.tool_usage),
+            "tool_distribution": _visible(totals.tool_usage),
             "error_distribution": dict(totals.error_types),
             "dropped_records": totals.dropped,
         }
@@ -155,3 +176,8 @@ class ToolKnowledgeStore:
                 error=redact_text(f"{type(failure).__name__}: {failure}"),
                 lost=self.failed,
             )
+
+
+def _visible(usage: Mapping[str, int]) -> dict[str, int]:
+    """Calls per tool; what no tool is called is text that a model wrote."""
+    return {redact_text(name): count for name, count in usage.items()}

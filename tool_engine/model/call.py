@@ -184,6 +184,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     """Set by the engine: when the call must have ended, on the event loop's clock."""
     _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
     _call: Any = None
+    _is_for_tool: bool = False
 
     def __post_init__(self) -> None:
         timeout = self.timeout
@@ -217,6 +218,11 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         bound._nested = nest
         bound._call = call
         return bound
+
+    @property
+    def is_for_tool(self) -> bool:
+        """Whether a tool made the call for itself: its result is read by a program."""
+        return self._is_for_tool
 
     @property
     def bound_call(self) -> Any:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -92,6 +92,7 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     priority: int = DEFAULT_PRIORITY
     weight: int = 1
     """How many units of the limits the call took."""
+    whole: ClassVar[None] = None
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values; `created_at` in ISO 8601."""
@@ -134,6 +135,9 @@ class CallEntry(msgspec.Struct, gc=False):
     """The definition that the call ran on, which names the secret parameters."""
     serial: int
     """Counts the entries of this process."""
+    whole: bytes | None = None
+    """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
+    None where `result` says as much."""
 
     @property
     def created_at(self) -> datetime:
@@ -179,6 +183,9 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The most records; None: all."""
     offset: int = 0
     """How many of the newest to leave out."""
+    whole: bool = False
+    """Whether results are wanted whole, as far as they were kept, where a record shows only the
+    beginning; of a tool that selects, what it selected. Slower: for a few records."""
 
     def __post_init__(self) -> None:
         if self.limit is not None:

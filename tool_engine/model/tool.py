@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from inspect import getattr_static
@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 
 __all__ = ["PACKED_FIELDS", "RetryPolicy", "Tool", "ToolCategory", "pack"]
@@ -77,6 +78,8 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     idempotent: bool = False
     concurrency: ToolConcurrency = ToolConcurrency()
     rate: ToolRate | None = None
+    result: ResultLimits | None = None
+    """How much of its output is shown; None: all of it."""
     examples: list[dict[str, Any]] = []
     """Calls that show how it is used, as the definition writes them."""
     tests: list[dict[str, Any]] = []
@@ -105,8 +108,13 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
     @property
     def may_retry(self) -> bool:
-        """Whether running it twice is known to be harmless."""
-        return self.effect == "read" or self.idempotent
+        """Whether running it twice for one call is known to be harmless."""
+        return self.effect == "read" or self.idempotent or self._sends_idempotency_key
+
+    @property
+    def _sends_idempotency_key(self) -> bool:
+        request = self.implementation_config.get("request")
+        return isinstance(request, Mapping) and bool(request.get("idempotency_key"))
 
     @cached_property
     def parameters_schema(self) -> dict[str, Any]:
@@ -120,6 +128,11 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     def secret_names(self) -> frozenset[str]:
         """The names of the parameters whose values are hidden in records, events and logs."""
         return frozenset(each.name for each in self.parameters if each.secret)
+
+    @cached_property
+    def secret_parts(self) -> frozenset[str]:
+        """The names of all properties that a raw schema marks `writeOnly`: they are hidden, too."""
+        return frozenset(_write_only(self.parameters_schema))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tool):
@@ -146,6 +159,21 @@ def pack(tool: Tool) -> Tool:
         tool: Its lists and mappings hold only what JSON can say.
     """
     return msgspec.structs.replace(tool, **{field.name: field.pack(tool) for field in _FIELDS})
+
+
+def _write_only(schema: Any) -> Iterator[str]:
+    """The names of the properties that are `writeOnly`, wherever in `schema`."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _write_only(part)
+    if not isinstance(schema, dict):
+        return
+    properties = schema.get("properties")
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(part, dict) and part.get("writeOnly") is True:
+            yield name
+    for part in schema.values():
+        yield from _write_only(part)
 
 
 class _PackedField:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["PLAIN", "as_output", "to_text"]
+__all__ = ["PLAIN", "as_output", "shown", "stand_in", "to_text"]
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
@@ -54,14 +54,15 @@ def to_text(output: Any) -> str:
     if isinstance(output, str):
         return _encodable(str.__str__(output))
     try:
-        text = json.dumps(output, ensure_ascii=False, allow_nan=False, default=_stand_in)
+        text = json.dumps(output, ensure_ascii=False, allow_nan=False, default=stand_in)
     except (TypeError, ValueError, RecursionError):
         # NaN, keys that are no text, and values that hold themselves or nest too deep.
         text = json.dumps(_plain(output, 0), ensure_ascii=False)
     return _encodable(text)
 
 
-def _stand_in(value: Any) -> Any:
+def stand_in(value: Any) -> Any:
+    """What stands, in a text, for a value that JSON does not know: one that it knows better."""
     if isinstance(value, set | frozenset):
         return list(value)
     if isinstance(value, dt.date | dt.time):
@@ -71,28 +72,29 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     output = as_output(value)
-    return _shown(value) if output.get("result") is value else output
+    return shown(value) if output.get("result") is value else output
 
 
 def _plain(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float):
-        return value if -_LARGEST < value < _LARGEST else _shown(value)
+        return value if -_LARGEST < value < _LARGEST else shown(value)
     if depth >= _MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
         return {_key(key): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, depth + 1) for item in value]
-    return _plain(_stand_in(value), depth + 1)
+    return _plain(stand_in(value), depth + 1)
 
 
 def _key(key: Any) -> str:
-    return str.__str__(key) if isinstance(key, str) else _shown(key)
+    return str.__str__(key) if isinstance(key, str) else shown(key)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """The `repr` of a value, whatever it raises."""
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a tool's own repr may raise anything

@@ -25,8 +25,18 @@ class RecordedHTTPExecutor(HTTPExecutor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.recording = Recording()
+        self._recording = Recording()
+
+    @property
+    def recording(self) -> Recording:
         """What is played back to the next request."""
+        return self._recording
+
+    @recording.setter
+    def recording(self, recording: Recording) -> None:
+        # Which requests a test has to record must not depend on the tests before it.
+        self._tokens.forget()
+        self._recording = recording
 
     def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         return _MemoryConnector(self)

@@ -102,7 +102,7 @@ class CompiledParameters:
         self._root = declaration.root
         self._is_split = can_be_split(self._schema)
         self._strict = strict
-        self._secrets = frozenset(item.name for item in tool.parameters if item.secret)
+        self._secrets = tool.secret_names | tool.secret_parts
         self._optional = [item.name for item in tool.parameters if not item.required]
         self._loose: jsonschema_rs.Draft202012Validator | None = None
         self._defaults = declaration.defaults()

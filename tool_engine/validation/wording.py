@@ -85,9 +85,11 @@ def subject(path: Path) -> str:
 def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
     """A short copy of `value` that may be repeated: JSON values, bounded, secrets hidden."""
     keys = [step for step in path if isinstance(step, str)]
-    if (keys and keys[0] in secrets) or any(map(is_secret_key, keys)):
+    # Arguments that came as one text cannot be told apart.
+    is_mixture = bool(secrets) and not path and isinstance(value, str)
+    if is_mixture or not secrets.isdisjoint(keys) or any(map(is_secret_key, keys)):
         return HIDDEN if value is not None else None
-    value = redact(_bounded(value, 0))
+    value = redact(_bounded(value, 0), secrets, secrets)
     if isinstance(value, str):
         return cut(value)
     return value if len(json_text(value, limit=None)) <= MAX_TEXT else json_text(value)

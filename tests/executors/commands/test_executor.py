@@ -94,7 +94,7 @@ async def test_a_lost_exit_code_is_no_success(make: Make, monkeypatch: pytest.Mo
         await run(make, ["true"])
 
 
-async def test_the_environment(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`inherit` passes variables on as they are, where they are set; `env` sets its own."""
     monkeypatch.setenv("HERE", "a{x}b")
     monkeypatch.delenv("GONE", raising=False)
@@ -102,6 +102,9 @@ async def test_the_environment(make: Make, monkeypatch: pytest.MonkeyPatch) -> N
     lines = (await run(make, ["env"], config=config))["stdout"].splitlines()
     assert {"HERE=a{x}b", "OWN=1", "LANG=C"} <= set(lines)
     assert not any(line.startswith("GONE") for line in lines)
+    (tmp_path / "key").write_text("from-a-file\n", encoding="utf-8")
+    config = {"env": {"KEY": f"${{file:{tmp_path}/key}}"}}
+    assert "KEY=[hidden]" in (await run(make, ["env"], config=config))["stdout"].splitlines()
     with pytest.raises(ToolExecutionError, match="environment variable GONE is not set"):
         await run(make, ["env"], config={"env": {"X": "${env:GONE}"}})
 

@@ -54,6 +54,9 @@ def _evidence_of_writing(tool: Tool) -> Flaw | None:
     method = _method(tool)
     if method in _WRITING_METHODS:
         return ("entry", "request", "method"), f"the request is a {method}"
+    if "sql" in tool.implementation_config:
+        is_readonly = tool.implementation_config.get("readonly", True)
+        return None if is_readonly else (("entry", "readonly"), "its statement may write")
     # A request that is declared as a reading one is stronger than a word in a name.
     return None if method else _choice_of_method(tool) or _writing_words(tool)
 

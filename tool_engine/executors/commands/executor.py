@@ -61,6 +61,7 @@ class CommandExecutor:
         timeout = seconds_left(context)
         try:
             argv = [plan.program, *command_line(plan.arguments, params)]
+            await secrets.read_files(part for _, text in plan.env for part in text.secrets)
             env = _environment(plan, secrets)
             group = ProcessGroup(partial(self._command, plan, argv, env), timeout)
             finished = await group.run()

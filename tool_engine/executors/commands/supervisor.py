@@ -35,7 +35,7 @@ from tool_engine.executors.commands.strays import (
     new_mark,
 )
 
-__all__ = ["MAX_FLOOD", "Bell", "Command", "End", "Finished", "Supervisor"]
+__all__ = ["MAX_FLOOD", "Bell", "Command", "End", "Finished", "Supervisor", "end_group"]
 
 MAX_FLOOD: Final = 64 * 1024 * 1024
 """Bytes of output, kept or dropped, after which a program is ended."""
@@ -153,7 +153,7 @@ class Supervisor:
             try:
                 self._watch(process)
             finally:
-                exit_code = _end_group(process, mark, is_complete=self._end is not End.ITSELF)
+                exit_code = end_group(process, mark, is_complete=self._end is not End.ITSELF)
             for stream in self._streams:
                 self._drain(stream)
         finally:
@@ -256,7 +256,7 @@ def _start_problem(error: Exception, command: Command) -> str:
     return f"the program {command.program} cannot be started: {reason}"
 
 
-def _end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool) -> int | None:
+def end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool) -> int | None:
     """Kills what is left of the group and of the command, and reaps the program.
 
     Args:

@@ -106,6 +106,9 @@ class _Reader(EntryReader[FileEntry]):
                 path, "must not hold a {parameter}: a call does not choose where the tool stays"
             )
             return None
+        if any(part.source == "file" for part in template.secrets):
+            self.problem(path, "is a folder's path, not a secret; write it here, or ${env:NAME}")
+            return None
         return template
 
     def _max_bytes(self, value: Any) -> int:

@@ -22,7 +22,7 @@ from tool_engine.executors.files.content import status_of
 from tool_engine.executors.files.failing import failed, not_regular
 from tool_engine.executors.files.root import TEMPORARY, Place
 
-__all__ = ["changing", "put", "writable"]
+__all__ = ["changing", "put", "settle", "temporary_name", "writable"]
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _PATIENCE: Final = 10.0
@@ -83,22 +83,45 @@ def put(
     Raises:
         ToolExecutionError: The file is not as it was seen, the time is over, or the system refuses.
     """
-    name = f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
+    name = temporary_name()
     try:
         _write(place.folder, name, data, replaced)
         try:
-            _check_time(place, deadline)
-            _check_unchanged(place, replaced)
-            if replaced is None:
-                _add(place, name)
-            else:
-                os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-            _sync_folder(place.folder)
+            settle(place, name, replaced, deadline)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=place.folder)
     except OSError as error:
         raise failed(error, place.path) from None
+
+
+def temporary_name() -> str:
+    """The name of a file that is being written."""
+    return f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
+
+
+def settle(
+    place: Place, name: str, replaced: os.stat_result | None, deadline: float | None
+) -> None:
+    """Makes the file `name`, which is complete and beside it, the one at `place`.
+
+    Args:
+        place: Where.
+        name: The new file; it may be there still afterwards, under both names.
+        replaced: As for `put`.
+        deadline: As for `put`.
+
+    Raises:
+        ToolExecutionError: The file is not as it was seen, or the time is over.
+        OSError: The system refuses.
+    """
+    _check_time(place, deadline)
+    _check_unchanged(place, replaced)
+    if replaced is None:
+        _add(place, name)
+    else:
+        os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    _sync_folder(place.folder)
 
 
 def _add(place: Place, name: str) -> None:

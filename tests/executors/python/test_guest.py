@@ -1,0 +1,191 @@
+"""R9: the worker's side of the talk: what it answers, in which form, and how it ends.
+
+The guest runs as a process of its own in all other tests; here its steps are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tool_engine import ToolExecutionContext, ToolExecutionError
+from tool_engine.errors import UnboundContextError
+from tool_engine.executors.python import guest
+
+Pipe = tuple[int, int]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    files = os.pipe()
+    yield files
+    for file in files:
+        with contextlib.suppress(OSError):  # the test may have closed it
+            os.close(file)
+
+
+def answered(function: Callable[..., Any], context: Any = None, **params: Any) -> Any:
+    request = {"id": 7, "params": params, "context": context, "seconds": 5.0}
+    with asyncio.Runner() as runner:
+        answer = json.loads(guest._answer(function, runner, request, None))
+    assert answer.pop("id") == 7
+    return answer
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+def test_values() -> None:
+    """A value is answered as JSON, an awaitable is awaited first."""
+
+    async def later(text: str) -> list[str]:
+        await asyncio.sleep(0)
+        return [text]
+
+    assert answered(lambda text: {"a": (text, None)}, text="é") == {"value": {"a": ["é", None]}}
+    assert answered(later, text="a") == {"value": ["a"]}
+
+
+class BrokenError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ValueError("odd"), "plain", "odd"),
+        (BrokenError(), "plain", "its message cannot be shown (RuntimeError)"),
+        (TimeoutError(), "timeout", ""),
+        (MemoryError(), "memory", ""),
+        (SystemExit(3), "exit", "3"),
+        (KeyboardInterrupt(), "plain", ""),
+        (ToolExecutionError("no"), "execution", "no"),
+        (ValueError("x" * 10_000), "plain", "x" * 4_000),
+    ],
+)
+def test_errors(error: BaseException, kind: str, message: str) -> None:
+    """An exception is answered by type, message and what it means to the engine."""
+    fault = answered(raising(error))["error"]
+    assert (fault["type"], fault["kind"]) == (type(error).__name__, kind)
+    assert fault["message"] == message
+
+
+def test_details() -> None:
+    """The details of our own error cross, where they are JSON."""
+    fault = answered(raising(ToolExecutionError("no", details={"left": [1]})))["error"]
+    assert fault["details"] == {"left": [1]}
+    odd = answered(raising(ToolExecutionError("no", details={"x": object()})))["error"]
+    assert "details" not in odd
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), "not made of JSON values"),
+        (float("inf"), "not made of JSON values"),
+        ("\ud800", "not made of JSON values"),
+        ({1: 2}, "has the key 1; keys are texts"),
+        ([{"a": ({None: 1},)}], "has the key None; keys are texts"),
+        ("x" * guest.MAX_MESSAGE, "the most is 16777216"),
+    ],
+    ids=["object", "inf", "surrogate", "key", "deep key", "huge"],
+)
+def test_what_cannot_leave(value: Any, message: str) -> None:
+    """A result that JSON cannot say as it is, is an error: nothing is changed on the way."""
+    fault = answered(lambda: value)["error"]
+    assert fault["kind"] == "execution"
+    assert message in fault["message"]
+
+
+def test_context() -> None:
+    """The context has what is JSON and its deadline; it takes no calls."""
+    wire = ToolExecutionContext(caller_id="me").to_wire()
+
+    async def use(context: ToolExecutionContext) -> Any:
+        with pytest.raises(UnboundContextError, match="runs apart from the engine"):
+            await context.call("other", {})
+        assert context.deadline is not None
+        return [context.caller_id, context.deadline > 0]
+
+    assert answered(use, context=wire) == {"value": ["me", True]}
+    assert guest._context(wire, None).deadline is None
+
+
+def test_signatures() -> None:
+    """A function tells what it takes; what is none tells what it is."""
+    described = guest._signature(lambda a, b=1, *, context: None)
+    assert described["parameters"] == [["a", 1, False], ["b", 1, True], ["context", 3, False]]
+    assert described["is_callable"]
+    assert guest._signature(max)["parameters"] is None
+    assert not guest._signature(5)["is_callable"]
+    assert not guest._signature(dict)["is_callable"]
+    assert guest._find("os", "path.join") is os.path.join
+
+
+def test_messages(pipe: Pipe) -> None:
+    """A message is its length and its JSON; the end of the pipe is the end of all."""
+    reads, writes = pipe
+    guest._write(writes, guest._encoded({"a": "é"}))
+    assert guest._read(reads) == {"a": "é"}
+    large = guest._encoded(["x" * 3_000_000])
+    writer = threading.Thread(target=guest._write, args=(writes, large))
+    writer.start()
+    assert guest._read(reads) == ["x" * 3_000_000]
+    writer.join()
+    os.write(writes, b"\0\0")
+    os.close(writes)
+    assert guest._read(reads) is None
+
+
+def test_limits_are_never_raised() -> None:
+    """A limit that is already lower stays."""
+    guest._limit(resource.RLIMIT_CORE, 0)
+    assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+    guest._limit(resource.RLIMIT_CORE, 10**9)
+    assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
+
+
+def test_processor_time_is_counted_from_now() -> None:
+    """The limit of a call is what was used before, and what the call may use."""
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    try:
+        with asyncio.Runner() as runner:
+            request = {"id": 1, "params": {}, "context": None, "seconds": None}
+            guest._answer(lambda: None, runner, request, 1000.0)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        assert 1000 <= limit <= used.ru_utime + used.ru_stime + 1001
+        assert hard == before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, before)
+
+
+def test_idle_end() -> None:
+    """A guest that gets no requests ends by itself."""
+    program = (
+        "import os, sys\n"
+        "from tool_engine.executors.python import guest\n"
+        "guest.IDLE_SECONDS = 0.05\n"
+        "reads, writes = os.pipe()\n"
+        "settings = {'path': sys.path, 'memory': None, 'cpu': None, 'module': 'os', "
+        "'name': 'getpid'}\n"
+        "guest._write(writes, guest._encoded(settings))\n"
+        "sys.exit(guest._serve(reads, os.open(os.devnull, os.O_WRONLY)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
+    assert done.returncode == 0

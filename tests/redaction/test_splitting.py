@@ -1,0 +1,26 @@
+"""Would a cut of a text leave half of a secret, which nothing recognises any more?"""
+
+from __future__ import annotations
+
+import pytest
+
+from tool_engine.redaction.splitting import splits_secret
+
+TOKEN = "sk-" + "Ab1" * 20
+TEXT = f"the key is {TOKEN} and no other"
+
+
+@pytest.mark.parametrize("place", range(1, len(TEXT)))
+def test_a_cut_within_a_token_is_seen(place: int) -> None:
+    """A cut within what is hidden is told; the cuts on both sides of it are not."""
+    start = TEXT.index(TOKEN)
+    assert splits_secret(TEXT, place) is (start < place < start + len(TOKEN))
+
+
+def test_a_value_that_is_secret_here() -> None:
+    """Secrets that only the caller knows, such as arguments, count as well."""
+    text = "so the word is swordfish, he said"
+    start = text.index("swordfish")
+    found = [place for place in range(len(text)) if splits_secret(text, place, ["swordfish"])]
+    assert found == list(range(start + 1, start + len("swordfish")))
+    assert not any(splits_secret(text, place, ["s", ""]) for place in range(len(text)))

@@ -1,0 +1,138 @@
+"""Do all other calls go on while one is hostile?
+
+A heartbeat runs beside each attack, in the same event loop, and is never late by more than 100 ms.
+What the attack itself ends with is the matter of other tests. HTTP, SQL and programs have
+heartbeats of their own, in their own files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolExecutionContext
+
+MOST = 0.1
+TRIES = 3
+"""A busy machine is late by itself now and then, but not each time at the same attack."""
+LIMIT = 30.0
+SIZE = 150_000
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": [value]}
+    return value
+
+
+def text(part: str, size: int = SIZE) -> str:
+    return (part * (size // len(part) + 1))[:size]
+
+
+DEEP = nested(50_000)
+CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "a tower of powers": ("calculator", lambda: {"expression": "9**9**9**9"}),
+    "a huge factorial": ("calculator", lambda: {"expression": "factorial(99999999)"}),
+    "signs": ("calculator", lambda: {"expression": "-" * 5000 + "1"}),
+    "parentheses": ("calculator", lambda: {"expression": "(" * 100_000}),
+    "a pattern that backtracks": ("look", lambda: {"pattern": "(a+)+$"}),
+    "a pattern that explodes": ("look", lambda: {"pattern": "(a|a|a|a)*" * 20 + "b"}),
+    "a pattern of many states": ("look", lambda: {"pattern": "(((a{1,50}){1,50}){1,50})$"}),
+    "a text against a slow pattern": ("checked", lambda: {"slow": "a" * SIZE + "!"}),
+    "deep arguments": ("checked", lambda: {"thing": nested(50_000)}),
+    "wide arguments": ("checked", lambda: {"thing": [[]] * 20_000}),
+    "many wrong arguments": ("checked", lambda: {f"key{n}": n for n in range(20_000)}),
+    "a huge number": ("checked", lambda: {"thing": 10**100_000}),
+    "a text that is almost a secret": ("returned", lambda: {"value": text("password: ")}),
+    "almost a web token": ("returned", lambda: {"value": text("eyJ-")}),
+    "almost a private key": ("returned", lambda: {"value": text("-----BEGIN ")}),
+    "almost an address": ("returned", lambda: {"value": text("://a:")}),
+    "a deep answer": ("returned", lambda: {"is_deep": True}),
+    "an error of a megabyte": ("failed", lambda: {"message": text("token: 1 ", 1_000_000)}),
+}
+
+
+class Heartbeat:
+    """Beats every 5 ms, and knows by how much it was late at most."""
+
+    def __init__(self) -> None:
+        self.latest = 0.0
+
+    async def beat(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            self.latest = max(self.latest, time.monotonic() - began - 0.005)
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    await asyncio.to_thread(import_module, "tool_engine.catalog.raw_schema")  # it blocks
+    (tmp_path / "long.txt").write_text("a" * 2_000_000 + "!\n" + "a!\n" * 200_000)
+    config = ToolEngineConfig(auto_reload=False)
+    async with ToolEngine(config) as made:
+        events: list[ToolEngineEvent] = []
+        made.subscribe(events.append)
+        entry = {"type": "builtin", "handler": "search_files", "root": str(tmp_path)}
+        pattern = {"name": "pattern", "type": "string", "description": "P.", "required": True}
+        look = {"name": "look", "description": "L.", "parameters": [pattern], "entry": entry}
+        made.register_tool(look)
+        slow = {"name": "slow", "type": "string", "description": "S.", **_PATTERN}
+        thing = {"name": "thing", "type": "object", "description": "A."}
+        checked = {"name": "checked", "description": "C.", "parameters": [slow, thing]}
+        made.register_tool(checked, lambda slow="", thing=None: None)
+        made.register_tool({"name": "returned", "description": "R.", **_TAKES}, _returned)
+        made.register_tool({"name": "failed", "description": "F.", **_MESSAGE}, _failed)
+        yield made
+
+
+_PATTERN: dict[str, Any] = {"validation": {"pattern": "^(a+)+$"}}
+_TAKES: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "value",
+            "type": "string",
+            "description": "V.",
+            "schema": {"type": ["string", "null"]},
+        },
+        {"name": "is_deep", "type": "boolean", "description": "D."},
+    ]
+}
+_MESSAGE: dict[str, Any] = {
+    "parameters": [{"name": "message", "type": "string", "description": "M.", "required": True}]
+}
+
+
+async def _returned(value: Any = None, is_deep: bool = False) -> Any:
+    return DEEP if is_deep else {"said": value}
+
+
+async def _failed(message: str) -> None:
+    raise ValueError(message)
+
+
+@pytest.mark.parametrize("attack", CALLS)
+async def test_the_heart_beats_on_while(engine: ToolEngine, attack: str) -> None:
+    """D20: no hostile value holds up the event loop for more than 100 ms."""
+    name, make = CALLS[attack]
+    await engine.execute(name, {})  # what is loaded on first use is loaded
+    latest = []
+    for _ in range(TRIES):
+        params, heart = make(), Heartbeat()
+        beating = asyncio.create_task(heart.beat())
+        await asyncio.sleep(0.02)
+        async with asyncio.timeout(LIMIT):
+            await engine.execute(name, params, ToolExecutionContext(timeout=2.0))
+        await asyncio.sleep(0.02)
+        beating.cancel()
+        latest.append(heart.latest)
+        if heart.latest <= MOST:
+            return
+    pytest.fail(f"the heartbeat was late by {latest} s")

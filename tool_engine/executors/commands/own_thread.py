@@ -1,0 +1,120 @@
+"""How does the event loop wait for what a process does, without losing it to a cancellation?
+
+Each run has a thread of its own, which does all that blocks (see `supervisor`). The event loop only
+waits for the thread: it needs no child watcher, and a loop that is blocked or closed keeps no
+program alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from abc import ABC, abstractmethod
+from time import monotonic
+from typing import Generic, NamedTuple, TypeVar
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.supervisor import Bell
+
+__all__ = ["OwnThread"]
+
+OutcomeT = TypeVar("OutcomeT")
+
+
+class _Outcome(NamedTuple, Generic[OutcomeT]):
+    value: OutcomeT | None = None
+    error: BaseException | None = None
+
+
+class OwnThread(ABC, Generic[OutcomeT]):
+    """One run of `work`.
+
+    Args:
+        timeout: Seconds that the run may take, with its end; None: no limit.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._deadline = None if timeout is None else monotonic() + timeout
+        self._bell = Bell()
+        self._outcome: _Outcome[OutcomeT] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @abstractmethod
+    def work(self, deadline: float | None, bell: Bell) -> OutcomeT:
+        """What is to be done, in the run's thread, where it may block.
+
+        Args:
+            deadline: When all must be over, on the monotonic clock; None: no limit.
+            bell: Rings when the run is to end early, and again when it is urgent.
+        """
+
+    async def run(self) -> OutcomeT:
+        """Starts the thread and waits for its end.
+
+        A cancellation rings the bell, and a second one rings it again; it passes on when the work
+        has ended.
+
+        Raises:
+            ToolExecutionError: The thread cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        self._start_thread(loop)
+        try:
+            await self._wait(loop)
+        except asyncio.CancelledError:
+            self._bell.ring()
+            await self._outlast(loop)
+            raise
+        except BaseException:
+            # The coroutine is being closed: it must not wait any more.
+            self._bell.ring()
+            raise
+        outcome = self._outcome
+        if outcome is None:
+            raise RuntimeError("the thread of a command ended without outcome")
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value  # type: ignore[return-value] # a run without error has its value
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            self._bell.open()
+            # No daemon: the interpreter must not end before the program has.
+            threading.Thread(target=self._supervise, args=(loop,), name="tool-command").start()
+        except (OSError, RuntimeError) as error:
+            self._bell.close()
+            raise ToolExecutionError(
+                f"the command cannot be started: {error}; this process has used up what it may, "
+                "run fewer calls at once"
+            ) from None
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._outcome is None:
+            self._waiter = loop.create_future()
+            await self._waiter
+
+    async def _outlast(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._outcome is None:
+            try:
+                await self._wait(loop)
+            except asyncio.CancelledError:
+                self._bell.ring()
+
+    def _supervise(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What the thread does."""
+        outcome: _Outcome[OutcomeT]
+        try:
+            outcome = _Outcome(self.work(self._deadline, self._bell))
+        except BaseException as error:  # noqa: BLE001 - it travels to the caller
+            outcome = _Outcome(error=error)
+        finally:
+            self._bell.close()
+        # A closed loop: nobody is left to hear of it.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._end, outcome)
+
+    def _end(self, outcome: _Outcome[OutcomeT]) -> None:
+        self._outcome = outcome
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,170 @@
+"""How is a compressed answer decoded, so that no input can make it large at once?
+
+A decoder gives what it has read in pieces of bounded size, as they are asked for. Whoever takes
+the pieces can stop at any of them, which is what makes a size limit hold against a small answer
+that decodes to gigabytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+__all__ = ["PIECE", "Decoder", "DecodingError", "accepted_encodings", "decoder_for"]
+
+PIECE: Final = 64 * 1024
+"""About the most bytes that a decoder gives at a time."""
+_SLICE: Final = 16 * 1024
+# RFC 1952, 2.2 lets a file be made of several; more is how an empty answer keeps a reader busy.
+_MAX_MEMBERS: Final = 1024
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_BROTLI: Final = "brotli"
+
+
+class DecodingError(ValueError):
+    """An answer cannot be decoded; the message ends a sentence about it."""
+
+
+class Decoder(Protocol):
+    """Decodes one answer."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces to which `data` decodes; it must be read to its end before the next one."""
+        ...
+
+    def close(self) -> None:
+        """Raises `DecodingError` if the answer is not complete."""
+        ...
+
+
+def accepted_encodings() -> str:
+    """What can be decoded here, as the value of `Accept-Encoding`."""
+    return "gzip, deflate" if _brotli() is None else "gzip, deflate, br"
+
+
+def decoder_for(encoding: str) -> Decoder:
+    """What decodes an answer with this `Content-Encoding` (RFC 9110, 8.4).
+
+    Raises:
+        DecodingError: It is unknown, needs a library that is not installed, or is more than one:
+            each layer multiplies what a small answer can become.
+    """
+    names = [name.strip().lower() for name in encoding.split(",")]
+    names = [name for name in names if name not in ("", "identity")]
+    if not names:
+        return _Plain()
+    if len(names) > 1:
+        raise DecodingError(
+            f"is encoded {len(names)} times ({', '.join(names)[:80]}); at most one is decoded"
+        )
+    if names[0] in ("gzip", "x-gzip", "deflate"):
+        return _Deflated(is_gzip=names[0] != "deflate")
+    if names[0] != "br":
+        raise DecodingError(
+            f"is encoded as {names[0][:40]!r}, which is not supported; ask for gzip, deflate or br"
+        )
+    library = _brotli()
+    if library is None:
+        raise DecodingError(
+            "is encoded with brotli ('br'), which is not installed; run "
+            "pip install 'tool-engine[brotli]', or ask for gzip"
+        )
+    return _Brotli(library)
+
+
+class _Plain:
+    """An answer that is not encoded."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        yield data
+
+    def close(self) -> None:
+        """A plain answer ends where its connection says."""
+
+
+class _Deflated:
+    """gzip (RFC 1952), and deflate (RFC 1950) also without the header that it should have."""
+
+    def __init__(self, *, is_gzip: bool) -> None:
+        self._is_gzip = is_gzip
+        self._inner: Any = None
+        self._members = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        # What follows a member is copied at its end, so the slices bound that work.
+        for start in range(0, len(data), _SLICE):
+            yield from self._decode(data[start : start + _SLICE])
+
+    def close(self) -> None:
+        if self._inner is not None and not self._inner.eof:
+            raise DecodingError("is cut off: its compressed data has no end")
+
+    def _decode(self, data: bytes) -> Iterator[bytes]:
+        piece = b""
+        # A full piece may have left more inside, even when all input is taken.
+        while data or len(piece) == PIECE:
+            if self._inner is None or self._inner.eof:
+                data = self._begin(data)
+                if not data:
+                    return
+            try:
+                piece = self._inner.decompress(data, PIECE)
+            except zlib.error as error:
+                raise DecodingError(f"cannot be decompressed: {error}") from None
+            data = self._inner.unconsumed_tail or self._inner.unused_data
+            if piece:
+                yield piece
+
+    def _begin(self, data: bytes) -> bytes:
+        """Starts a member; returns what of `data` belongs to it."""
+        if self._members and self._is_gzip:
+            data = data.lstrip(b"\0")  # padding after the last member
+        if not data:
+            return data
+        if self._members and not self._is_gzip:
+            raise DecodingError("cannot be decompressed: there is data after its end")
+        self._members += 1
+        if self._members > _MAX_MEMBERS:
+            raise DecodingError(f"is made of more than {_MAX_MEMBERS} compressed parts")
+        # Without its header, deflate does not begin with the method 8 of RFC 1950.
+        raw = data[0] & 0x0F != 8
+        wbits = -zlib.MAX_WBITS if raw else zlib.MAX_WBITS
+        self._inner = zlib.decompressobj(_GZIP if self._is_gzip else wbits)
+        return data
+
+
+class _Brotli:
+    """Brotli (RFC 7932)."""
+
+    def __init__(self, library: Any) -> None:
+        self._error = library.error
+        self._inner = library.Decompressor()
+        self._is_begun = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._is_begun = True
+        piece = self._process(data)
+        while piece or not self._inner.can_accept_more_data():
+            yield piece
+            piece = self._process(b"")
+
+    def close(self) -> None:
+        if self._is_begun and not self._inner.is_finished():
+            raise DecodingError("is cut off: its compressed data has no end")
+
+    def _process(self, data: bytes) -> bytes:
+        try:
+            return bytes(self._inner.process(data, output_buffer_limit=PIECE))
+        except self._error as error:
+            raise DecodingError(f"cannot be decompressed: {error}") from None
+
+
+def _brotli() -> Any:
+    """The library; None where it is not installed, or too old to bound what it gives."""
+    try:
+        library = import_module(_BROTLI)
+    except ImportError:
+        return None
+    return library if hasattr(library.Decompressor, "can_accept_more_data") else None

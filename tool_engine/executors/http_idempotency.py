@@ -1,0 +1,76 @@
+"""With which key does a write say that it is the one that was sent before?
+
+A server that knows `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) carries out one
+of several requests with the same key, so that a write may be tried again.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.templates import TemplateError, TextTemplate
+
+__all__ = ["CALL_ID", "IDEMPOTENCY_HEADER", "idempotency_key", "parse_idempotency_key"]
+
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+CALL_ID: Final = "call_id"
+"""The placeholder that is filled in with the id of the call, unless a parameter has the name."""
+_MAX_LENGTH: Final = 255
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+", re.ASCII)
+_NO_SECRETS: Final = SecretScope()
+
+
+def parse_idempotency_key(value: Any) -> TextTemplate:
+    """Reads `entry.request.idempotency_key`; `true` stands for the id of the call.
+
+    Raises:
+        TemplateError: It is no text, or the same for every call.
+    """
+    if value is True:
+        value = f"{{{CALL_ID}}}"
+    if not isinstance(value, str):
+        raise TemplateError(
+            f"must be true or a text such as 'order-{{{CALL_ID}}}', got {value!r}; leave it out to "
+            "send none"
+        )
+    template = TextTemplate.parse(value)
+    if template.has_secret:
+        raise TemplateError("holds a secret, which the server would keep; remove it")
+    if not template.parameters:
+        raise TemplateError(
+            f"{value[:80]!r} is the same for every call, so all but the first would be ignored; "
+            f"write {{{CALL_ID}}} or a parameter into it"
+        )
+    literal = "".join(part for part in template.parts if isinstance(part, str))
+    if literal and not _VISIBLE.fullmatch(literal):
+        raise TemplateError("must be written in visible ASCII characters, without blanks")
+    return template
+
+
+def idempotency_key(template: TextTemplate, params: Mapping[str, Any], call_id: str | None) -> str:
+    """The key of one call, the same in each of its attempts.
+
+    Raises:
+        ToolExecutionError: It is longer than 255 characters, or a parameter that it needs is
+            missing or empty.
+    """
+    values = {CALL_ID: call_id or str(uuid.uuid4()), **params}
+    for name in template.parameters:
+        if values.get(name) in (None, ""):
+            raise ToolExecutionError(f"the idempotency key needs the parameter {name!r}")
+    key = template.render(values, _NO_SECRETS, _encoded) or ""
+    if len(key) > _MAX_LENGTH:
+        raise ToolExecutionError(
+            f"the idempotency key is {len(key)} characters long; the most is {_MAX_LENGTH}"
+        )
+    return key
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="", errors="replace")

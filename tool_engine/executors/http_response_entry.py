@@ -1,0 +1,228 @@
+"""What does `entry.response` say about the answer of an HTTP tool, and is it right?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import jmespath
+import msgspec
+from jmespath.exceptions import JMESPathError
+from jmespath.parser import ParsedResult
+
+from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.files.entry import FileEntry
+from tool_engine.executors.files.root import FileRoot
+from tool_engine.executors.secrets import SecretPart
+from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
+
+__all__ = [
+    "DEFAULT_MAX_PAGES",
+    "MAX_PAGES_LIMIT",
+    "PagesPlan",
+    "ResponsePlan",
+    "SavePlan",
+    "read_response",
+]
+
+DEFAULT_MAX_PAGES: Final = 5
+MAX_PAGES_LIMIT: Final = 100
+_PATH: Final = "entry.response"
+_KEYS: Final = ("select", "pages", "save_to")
+_PAGES_KEYS: Final = ("next", "cursor_param", "items", "max_pages")
+_SAVE_KEYS: Final = ("root", "path", "create_only", "create_folders")
+_LINK: Final = "link"
+
+
+class PagesPlan(msgspec.Struct, frozen=True):
+    """How the pages of a long answer are read."""
+
+    next: ParsedResult | None
+    """Finds the URL of the next page, or its cursor; None: the `Link` header names the URL."""
+    cursor_param: str | None
+    """The entry of the query in which the cursor is sent; None: `next` finds a URL."""
+    items: ParsedResult
+    """Finds the list in each page."""
+    max_pages: int
+
+
+class SavePlan(msgspec.Struct, frozen=True):
+    """Where the body of an answer is written."""
+
+    root: TextTemplate
+    folder: str | None
+    """The folder of the definition, from which a relative root counts; None for one in code."""
+    path: TextTemplate
+    create_only: bool
+    create_folders: bool
+
+    def open(self) -> FileRoot:
+        """The root as the environment names it now; raises `ToolExecutionError`."""
+        return FileEntry(root=self.root, folder=self.folder, max_bytes=0, ignore=None).open()
+
+
+class ResponsePlan(msgspec.Struct, frozen=True):
+    """What becomes of an answer."""
+
+    select: ParsedResult | None = None
+    pages: PagesPlan | None = None
+    save_to: SavePlan | None = None
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The parameters that it takes."""
+        return frozenset(() if self.save_to is None else self.save_to.path.parameters)
+
+
+def read_response(reader: EntryReader[Any], response: Any, method: str | None) -> ResponsePlan:
+    """What `response` says; what is wrong in it is noted with `reader`.
+
+    Args:
+        reader: Reads the entry.
+        response: A JMESPath expression, or a mapping with `select`, `pages` and `save_to`.
+        method: That of the declared request; None: the call names the URL.
+    """
+    if not isinstance(response, Mapping):
+        return ResponsePlan(select=_expression(reader, response, _PATH))
+    reader.keys(response, _KEYS, _PATH)
+    plan = ResponsePlan(
+        select=_expression(reader, response.get("select"), f"{_PATH}.select"),
+        pages=_pages(reader, response["pages"]) if "pages" in response else None,
+        save_to=_save_to(reader, response["save_to"]) if "save_to" in response else None,
+    )
+    for name in ("pages", "save_to"):
+        if name in response and method != "GET":
+            reader.problem(
+                f"{_PATH}.{name}",
+                "needs entry.request.url beside it"
+                if method is None
+                else f"needs the method GET, got {method}",
+            )
+    if "save_to" in response and len(response) > 1:
+        reader.problem(f"{_PATH}.save_to", "writes the whole body; it goes with no other key")
+    return plan
+
+
+def _expression(reader: EntryReader[Any], text: Any, path: str) -> ParsedResult | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        reader.problem(path, f"must be a JMESPath expression as a text, got {text!r}")
+        return None
+    try:
+        return jmespath.compile(text)
+    except JMESPathError as error:
+        message = str(error).partition("\n")[0]
+    except RecursionError:
+        message = "nested too deep"
+    reader.problem(path, f"{text[:80]!r} is not JMESPath: {message}")
+    return None
+
+
+def _pages(reader: EntryReader[Any], pages: Any) -> PagesPlan | None:
+    path = f"{_PATH}.pages"
+    if not isinstance(pages, Mapping):
+        reader.problem(path, f"must be a mapping such as {{next: link}}, got {pages!r}")
+        return None
+    reader.keys(pages, _PAGES_KEYS, path)
+    found = pages.get("next")
+    if found is None:
+        reader.problem(
+            f"{path}.next",
+            "is missing; write link for the Link header, or a JMESPath expression that finds the "
+            "next page's URL or cursor",
+        )
+    cursor = pages.get("cursor_param")
+    if cursor is not None and (not isinstance(cursor, str) or not cursor.strip()):
+        reader.problem(f"{path}.cursor_param", f"must be the name of a query entry, got {cursor!r}")
+    if cursor is not None and found == _LINK:
+        reader.problem(f"{path}.cursor_param", "needs a JMESPath expression as next, got 'link'")
+    items = _expression(reader, pages.get("items", "@"), f"{path}.items")
+    return PagesPlan(
+        next=None if found == _LINK else _expression(reader, found, f"{path}.next"),
+        cursor_param=cursor,
+        items=items or jmespath.compile("@"),
+        max_pages=_max_pages(reader, pages.get("max_pages", DEFAULT_MAX_PAGES)),
+    )
+
+
+def _max_pages(reader: EntryReader[Any], value: Any) -> int:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and 0 < value <= MAX_PAGES_LIMIT:
+        return int(value)
+    reader.problem(
+        f"{_PATH}.pages.max_pages",
+        f"must be a whole number between 1 and {MAX_PAGES_LIMIT}, got {value!r}",
+    )
+    return DEFAULT_MAX_PAGES
+
+
+def _save_to(reader: EntryReader[Any], save_to: Any) -> SavePlan | None:
+    path = f"{_PATH}.save_to"
+    if not isinstance(save_to, Mapping):
+        reader.problem(
+            path, f"must be a mapping such as {{root: ../data, path: '{{name}}'}}, got {save_to!r}"
+        )
+        return None
+    reader.keys(save_to, _SAVE_KEYS, path)
+    root = _text(reader, save_to.get("root"), f"{path}.root", "the folder that files are put in")
+    name = _text(reader, save_to.get("path"), f"{path}.path", "the path of the file below root")
+    flags = {"create_only": True, "create_folders": False}
+    for key in flags:
+        value = save_to.get(key, flags[key])
+        if not isinstance(value, bool):
+            reader.problem(f"{path}.{key}", f"must be true or false, got {value!r}")
+        flags[key] = value is True
+    if root is None or name is None:
+        return None
+    _check_places(reader, root, name, path)
+    source = reader.tool.source
+    folder = None if source is None else str(Path(source).absolute().parent)
+    return SavePlan(root=root, folder=folder, path=name, **flags)
+
+
+def _text(reader: EntryReader[Any], text: Any, path: str, what: str) -> TextTemplate | None:
+    if text is None:
+        reader.problem(path, f"is missing; write {what}")
+    elif not isinstance(text, str) or not text.strip() or "\0" in text:
+        reader.problem(path, f"must be {what}, got {text!r}")
+    else:
+        try:
+            return TextTemplate.parse(text)
+        except TemplateError as error:
+            reader.problem(path, str(error))
+    return None
+
+
+def _check_places(
+    reader: EntryReader[Any], root: TextTemplate, name: TextTemplate, path: str
+) -> None:
+    if any(isinstance(part, ParameterPart) for part in root.parts):
+        reader.problem(
+            f"{path}.root",
+            "must not hold a {parameter}: a call does not choose where the tool stays",
+        )
+    if any(isinstance(part, SecretPart) and part.source != "env" for part in root.parts):
+        reader.problem(f"{path}.root", "may hold ${env:NAME}, but no ${file:...}")
+    if name.has_secret:
+        reader.problem(f"{path}.path", "must not hold a secret: it is part of the result")
+    for used in sorted(name.parameters):
+        _check_parameter(reader, used, f"{path}.path")
+
+
+def _check_parameter(reader: EntryReader[Any], name: str, path: str) -> None:
+    parameter = reader.parameters.get(name)
+    if parameter is None:
+        hint = nearest(name, reader.parameters) or "; declare it under parameters"
+        reader.problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
+    elif parameter.type in ("array", "object"):
+        reader.problem(
+            path, f"takes the parameter {name!r} of type {parameter.type}; a path needs a text"
+        )
+    elif not (parameter.required or parameter.has_default):
+        reader.problem(
+            path,
+            f"takes the parameter {name!r}, which a call may leave out; make it required or give "
+            "it a default",
+        )

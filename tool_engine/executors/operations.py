@@ -1,0 +1,147 @@
+"""What may an operation of the calculator cost, and what is its result?
+
+The cost of an operation is bounded before it is computed: whoever writes the expression may be
+hostile, and `9**9**9` would otherwise never end. What is not a finite real number is an error that
+says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+from tool_engine.executors.number import (
+    MAX_BITS,
+    CalculationError,
+    Number,
+    Value,
+    as_float,
+    bits_of,
+    max_digits,
+    narrowed,
+)
+
+__all__ = ["add", "bounded", "checked", "divide", "multiply", "operate", "power", "real"]
+
+NumberT = TypeVar("NumberT", bound=Number)
+
+_FAR: Final = 10**18
+"""As an exponent as good as any that is larger."""
+
+
+def operate(symbol: str, left: Value, right: Value) -> Value:
+    """`left symbol right`; `//` and `%` round down, as in Python.
+
+    Raises:
+        CalculationError: The result is not a finite real number, or would be too large.
+    """
+    number = checked(symbol, _OPERATORS[symbol], (left.number, right.number))
+    return Value(number, left.is_decimal or right.is_decimal)
+
+
+def checked(
+    what: str, compute: Callable[..., Any], operands: tuple[Number, ...], domain: str = ""
+) -> Number:
+    """`compute(*operands)`, if that is a finite real number of a bearable size.
+
+    Args:
+        what: What messages call it.
+        compute: Bounds its own cost.
+        operands: The numbers.
+        domain: What it takes, for the message where it is not defined.
+    """
+    try:
+        value = compute(*operands)
+        if isinstance(value, complex):
+            raise CalculationError(
+                f"the result of {what} is not a real number (a root of a negative number); for "
+                "odd roots there are cbrt(x) and root(x, n)"
+            )
+        value = narrowed(value)
+    except ZeroDivisionError:
+        raise CalculationError(f"division by zero in {what}") from None
+    except OverflowError:
+        raise CalculationError(f"the result of {what} is too large") from None
+    except CalculationError:
+        raise
+    except (ValueError, TypeError):
+        cure = f"; it takes {domain}" if domain else ""
+        shown = ", ".join(_shown(operand) for operand in operands)
+        raise CalculationError(f"{what} is not defined for {shown}{cure}") from None
+    if isinstance(value, int):
+        bounded(what, value.bit_length())
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise CalculationError(f"the result of {what} is too large for a number (infinity)")
+    return value
+
+
+def bounded(what: str, bits: float) -> None:
+    """Raises `CalculationError` for a whole result of more than `MAX_BITS` bits."""
+    if bits > MAX_BITS:
+        raise CalculationError(f"the result of {what} would have more than {max_digits()} digits")
+
+
+def real(number: Number) -> float:
+    """The number as a float, to compute with where nothing exact will do."""
+    try:
+        return as_float(number)
+    except OverflowError:
+        raise CalculationError(f"{_shown(number)} is too large to compute with here") from None
+
+
+def add(left: Number, right: Number) -> Number:
+    """The sum; a fraction with too many digits becomes a float."""
+    return narrowed(left + right)
+
+
+def multiply(left: Number, right: Number) -> Number:
+    """The product, bounded before it is computed."""
+    if isinstance(left, int) and isinstance(right, int):
+        bounded("*", left.bit_length() + right.bit_length() - 2)
+    return _not_lost("*", left * right, left != 0 and right != 0)
+
+
+def divide(left: Number, right: Number) -> Number:
+    """The quotient, exact unless one of the two is a float."""
+    if isinstance(left, float) or isinstance(right, float):
+        return _not_lost("/", left / right, left != 0)
+    return Fraction(left) / Fraction(right)
+
+
+def power(base: Number, exponent: Number) -> Any:
+    """`base` to the power of `exponent`; complex for an even root of a negative number."""
+    if isinstance(base, float) or not isinstance(exponent, int):
+        return _not_lost("**", real(base) ** real(exponent), base != 0)
+    if isinstance(base, int) and exponent >= 0:
+        if abs(base) > 1:
+            bounded("**", (abs(base).bit_length() - 1) * exponent)
+        return base**exponent
+    if bits_of(base) * abs(exponent) <= MAX_BITS:
+        return Fraction(base) ** exponent
+    near = real(base) ** float(max(-_FAR, min(exponent, _FAR)))
+    return _not_lost("**", near, base != 0)
+
+
+def _not_lost(what: str, result: NumberT, is_something: bool) -> NumberT:
+    """A float that has become zero, of what is not, has lost its value."""
+    if result == 0 and is_something:
+        raise CalculationError(f"the result of {what} is too small for a number")
+    return result
+
+
+def _shown(value: Number) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:20]}… ({len(text)} digits)"
+
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": add,
+    "-": lambda left, right: left - right,
+    "*": multiply,
+    "/": divide,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+    "**": power,
+}

@@ -1,0 +1,1 @@
+"""How does a tool run whose handler is named `package.module:function`?"""

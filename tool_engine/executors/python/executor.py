@@ -1,0 +1,99 @@
+"""How does a handler run apart from the engine, in worker processes with limits?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import Any, Final
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.executor import seconds_left
+from tool_engine.executors.commands.own_thread import OwnThread
+from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.python.entry import compile_entry
+from tool_engine.executors.python.pool import WorkerPool
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["ProcessExecutor"]
+
+_TO_END: Final = 0.25
+"""Seconds, at most, that are kept of a call's time for the end of its processes."""
+
+
+class _Call(OwnThread[Any]):
+    """One call, which has a thread while it lasts."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        params: dict[str, Any],
+        context: dict[str, Any],
+        timeout: float | None,
+    ) -> None:
+        # The caller's time is for the whole run: the end of the processes takes a part of it.
+        super().__init__(None if timeout is None else timeout - min(_TO_END, timeout / 10))
+        self._pool, self._params, self._context = pool, params, context
+
+    def work(self, deadline: float | None, bell: Bell) -> Any:
+        return self._pool.run(self._params, self._context, deadline, bell)
+
+
+class ProcessExecutor:
+    """Runs the handlers of tools with `isolation: process`."""
+
+    def __init__(self) -> None:
+        self._entries = CompiledEntries(compile_entry)
+        self._pools: dict[str, tuple[Tool, WorkerPool]] = {}
+
+    def __repr__(self) -> str:
+        return f"ProcessExecutor({[pool for _, pool in self._pools.values()]})"
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """What the handler returns, as JSON values.
+
+        A cancelled call ends its worker process, with all that it has started, before it passes on.
+
+        Raises:
+            ToolExecutionError: The handler failed, cannot be imported, or its process died.
+            TimeoutError: It did not end in time; nothing of the call is left.
+            DefinitionError: The tool's entry is wrong.
+        """
+        call = _Call(self._pool(tool), params, context.to_wire(), seconds_left(context))
+        return await call.run()
+
+    async def close(self) -> None:
+        """Ends the worker processes that wait for a call; the others end with theirs."""
+        pools, self._pools = self._pools, {}
+        if pools:
+            await asyncio.to_thread(_close, [pool for _, pool in pools.values()])
+
+    def _pool(self, tool: Tool) -> WorkerPool:
+        known = self._pools.get(tool.name)
+        if known is not None and _is_same(known[0], tool):
+            return known[1]
+        if sys.platform != "linux":
+            raise ToolExecutionError(
+                f"isolation: process works on Linux only, this is {sys.platform}: nowhere else can "
+                "it be made sure that nothing of a call is left"
+            )
+        # A definition that was changed starts anew: so do its processes, with the code of now.
+        pool = WorkerPool(self._entries.of(tool))
+        self._pools[tool.name] = (tool, pool)
+        if known is not None:
+            threading.Thread(target=known[1].close, name="tool-workers").start()
+        return pool
+
+
+def _is_same(known: Tool, tool: Tool) -> bool:
+    has_same_text = bool(tool.definition_hash) and tool.definition_hash == known.definition_hash
+    return known is tool or has_same_text
+
+
+def _close(pools: list[WorkerPool]) -> None:
+    for pool in pools:
+        pool.close()

@@ -1,0 +1,309 @@
+"""What runs in a worker process of isolated handlers?
+
+This file is run as a script of its own, and imports nothing of the engine. Two processes come of
+it. The *guest* imports the handler's module, then answers one request after the other. Its parent,
+the *guardian*, runs nobody's code: it waits for the end of the guest or of the engine, and then
+ends all that the guest has started, sessions of its own included, before it ends itself as the
+guest did.
+
+A message is its length in four bytes, then JSON. Nothing else is ever read from the guest: what it
+says can be wrong, but it cannot run in the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import importlib
+import inspect
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+__all__ = ["MAX_MESSAGE", "main"]
+
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+"""The most bytes of one message."""
+IDLE_SECONDS: Final = 300.0
+"""After so long without a request the worker ends by itself; another one is started when needed."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_MOST_CHARACTERS: Final = 4_000
+_SECONDS_TO_CLEAN: Final = 1.0
+
+
+def main() -> NoReturn:
+    """Starts the guest, and becomes its guardian."""
+    requests, answers = (int(word) for word in sys.argv[1:3])
+    for file in (requests, answers):
+        os.set_inheritable(file, False)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # What became another user, by `sudo` for one, could not be killed.
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    guardian = os.getpid()
+    guest = os.fork()
+    if guest:
+        os.close(answers)
+        _guard(guest, requests)
+    os.setsid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    code = 1
+    if os.getppid() == guardian:
+        with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+            code = _serve(requests, answers)
+    # Without the clean-up of the interpreter, for which threads of the handler could wait.
+    os._exit(code)
+
+
+# The guardian.
+
+
+def _guard(guest: int, requests: int) -> NoReturn:
+    """Waits for an end, cleans up and ends likewise."""
+    waiting = select.poll()
+    waiting.register(requests, 0)  # no data, only the end of the engine
+    waiting.register(os.pidfd_open(guest), select.POLLIN)
+    waiting.poll()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(guest, signal.SIGKILL)
+    status = _reap_all(guest)
+    if os.WIFSIGNALED(status):
+        _die_by(os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _reap_all(guest: int) -> int:
+    """Ends all that has become a child of this process; returns the status of the guest."""
+    status = 0
+    give_up_at = time.monotonic() + _SECONDS_TO_CLEAN
+    while time.monotonic() < give_up_at:
+        for child in _children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            ended, ended_with = os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+        if ended == guest:
+            status = ended_with
+    return status
+
+
+def _children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123 - see below
+            # A path object would need an import, which costs more than the rest.
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def _die_by(number: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, ValueError):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+# The guest.
+
+
+def _serve(requests: int, answers: int) -> int:
+    """Answers until there are no more requests; returns the exit code."""
+    settings = _read(requests)
+    if settings is None:
+        return 0
+    sys.path[:] = settings["path"]
+    sys.argv = [""]
+    _limit(resource.RLIMIT_CORE, 0)
+    if settings["memory"]:
+        _limit(resource.RLIMIT_AS, settings["memory"])
+    try:
+        function = _find(settings["module"], settings["name"])
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything
+        _write(answers, _encoded({"id": 0, "error": _described(error)}))
+        return 0
+    _write(answers, _encoded({"id": 0, "value": _signature(function)}))
+    with asyncio.Runner() as runner:
+        while select.select([requests], [], [], IDLE_SECONDS)[0]:
+            request = _read(requests)
+            if request is None:
+                break
+            _write(answers, _answer(function, runner, request, settings["cpu"]))
+    return 0
+
+
+def _find(module: str, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
+def _signature(function: Any) -> dict[str, Any]:
+    """What the engine must know to tell whether the function fits its tool."""
+    parameters: list[list[Any]] | None = None
+    with contextlib.suppress(ValueError, TypeError):
+        parameters = [
+            [each.name, int(each.kind), each.default is not each.empty]
+            for each in inspect.signature(function).parameters.values()
+        ]
+    call = inspect.unwrap(function) if callable(function) else function
+    return {
+        "parameters": parameters,
+        "type": type(function).__name__,
+        "is_callable": callable(function) and not isinstance(function, type),
+        "is_generator": inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call),
+    }
+
+
+def _answer(
+    function: Callable[..., Any], runner: asyncio.Runner, request: Any, cpu: float | None
+) -> bytes:
+    """Calls the handler; returns what is to be sent."""
+    if cpu:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = math.ceil(used.ru_utime + used.ru_stime + cpu)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    try:
+        arguments = dict(request["params"])
+        if request["context"] is not None:
+            arguments["context"] = _context(request["context"], request["seconds"])
+        value = function(**arguments)
+        if inspect.isawaitable(value):
+            value = runner.run(_wait(value))
+        answer = _encoded({"id": request["id"], "value": value})
+        if len(answer) > MAX_MESSAGE:
+            raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
+        _check_keys(value)
+    except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+        if not isinstance(error, _HandlerError):
+            traceback.print_exc()
+        answer = _encoded({"id": request["id"], "error": _described(error)})
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    return answer
+
+
+async def _wait(value: Any) -> Any:
+    return await value
+
+
+def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
+    """The context of the call, as far as it can cross to another process."""
+    calls = importlib.import_module("tool_engine.model.call")
+    errors = importlib.import_module("tool_engine.errors")
+
+    async def refuse(_context: Any, tool_name: str, *_: Any) -> NoReturn:
+        raise errors.UnboundContextError(
+            f"cannot call {tool_name!r}: a handler with isolation: process runs apart from the "
+            "engine; return what is to be done, or leave the isolation out"
+        )
+
+    deadline = None if seconds is None else time.monotonic() + seconds
+    context = calls.ToolExecutionContext(**wire)
+    return context.bound_to(None, refuse, deadline=deadline)
+
+
+class _HandlerError(Exception):
+    """What the handler returned cannot leave its process."""
+
+
+def _check_keys(value: Any) -> None:
+    """JSON would turn the keys 1 and "1" into one."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            for key in each:
+                if not isinstance(key, str):
+                    raise _HandlerError(f"the result has the key {key!r:.100}; keys are texts")
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
+        text = f"its message cannot be shown ({type(broken).__name__})"
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    is_ours = "tool_engine.errors.ToolExecutionError" in names
+    described: dict[str, Any] = {
+        "type": type(error).__name__,
+        "message": text[:_MOST_CHARACTERS],
+        "kind": "plain",
+    }
+    if is_ours or isinstance(error, _HandlerError):
+        described["kind"] = "execution"
+        details = getattr(error, "details", None)
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            described["details"] = json.loads(json.dumps(details or {}, allow_nan=False))
+    elif isinstance(error, TimeoutError):
+        described["kind"] = "timeout"
+    elif isinstance(error, MemoryError):
+        described["kind"] = "memory"
+    elif isinstance(error, SystemExit):
+        described["kind"] = "exit"
+    return described
+
+
+def _limit(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _encoded(message: Any) -> bytes:
+    try:
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _HandlerError(
+            f"the result is not made of JSON values (texts, numbers, true, false, null, lists, "
+            f"mappings): {error}"
+        ) from None
+
+
+def _write(answers: int, data: bytes) -> None:
+    left = memoryview(len(data).to_bytes(4, "big") + data)
+    while left:
+        left = left[os.write(answers, left) :]
+
+
+def _read(requests: int) -> Any:
+    """The next message; None at the end of all."""
+    head = _read_bytes(requests, 4)
+    if len(head) < 4:
+        return None
+    return json.loads(_read_bytes(requests, int.from_bytes(head, "big")) or b"null")
+
+
+def _read_bytes(file: int, size: int) -> bytes:
+    pieces = []
+    while size > 0:
+        piece = os.read(file, min(size, 1 << 20))
+        if not piece:
+            break
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Which executor runs a tool whose handler is `package.module:function`?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import reduce
+from importlib import import_module
+from time import monotonic
+from typing import Any, Final
+
+from tool_engine.errors import (
+    ConfigurationError,
+    DefinitionError,
+    DefinitionProblem,
+    ToolEngineError,
+)
+from tool_engine.executors.commands.supervisor import Bell
+from tool_engine.executors.handler import check_handler, check_signature, executor_for
+from tool_engine.executors.python.entry import PythonEntry, check_entry, compile_entry
+from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.python.pool import WorkerPool
+from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+
+__all__ = ["PythonHandlers"]
+
+_SECONDS_TO_IMPORT: Final = 60.0
+"""What an isolated handler has for its import when it is checked."""
+
+
+class PythonHandlers:
+    """The handlers that were imported; each module is imported once, as everywhere in Python.
+
+    Args:
+        processes: Runs those with `isolation: process`.
+    """
+
+    def __init__(self, processes: ProcessExecutor) -> None:
+        self._processes = processes
+        self._known: dict[str, ToolExecutor] = {}
+
+    def check(self, tool: Tool, *, may_import: bool) -> list[DefinitionProblem]:
+        """What is wrong with the tool's entry and its handler. Blocks.
+
+        Args:
+            tool: The tool.
+            may_import: Whether the code may run that an import runs. If not, the source is read.
+        """
+        problems = check_entry(tool)
+        if problems or not may_import:
+            return problems
+        try:
+            entry = compile_entry(tool)
+            if entry.is_isolated:
+                _check_apart(entry, tool)
+            else:
+                self._imported(entry, tool)
+        except DefinitionError as error:
+            return list(error.problems)
+        except ToolEngineError as error:
+            return [_problem(tool, str(error))]
+        return []
+
+    def resolve(self, tool: Tool) -> ToolExecutor:
+        """The executor of the tool's handler.
+
+        On an event loop nothing is imported, for that blocks: a module that was not imported when
+        its tool was loaded is imported by the first call, in its thread.
+
+        Raises:
+            DefinitionError: It cannot be imported, is no function, or does not fit the tool.
+        """
+        entry = compile_entry(tool)
+        if entry.is_isolated:
+            return self._processes
+        if entry.module not in sys.modules and _is_on_loop():
+            # A plain `execute` is in the executor's contract; the Protocol shows the async one.
+            return _LaterExecutor(lambda: self._imported(entry, tool))
+        return self._imported(entry, tool)
+
+    def _imported(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
+        known = self._known.get(entry.place)
+        try:
+            if known is None:
+                found = _import(entry, tool)
+                known = self._known[entry.place] = executor_for(found, tool)
+            else:
+                check_handler(known.handler, tool)  # type: ignore[attr-defined] # made above
+        except ConfigurationError as error:
+            raise DefinitionError(_problem(tool, str(error))) from None
+        return known
+
+
+class _LaterExecutor:
+    """Imports a handler in the thread of a call."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+
+    def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
+        """What the handler returns; the coroutine of an async one, which the backend awaits."""
+        return self._load().execute(tool, params, context)
+
+
+def _is_on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _import(entry: PythonEntry, tool: Tool) -> Any:
+    try:
+        module = import_module(entry.module)
+    except (Exception, SystemExit) as error:
+        words = f"{type(error).__name__}: {error}"
+        raise DefinitionError(
+            _problem(tool, f"the module {entry.module} cannot be imported: {words}")
+        ) from error
+    try:
+        return reduce(getattr, entry.name.split("."), module)
+    except AttributeError as error:
+        raise DefinitionError(_problem(tool, f"there is no {entry.place}: {error}")) from None
+
+
+def _check_apart(entry: PythonEntry, tool: Tool) -> None:
+    """Lets a process of the handler's own import it, and looks at what it takes."""
+    pool, bell = WorkerPool(entry), Bell()
+    bell.open()
+    try:
+        answer = pool.describe(monotonic() + _SECONDS_TO_IMPORT, bell)
+    except WorkerStoppedError:
+        raise ConfigurationError(
+            f"the import of {entry.module} takes more than {_SECONDS_TO_IMPORT:g} s"
+        ) from None
+    finally:
+        bell.close()
+        pool.close()
+    if answer.error is not None:
+        raise ConfigurationError(f"{entry.place} cannot be imported: {answer.error.words}")
+    if not answer.value["is_callable"]:
+        raise ConfigurationError(
+            f"{entry.place} must be a function, it is a {answer.value['type']}"
+        )
+    if answer.value["is_generator"]:
+        raise ConfigurationError(f"{entry.place} is a generator; return the whole value instead")
+    signature = signature_of(answer.value)
+    if signature is not None:
+        check_signature(signature, entry.name, tool)
+
+
+def _problem(tool: Tool, message: str) -> DefinitionProblem:
+    file = tool.source or f"tool {tool.name!r}"
+    return DefinitionProblem(message, file=file, path="entry.handler")

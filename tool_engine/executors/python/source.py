@@ -1,0 +1,179 @@
+"""What does the source of a module say about a handler, without running any of it?
+
+A definition can be checked where its code must not run: by `tool-engine validate`, in an editor, in
+a pipeline that gets definitions from strangers. What the source does not tell, such as what a
+decorator makes of a function, shows when the module is imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.executors.handler import check_signature
+from tool_engine.model.tool import Tool
+
+__all__ = ["ModuleSource", "SourceError", "source_of", "source_text"]
+
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class SourceError(ValueError):
+    """The handler cannot be what the definition says; the message names the cure."""
+
+
+class ModuleSource:
+    """What is known of one module.
+
+    Args:
+        module: Its name.
+        tree: Its source; None where it has none, as a module in C.
+    """
+
+    def __init__(self, module: str, tree: ast.Module | None) -> None:
+        self._module = module
+        self._tree = tree
+
+    def check(self, name: str, tool: Tool) -> None:
+        """Raises `SourceError` unless the module may have a handler `name` that fits `tool`."""
+        if self._tree is None:
+            return
+        first = name.partition(".")[0]
+        bound = dict(_bound(self._tree.body))
+        if first not in bound:
+            if not bound.keys() & {"*", "__getattr__"}:
+                raise SourceError(
+                    f"the module {self._module} has no function {first!r}{_nearest(first, bound)}"
+                )
+            return
+        if first != name:
+            return
+        node = bound[first]
+        if isinstance(node, ast.ClassDef):
+            raise SourceError(
+                f"{self._module}:{name} is a class; name a function, or a method of an object: "
+                f"{self._module}:object.method"
+            )
+        if isinstance(node, _Function) and not node.decorator_list:
+            try:
+                check_signature(_signature(node), name, tool)
+            except ConfigurationError as error:
+                raise SourceError(str(error)) from None
+
+
+def source_of(module: str) -> ModuleSource:
+    """The source of a module that could be imported.
+
+    Raises:
+        SourceError: There is no such module, or its source is no Python.
+    """
+    text = source_text(module)
+    if text is None or len(text) > _MOST_BYTES:
+        return ModuleSource(module, None)
+    try:
+        return ModuleSource(module, ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise SourceError(f"the module {module!r} is no valid Python: {error}") from None
+
+
+def source_text(module: str) -> bytes | None:
+    """The bytes of the file that a module would be imported from; None where it has no source.
+
+    Raises:
+        SourceError: There is no such module, or its file cannot be read.
+    """
+    spec = _find(module)
+    if spec is None:
+        # A file that has just been written is not seen before the finders look again.
+        importlib.invalidate_caches()
+        spec = _find(module)
+    if spec is None:
+        raise SourceError(
+            f"there is no module {module!r} on Python's path; install the package, or add its "
+            "folder to PYTHONPATH"
+        )
+    if not spec.has_location or not (spec.origin or "").endswith(".py"):
+        return None
+    try:
+        return Path(str(spec.origin)).read_bytes()
+    except OSError as error:
+        raise SourceError(f"the module {module!r} cannot be read: {error.strerror}") from None
+
+
+def _find(module: str) -> ModuleSpec | None:
+    """Finds a module as `import` does, but imports no package on the way."""
+    path: Any = None
+    spec: ModuleSpec | None = None
+    done = ""
+    for part in module.split("."):
+        done = f"{done}.{part}" if done else part
+        spec = _spec(done, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+        if path is None and done != module:
+            return None
+    return spec
+
+
+def _spec(name: str, path: Any) -> ModuleSpec | None:
+    known = getattr(sys.modules.get(name), "__spec__", None)
+    if isinstance(known, ModuleSpec):
+        return known
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find(name, path)
+        if isinstance(spec, ModuleSpec):
+            return spec
+    return None
+
+
+def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
+    """The names that the statements bind, each with its definition where that is certain."""
+    for statement in body:
+        if isinstance(statement, ast.ClassDef | _Function):
+            yield statement.name, statement
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.alias):
+                yield (node.asname or node.name.partition(".")[0]), None
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id, None
+            elif isinstance(node, ast.ClassDef | _Function):
+                yield node.name, None
+
+
+def _signature(node: _Function) -> inspect.Signature:
+    found, parts = [], node.args
+    plain = [*parts.posonlyargs, *parts.args]
+    kinds = inspect.Parameter
+    for number, each in enumerate(plain):
+        is_only = number < len(parts.posonlyargs)
+        kind = kinds.POSITIONAL_ONLY if is_only else kinds.POSITIONAL_OR_KEYWORD
+        has_default = number >= len(plain) - len(parts.defaults)
+        found.append(_parameter(each.arg, kind, has_default=has_default))
+    if parts.vararg:
+        found.append(_parameter(parts.vararg.arg, kinds.VAR_POSITIONAL))
+    for each, default in zip(parts.kwonlyargs, parts.kw_defaults, strict=True):
+        found.append(_parameter(each.arg, kinds.KEYWORD_ONLY, has_default=default is not None))
+    if parts.kwarg:
+        found.append(_parameter(parts.kwarg.arg, kinds.VAR_KEYWORD))
+    return inspect.Signature(found)
+
+
+def _parameter(name: str, kind: Any, *, has_default: bool = False) -> inspect.Parameter:
+    return inspect.Parameter(name, kind, default=None if has_default else inspect.Parameter.empty)
+
+
+def _nearest(name: str, known: dict[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else "; define it there, or correct entry.handler"

@@ -1,0 +1,379 @@
+"""How does the engine talk to one worker process, and how is nothing of it left at its end?
+
+All of it blocks: a thread that a call has for itself does it. See `guest` for the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.captured import Captured
+from tool_engine.executors.commands.strays import MARK, marks_with, new_mark
+from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
+from tool_engine.executors.handler import wants_context
+from tool_engine.executors.python import guest
+from tool_engine.executors.python.entry import PythonEntry
+
+__all__ = ["Answer", "Fault", "Worker", "WorkerStoppedError", "signature_of"]
+
+_CHUNK: Final = 64 * 1024
+_KEPT_WORDS: Final = 16 * 1024
+_SHOWN_WORDS: Final = 500
+_SECONDS_TO_END: Final = 1.5
+"""What the guardian has to clean up, before the engine does it."""
+
+
+class Fault(msgspec.Struct):
+    """What a handler raised."""
+
+    type: str
+    message: str
+    kind: str
+    """`plain`, or what it means to the engine: `execution`, `timeout`, `memory`, `exit`."""
+    details: dict[str, Any] = {}
+
+    @property
+    def words(self) -> str:
+        """As a person would name it."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Answer(msgspec.Struct):
+    """What a worker says to one request."""
+
+    id: int
+    value: Any = None
+    error: Fault | None = None
+
+
+class WorkerStoppedError(Exception):
+    """The worker had to be stopped, for its call is over: `reason` is `deadline` or `bell`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+_decoder: Final = msgspec.json.Decoder(Answer)
+
+
+class Worker:
+    """One worker process, which is started at once.
+
+    Args:
+        entry: What it runs, and within which limits.
+
+    Raises:
+        ToolExecutionError: It cannot be started.
+    """
+
+    def __init__(self, entry: PythonEntry) -> None:
+        self.entry = entry
+        self.is_ready = False
+        """Whether it has imported the handler."""
+        self.words = Captured(_KEPT_WORDS)
+        """What it has written to stdout and stderr."""
+        self._mark = new_mark()
+        self._number = 0
+        self._wants_context = False
+        self._received = bytearray()
+        self._files: list[int] = []
+        self._code: int | None = None
+        self._guest = 0
+        try:
+            self._requests, self._answers, self._out = self._start()
+            self._handle = os.pidfd_open(self._process.pid)
+            self._files.append(self._handle)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._close()
+            raise ToolExecutionError(
+                f"the worker process of {entry.place} cannot be started: {error}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"Worker({self.entry.place}, pid={self._process.pid})"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may take another call: it runs, and nothing else does that it started."""
+        return not self._has_ended() and self._children() == [self._guest] and not self._strays()
+
+    def prepare(self, deadline: float | None, bell: Bell) -> Answer:
+        """Lets it import the handler.
+
+        Returns:
+            What its handler takes, or what the import raised.
+
+        Raises:
+            ToolExecutionError: It ended.
+            WorkerStoppedError: The deadline passed, or the bell rang.
+        """
+        entry = self.entry
+        answer = self._exchange(
+            msgspec.json.encode(
+                {
+                    "path": sys.path,
+                    "module": entry.module,
+                    "name": entry.name,
+                    "memory": entry.memory,
+                    "cpu": entry.cpu,
+                }
+            ),
+            deadline,
+            bell,
+        )
+        self._guest = next(iter(self._children()), 0)
+        self.is_ready = answer.error is None
+        if self.is_ready:
+            signature = signature_of(answer.value)
+            self._wants_context = signature is not None and wants_context(signature)
+        return answer
+
+    def call(
+        self,
+        params: dict[str, Any],
+        context: dict[str, Any],
+        deadline: float | None,
+        bell: Bell,
+    ) -> Answer:
+        """Lets it call the handler.
+
+        Raises:
+            ToolExecutionError: It ended, or the arguments cannot be sent.
+            WorkerStoppedError: The deadline passed, or the bell rang.
+        """
+        self._number += 1
+        self.words = Captured(_KEPT_WORDS)
+        request = {
+            "id": self._number,
+            "params": params,
+            "context": context if self._wants_context else None,
+            "seconds": None if deadline is None else deadline - monotonic(),
+        }
+        try:
+            data = msgspec.json.encode(request)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ToolExecutionError(f"the arguments cannot be sent as JSON: {error}") from None
+        if len(data) > guest.MAX_MESSAGE:
+            raise ToolExecutionError(
+                f"the arguments have {len(data)} bytes; the most is {guest.MAX_MESSAGE}"
+            )
+        return self._exchange(data, deadline, bell)
+
+    def end(self) -> int | None:
+        """Ends the process and all that it has started. Blocks.
+
+        Returns:
+            Its exit code, negative for a signal.
+        """
+        if not self._files:
+            return self._code
+        os.close(self._requests)  # the guardian takes it for the end of the engine
+        self._files.remove(self._requests)
+        waiting = select.poll()
+        waiting.register(self._handle, select.POLLIN)
+        waiting.poll(_SECONDS_TO_END * 1000)
+        try:
+            self._code = end_group(self._process, self._mark, is_complete=True)
+            return self._code
+        finally:
+            self._close()
+
+    def ended(self) -> ToolExecutionError:
+        """Ends it, and says in words how it died; to be raised."""
+        self._read_words()
+        how = _death(self.end(), self.entry)
+        words = self.words.text().strip()[-_SHOWN_WORDS:]
+        return ToolExecutionError(
+            f"the worker process of {self.entry.place} {how}{f': {words}' if words else ''}"
+        )
+
+    def _start(self) -> tuple[int, int, int]:
+        pipes: list[int] = []
+        with contextlib.ExitStack() as theirs:
+            for _ in range(3):
+                pipes += os.pipe()
+            requests_in, requests, answers, answers_in, out, out_in = pipes
+            self._files += [requests, answers, out]
+            for file in (requests_in, answers_in, out_in):
+                theirs.callback(os.close, file)
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our script
+                [*_INTERPRETER, guest.__file__, str(requests_in), str(answers_in)],
+                stdin=subprocess.DEVNULL,
+                stdout=out_in,
+                stderr=out_in,
+                pass_fds=(requests_in, answers_in),
+                env={**os.environ, MARK: marks_with(self._mark)},
+                start_new_session=True,
+            )
+        for file in (requests, answers, out):
+            os.set_blocking(file, False)
+        return requests, answers, out
+
+    def _exchange(self, data: bytes, deadline: float | None, bell: Bell) -> Answer:
+        """Sends a message and waits for its answer, whatever the worker does."""
+        left = memoryview(len(data).to_bytes(4, "big") + data)
+        waiting = select.poll()
+        for file in (self._answers, self._out, self._handle, bell.fileno()):
+            waiting.register(file, select.POLLIN)
+        waiting.register(self._requests, select.POLLOUT)
+        while True:
+            ready = _wait(waiting, deadline, bell)
+            if self._requests in ready:
+                left = self._send(left)
+                if not left:
+                    waiting.unregister(self._requests)
+            if self._out in ready and not self._read_words():
+                waiting.unregister(self._out)
+            if self._answers in ready and not self._receive():
+                waiting.unregister(self._answers)
+            if (answer := self._message()) is not None:
+                return answer
+            if self._handle in ready:
+                raise self.ended()
+
+    def _send(self, left: memoryview) -> memoryview:
+        try:
+            return left[os.write(self._requests, left) :]
+        except BlockingIOError:
+            return left
+        except BrokenPipeError:
+            return left[len(left) :]  # it has ended, which another file tells
+
+    def _receive(self) -> bool:
+        """Takes what it has sent; false when it will send no more."""
+        piece = _read(self._answers)
+        self._received += piece or b""
+        return piece != b""
+
+    def _message(self) -> Answer | None:
+        """The answer, once it is complete."""
+        size = int.from_bytes(self._received[:4], "big")
+        if len(self._received) < 4 or (
+            size <= guest.MAX_MESSAGE and len(self._received) < size + 4
+        ):
+            return None
+        try:
+            answer = _decoder.decode(self._received[4:])
+        except (msgspec.DecodeError, RecursionError):
+            answer = None
+        self._received.clear()
+        if answer is None or answer.id != self._number:
+            self.end()
+            raise ToolExecutionError(
+                f"the worker process of {self.entry.place} sent something that is no answer, and "
+                "was stopped; write to stdout or stderr, not to other open files"
+            )
+        return answer
+
+    def _read_words(self) -> bool:
+        """Reads what it has written; false at the end. One that writes without end is stopped."""
+        piece = _read(self._out)
+        self.words.feed(piece or b"")
+        if self.words.size > MAX_FLOOD:
+            self.end()
+            raise ToolExecutionError(
+                f"{self.entry.place} wrote more than {MAX_FLOOD // 2**20} MiB and was stopped"
+            )
+        return piece != b""
+
+    def _has_ended(self) -> bool:
+        waiting = select.poll()
+        waiting.register(self._handle, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def _children(self) -> list[int]:
+        """What the guardian has to look after."""
+        pid = self._process.pid
+        return [int(word) for word in _words(f"/proc/{pid}/task/{pid}/children")]
+
+    def _strays(self) -> bool:
+        """Whether the guest has left a process of its own running."""
+        with contextlib.suppress(OSError):
+            tasks = os.listdir(f"/proc/{self._guest}/task")  # noqa: PTH208 - names are enough
+            return any(_words(f"/proc/{self._guest}/task/{task}/children") for task in tasks)
+        return True
+
+    def _close(self) -> None:
+        files, self._files = self._files, []
+        for file in files:
+            os.close(file)
+
+
+def signature_of(described: Any) -> inspect.Signature | None:
+    """The signature that a worker has described; None where a function in C has none."""
+    parameters = described["parameters"]
+    if parameters is None:
+        return None
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                name,
+                _KINDS[kind],
+                default=None if has_default else inspect.Parameter.empty,
+            )
+            for name, kind, has_default in parameters
+        ]
+    )
+
+
+_KINDS: Final = {
+    int(kind): kind
+    for kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.KEYWORD_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+}
+_INTERPRETER: Final = (sys.executable, "-I", "-u")
+
+
+def _wait(waiting: select.poll, deadline: float | None, bell: Bell) -> set[int]:
+    """The files that are ready; raises `WorkerStoppedError` when the call is over."""
+    seconds = None if deadline is None else deadline - monotonic()
+    if bell.listen():
+        raise WorkerStoppedError("bell")
+    if seconds is not None and seconds <= 0:
+        raise WorkerStoppedError("deadline")
+    return {file for file, _ in waiting.poll(None if seconds is None else seconds * 1000)}
+
+
+def _read(file: int) -> bytes | None:
+    """What is there; None when there is nothing now, empty at the end."""
+    try:
+        return os.read(file, _CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def _words(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().split()
+    except OSError:
+        return []
+
+
+def _death(code: int | None, entry: PythonEntry) -> str:
+    if code is None:
+        return "has ended, and another part of this process took its exit code"
+    if code >= 0:
+        return f"ended with the exit code {code} in the middle of a call"
+    if code == -signal.SIGXCPU and entry.cpu:
+        return f"used more than {entry.cpu:g} s of processor time, its entry.config.cpu"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+    cause = "; the system may have run out of memory" if code == -signal.SIGKILL else ""
+    return f"was ended by the signal {-code} ({name}){cause}"

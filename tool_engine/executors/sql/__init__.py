@@ -1,0 +1,1 @@
+"""Tools whose YAML declares one SQL statement."""

@@ -1,0 +1,195 @@
+"""How is a SQL tool run, so that a hostile parameter stays a value?
+
+The definition holds the whole statement; a call brings values, which go to the database beside
+it. What a tool may do is held by the database: see `sqlite` and `postgres`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tool_engine.errors import MissingExtraError, ToolExecutionError
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.executors.secrets import SecretScope
+from tool_engine.executors.sql.address import resolved
+from tool_engine.executors.sql.entry import (
+    SQLPlan,
+    compile_entry,
+    is_order,
+    unknown_source,
+)
+from tool_engine.executors.sql.watch import Watch
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.source import DatabaseSource
+from tool_engine.model.tool import Tool
+
+__all__ = ["Database", "SQLExecutor"]
+
+
+class Database(Protocol):
+    """Runs statements in one source, for reading or for writing."""
+
+    mark: str
+    """What stands around an identifier."""
+
+    async def run(
+        self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
+    ) -> dict[str, Any]:
+        """Runs the statement of `plan` in one transaction."""
+        ...
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        ...
+
+
+_KINDS: Final = {
+    "sqlite": ("tool_engine.executors.sql.sqlite", "SQLiteDatabase", "sql"),
+    "postgresql": ("tool_engine.executors.sql.postgres", "PostgreSQLDatabase", "postgres"),
+}
+"""Kind of database -> its module, its class there, and the extra that it needs."""
+
+_NUL: Final = b"\\u0000"
+_Key = tuple[asyncio.AbstractEventLoop, str, bool]
+
+
+class _Opened:
+    """A database, and what hides its secrets."""
+
+    def __init__(self, database: Database, secrets: SecretScope) -> None:
+        self.database = database
+        self.secrets = secrets
+
+
+class SQLExecutor:
+    """Runs tools whose entry declares `sql`.
+
+    Args:
+        sources: The databases that tools may name.
+    """
+
+    def __init__(self, sources: Mapping[str, DatabaseSource] | None = None) -> None:
+        self._sources = dict(sources or {})
+        self._plans = CompiledEntries(compile_entry)
+        # Apart for reading and for writing: a connection that may write runs no reading tool.
+        self._opened: dict[_Key, _Opened] = {}
+        self._opening: dict[_Key, asyncio.Lock] = {}
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """Runs the statement with the values of the call, in a transaction of its own.
+
+        Returns:
+            For a statement that returns rows `{"columns", "rows", "row_count", "is_complete"}`,
+            with a `note` that says what was cut where it is not complete; each row maps columns to
+            values. For another one `{"row_count"}`: how many rows it wrote.
+
+        Raises:
+            ToolExecutionError: The source is not there, the database refused the statement, or a
+                value does not fit.
+            TimeoutError: It did not end in time; the database has ended it.
+            MissingExtraError: The libraries for the database are not installed.
+            DefinitionError: The tool's entry is wrong.
+        """
+        plan = self._plans.of(tool)
+        watch = Watch(context)
+        _check_texts(params)
+        opened = await self._open(plan)
+        try:
+            chosen = {
+                name: _chosen(name, params.get(name), choices, opened.database.mark)
+                for name, choices in plan.choices.items()
+            }
+            output = await opened.database.run(plan, params, chosen, watch)
+        except (ToolExecutionError, TimeoutError) as error:
+            raise type(error)(opened.secrets.hide_text(str(error))) from None
+        return opened.secrets.hide(output)  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Closes every connection; calling it again does nothing."""
+        opened, self._opened, self._opening = self._opened, {}, {}
+        running = asyncio.get_running_loop()
+        for (loop, _, _), each in opened.items():
+            if loop is running:
+                await each.database.close()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(each.database.close(), loop)
+                await asyncio.wrap_future(closing)
+
+    async def _open(self, plan: SQLPlan) -> _Opened:
+        key = (asyncio.get_running_loop(), plan.source, plan.is_readonly)
+        known = self._opened.get(key)
+        if known is not None:
+            return known
+        source = self._source(plan)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            if key not in self._opened:
+                self._opened[key] = await asyncio.to_thread(_made, plan, source)
+            return self._opened[key]
+
+    def _source(self, plan: SQLPlan) -> DatabaseSource:
+        source = self._sources.get(plan.source)
+        if source is None:
+            raise ToolExecutionError(unknown_source(plan.source, self._sources))
+        if source.readonly and not plan.is_readonly:
+            raise ToolExecutionError(
+                f"the tool writes, and the engine's source {plan.source!r} is read-only"
+            )
+        return source
+
+
+def _made(plan: SQLPlan, source: DatabaseSource) -> _Opened:
+    """Called in a thread: it imports, and it may read files."""
+    url, secrets = resolved(plan.source, source)
+    kind = DatabaseSource(url=url).kind
+    module, name, extra = _KINDS[str(kind)]
+    try:
+        made = getattr(import_module(module), name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"the source {plan.source!r} is a {kind} database, which needs {error.name}: "
+            f"pip install 'tool-engine[{extra}]'"
+        ) from error
+    try:
+        database = made(plan.source, url, is_readonly=plan.is_readonly, pool_size=source.pool_size)
+    except (ValueError, OSError) as error:
+        reason = secrets.hide_text(str(error))
+        raise ToolExecutionError(f"the engine's source {plan.source!r}: {reason}") from None
+    return _Opened(database, secrets)
+
+
+def _check_texts(params: Mapping[str, Any]) -> None:
+    """Refuses texts that a database would take for others, or not at all."""
+    try:
+        text = msgspec.json.encode(params)
+    except UnicodeEncodeError:
+        raise ToolExecutionError(
+            "a text holds half a character (a lone surrogate), which no database takes; send it "
+            "whole"
+        ) from None
+    # SQLite's functions read a text up to its first NUL, and `lamp\0x` would be `lamp`.
+    if _NUL in text and any(_has_nul(value) for value in params.values()):
+        raise ToolExecutionError("a text holds a NUL character; send it without")
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_nul(item) for pair in value.items() for item in pair)
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def _chosen(name: str, value: Any, choices: frozenset[str], mark: str) -> str:
+    """The text for an identifier; checked here too, for it is all that stands before the text."""
+    if not isinstance(value, str) or value not in choices:
+        raise ToolExecutionError(
+            f"parameter {name!r} must be one of {', '.join(sorted(choices))}, got {value!r:.80}"
+        )
+    return value if is_order(choices) else f"{mark}{value}{mark}"

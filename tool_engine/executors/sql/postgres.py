@@ -1,0 +1,325 @@
+"""How does a statement run in PostgreSQL, so that it can do no more than its tool says?
+
+The server holds it to that: a transaction that is read-only unless the tool writes, a
+`statement_timeout` at the call's deadline, and the extended protocol, which takes one statement.
+A meter on the connection bounds what an answer may bring into memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import asyncpg  # type: ignore[import-untyped]
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.sql.arguments import ArgumentError, argument
+from tool_engine.executors.sql.entry import SQLPlan
+from tool_engine.executors.sql.pool import Pool
+from tool_engine.executors.sql.postgres_url import FALLS_BACK, connect_arguments
+from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.statement import Dialect
+from tool_engine.executors.sql.values import json_of_text
+from tool_engine.executors.sql.watch import Watch, run_watched
+
+__all__ = ["PostgreSQLDatabase"]
+
+_DIALECT: Final = Dialect(mark="$", member="= ANY({})", not_member="<> ALL({})", null_test="::text")
+_CONNECT_TIMEOUT: Final = 15.0
+_ROOM: Final = 4 * 1024 * 1024
+"""Bytes that one batch of rows may have beyond the limit of the result."""
+_SKIP: Final = 100_000
+_NO_ENCRYPTION: Final = "rejected SSL upgrade"
+"""What asyncpg says of a server that does not speak TLS."""
+_SETTINGS: Final = """
+    SELECT set_config('statement_timeout', $1, true),
+        set_config('DateStyle', 'ISO, YMD', true),
+        set_config('IntervalStyle', 'iso_8601', true)
+"""
+_Values = Sequence[tuple[str, Any]]
+_COUNT: Final = re.compile(r"(?:SELECT|UPDATE|DELETE|MERGE|INSERT \d+) (\d+)")
+_TIMES: Final = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
+_OFFSET: Final = re.compile(r"([+-]\d\d)$")
+
+
+class _Meter(asyncio.Protocol):
+    """Counts what arrives, and cuts the connection when it is too much for one batch."""
+
+    def __init__(self, inner: Any, transport: Any) -> None:
+        self._inner = inner
+        self._transport = transport
+        self._size: int | None = None
+        self._left = 0
+        self.is_exceeded = False
+
+    @contextmanager
+    def bounded(self, size: int) -> Iterator[_Meter]:
+        """Within it, lets `size` bytes in between two calls of `refill`."""
+        self._size = size
+        self.refill()
+        try:
+            yield self
+        finally:
+            self._size = None
+
+    def refill(self) -> None:
+        """Begins to count anew."""
+        self._left = self._size or 0
+
+    def data_received(self, data: bytes) -> None:
+        if self._size is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                self.is_exceeded = True
+                self._transport.abort()
+                return
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()  # type: ignore[no-any-return]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._inner.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection with a meter."""
+
+    __slots__ = ("is_ready", "meter")
+
+    def __init__(self, protocol: Any, transport: Any, *rest: Any) -> None:
+        super().__init__(protocol, transport, *rest)
+        self.is_ready = False
+        self.meter = _Meter(protocol, transport)
+        transport.set_protocol(self.meter)
+
+    def is_fit(self) -> bool:
+        """Whether it is open, with no transaction under way."""
+        return not self.is_closed() and not self.is_in_transaction()
+
+    async def make_ready(self) -> None:
+        """Sets, once, how types are read that Python cannot hold exactly."""
+        for name in _TIMES:
+            decode = _time_text if name.startswith("time") else str
+            await self._codec(name, str, decode)
+        for name in ("json", "jsonb"):
+            await self._codec(name, _json_text, json_of_text)
+        self.is_ready = True
+
+    async def begin_call(self, watch: Watch) -> None:
+        """Sets what holds for one transaction."""
+        left = 0 if watch.left is None else max(1, int(watch.left * 1000))
+        await self.fetchval(_SETTINGS, str(left))
+
+    async def _codec(
+        self, name: str, encode: Callable[[Any], str], decode: Callable[[str], Any]
+    ) -> None:
+        await self.set_type_codec(
+            name, schema="pg_catalog", encoder=encode, decoder=decode, format="text"
+        )
+
+
+class PostgreSQLDatabase:
+    """One PostgreSQL database, for reading or for writing.
+
+    Args:
+        name: The name of the source, for messages.
+        url: Its resolved URL.
+        is_readonly: Whether it is for reading.
+        pool_size: The most statements at once.
+
+    Raises:
+        ValueError: The URL is not understood.
+        OSError: A certificate that it names cannot be read.
+    """
+
+    mark = '"'
+    """What stands around an identifier."""
+
+    def __init__(self, name: str, url: str, *, is_readonly: bool, pool_size: int) -> None:
+        self._name = name
+        self._arguments, self._sslmode = connect_arguments(url)
+        self._is_readonly = is_readonly
+        self._pool: Pool[_Connection] = Pool(
+            "postgresql+asyncpg", self._connect, _Connection.is_fit, pool_size
+        )
+
+    async def run(
+        self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
+    ) -> dict[str, Any]:
+        """Runs the statement of `plan`; see `SQLExecutor.execute`."""
+        sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
+        values = [(name, params.get(name)) for name in names]
+        async with self._pool.turn():
+            return await run_watched(
+                self._run(plan, sql, values, watch), lambda task: task.cancel()
+            )
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._pool.close()
+
+    async def _connect(self) -> _Connection:
+        arguments = {
+            **self._arguments,
+            "connection_class": _Connection,
+            "timeout": _CONNECT_TIMEOUT,
+        }
+        try:
+            return await asyncpg.connect(**arguments)  # type: ignore[no-any-return]
+        except ConnectionError as error:
+            if self._sslmode != FALLS_BACK or _NO_ENCRYPTION not in str(error):
+                raise
+        arguments["ssl"] = False
+        return await asyncpg.connect(**arguments)  # type: ignore[no-any-return]
+
+    async def _run(self, plan: SQLPlan, sql: str, values: _Values, watch: Watch) -> dict[str, Any]:
+        meter: _Meter | None = None
+        try:
+            async with self._pool.connection() as connection:
+                meter = connection.meter
+                if not connection.is_ready:
+                    await connection.make_ready()
+                return await self._in_transaction(connection, plan, sql, values, watch)
+        except ArgumentError as error:
+            raise ToolExecutionError(str(error)) from None
+        except _FAULTS as error:
+            if meter is not None and meter.is_exceeded:
+                raise ToolExecutionError(
+                    f"the next rows are larger than {plan.max_bytes + _ROOM} bytes; select fewer "
+                    "columns or a part of them, or raise entry.config.max_bytes in the tool's YAML"
+                ) from None
+            raise _explained(error, self._name, plan, [name for name, _ in values]) from None
+
+    async def _in_transaction(
+        self,
+        connection: _Connection,
+        plan: SQLPlan,
+        sql: str,
+        values: _Values,
+        watch: Watch,
+    ) -> dict[str, Any]:
+        transaction = connection.transaction(readonly=self._is_readonly)
+        await transaction.start()
+        try:
+            # A query, so that from here on a read-only transaction cannot be made another one.
+            await connection.begin_call(watch)
+            result = await _answer(connection, plan, sql, values, watch)
+            if watch.is_late:
+                raise TimeoutError
+        except Exception:
+            if not connection.is_closed():
+                await transaction.rollback()
+            raise
+        if self._is_readonly:
+            await transaction.rollback()
+        else:
+            await transaction.commit()
+        return result
+
+
+async def _answer(
+    connection: _Connection, plan: SQLPlan, sql: str, values: _Values, watch: Watch
+) -> dict[str, Any]:
+    statement = await connection.prepare(sql)
+    types = statement.get_parameters()
+    arguments = [
+        argument(name, value, kind.name, kind.kind == "array")
+        for (name, value), kind in zip(values, types, strict=True)
+    ]
+    columns = [column.name for column in statement.get_attributes()]
+    if not columns:
+        await statement.fetch(*arguments)
+        counted = _COUNT.fullmatch(statement.get_statusmsg())
+        return {"row_count": int(counted[1]) if counted else 0}
+    rows = Rows(plan, columns)
+    cursor = await statement.cursor(*arguments)
+    with connection.meter.bounded(plan.max_bytes + _ROOM) as meter:
+        while not rows.is_full and not watch.is_late:
+            size = rows.batch
+            meter.refill()
+            found = await cursor.fetch(size)
+            for row in found:
+                rows.add(tuple(row))
+            if len(found) < size:
+                break
+    count = None if plan.is_readonly else rows.count + await _rest(cursor, watch)
+    return rows.result(count)
+
+
+async def _rest(cursor: Any, watch: Watch) -> int:
+    """How many rows follow; a statement that writes is run to its end, whatever is kept."""
+    count = 0
+    while not watch.is_late:
+        skipped = await cursor.forward(_SKIP)
+        count += skipped
+        if skipped < _SKIP:
+            break
+    return count
+
+
+def _time_text(text: str) -> str:
+    """PostgreSQL's ISO form as ISO 8601 has it: with a T, and minutes in the offset."""
+    return _OFFSET.sub(r"\1:00", text.replace(" ", "T", 1) if text[:4].isdigit() else text)
+
+
+def _json_text(value: Any) -> str:
+    # A text is JSON text, as it is for a literal in SQL.
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# What asyncpg and a socket raise; asyncpg's classes have no root of their own.
+_FAULTS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+
+
+def _explained(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
+    """What went wrong, in words for whoever can do something about it."""
+    if isinstance(error, asyncpg.QueryCanceledError | TimeoutError):
+        return TimeoutError("the statement ran at its deadline and was ended; nothing is kept")
+    state = getattr(error, "sqlstate", None) or ""
+    reason = str(getattr(error, "message", None) or error)
+    if isinstance(error, OSError) or state.startswith(_CONNECTION_STATES):
+        return ToolExecutionError(f"no connection to the source {name!r}: {_why(error, reason)}")
+    if state == _READ_ONLY and plan.is_readonly:
+        reason += "; the tool only reads"
+    reason = _PLACE.sub(lambda found: _named(found, values), reason)
+    return ToolExecutionError(f"the database refused the statement: {reason}")
+
+
+_READ_ONLY: Final = "25006"
+_CONNECTION_STATES: Final = ("08", "28", "3D", "53", "57P")
+_PLACE: Final = re.compile(r"(?<=parameter )\$(\d+)|(?<=argument )\$(\d+)")
+
+
+def _named(found: re.Match[str], values: Sequence[str]) -> str:
+    """The parameter behind a number that only the rendered text has."""
+    number = int(found[1] or found[2])
+    return f":{values[number - 1]}" if number <= len(values) else found.group()
+
+
+def _why(error: Exception, reason: str) -> str:
+    """Without the address, which asyncio puts into the text."""
+    if isinstance(error, ssl.SSLError):
+        return f"it is not secure ({error.reason})"
+    if _NO_ENCRYPTION in reason:
+        return "the server offers no encryption, which sslmode asks for"
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno else "it cannot be reached"
+    return reason

@@ -1,0 +1,295 @@
+"""How does a statement run in a SQLite file, so that it can do no more than its tool says?
+
+SQLite itself holds it to that: the file is opened for reading only, an authorizer refuses what
+leads out of the file, and a progress handler ends the statement at its deadline.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, unquote
+
+import aiosqlite
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.sql.entry import SQLPlan
+from tool_engine.executors.sql.pool import Pool
+from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.statement import Dialect
+from tool_engine.executors.sql.watch import Watch, run_watched
+
+__all__ = ["SQLiteDatabase"]
+
+T = TypeVar("T")
+_DIALECT: Final = Dialect(
+    mark="?",
+    member="IN (SELECT value FROM json_each({}))",
+    not_member="NOT IN (SELECT value FROM json_each({}))",
+)
+_STEPS: Final = 2_000
+"""Instructions of SQLite's machine between two looks at the clock, some tens of microseconds."""
+_BUSY_WAIT: Final = 0.02
+"""Seconds for which SQLite itself waits for a lock, during which nothing can stop it."""
+_ROOM: Final = 4 * 1024 * 1024
+"""Bytes that one value may have beyond the limit of the result."""
+_BATCH: Final = 1_000
+_LATE: Final = "the statement ran at its deadline and was ended; nothing of it is kept"
+
+_READING: Final = frozenset(
+    {
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    }
+)
+_NEVER: Final = frozenset(
+    {
+        sqlite3.SQLITE_ATTACH,
+        sqlite3.SQLITE_DETACH,
+        sqlite3.SQLITE_PRAGMA,
+        sqlite3.SQLITE_TRANSACTION,
+        sqlite3.SQLITE_SAVEPOINT,
+        sqlite3.SQLITE_CREATE_VTABLE,
+        sqlite3.SQLITE_DROP_VTABLE,
+    }
+)
+_NO_FUNCTION: Final = frozenset(
+    {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
+)
+
+
+class _Guard:
+    """What holds one connection to the statement that runs on it.
+
+    SQLite calls `authorize` and `must_end`, in the thread of the connection.
+    """
+
+    def __init__(self, path: str, is_readonly: bool) -> None:
+        self._path = path
+        self._is_readonly = is_readonly
+        self._connection: sqlite3.Connection | None = None
+        self._watch: Watch | None = None
+
+    def open(self) -> sqlite3.Connection:
+        mode = "ro" if self._is_readonly else "rw"
+        connection = sqlite3.connect(
+            f"file:{quote(self._path)}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+            # What was checked for one call must be checked again for the next.
+            cached_statements=0,
+        )
+        try:
+            if self._is_readonly:
+                connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA trusted_schema = 0")
+            # Off by default, and a tool cannot switch them on.
+            connection.execute("PRAGMA foreign_keys = 1")
+            # SQLite makes these with their first use, which the authorizer would refuse.
+            connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
+        except BaseException:
+            connection.close()
+            raise
+        connection.text_factory = _text
+        connection.set_authorizer(self.authorize)
+        connection.set_progress_handler(self.must_end, _STEPS)
+        self._connection = connection
+        return connection
+
+    @contextmanager
+    def holds(self, watch: Watch, room: int) -> Iterator[None]:
+        """Within it the connection runs a statement of a tool, not what the engine asks for."""
+        if self._connection is not None:
+            # Also bounds what a statement builds: no text or blob is ever larger.
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, room)
+        self._watch = watch
+        try:
+            yield
+        finally:
+            self._watch = None
+
+    def authorize(self, action: int, first: str | None, second: str | None, *_: object) -> int:
+        if self._watch is None:
+            return sqlite3.SQLITE_OK
+        if action in _NEVER or (self._is_readonly and action not in _READING):
+            return sqlite3.SQLITE_DENY
+        if action == sqlite3.SQLITE_FUNCTION and str(second).lower() in _NO_FUNCTION:
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def must_end(self) -> bool:
+        return self._watch is not None and self._watch.is_over
+
+
+class _GuardedConnection(aiosqlite.Connection):
+    """A connection in a thread of its own."""
+
+    def __init__(self, path: str, is_readonly: bool) -> None:
+        self.guard = _Guard(path, is_readonly)
+        super().__init__(self.guard.open, iter_chunk_size=64)
+        # As SQLAlchemy does for those that it makes: a program must be able to end.
+        self._thread.daemon = True
+
+    def is_fit(self) -> bool:
+        """Whether it is open, with no transaction under way."""
+        return self._connection is not None and not self._connection.in_transaction
+
+
+class SQLiteDatabase:
+    """One SQLite file, for reading or for writing.
+
+    Args:
+        name: The name of the source, for messages.
+        url: Its resolved URL.
+        is_readonly: Whether it is for reading.
+        pool_size: The most statements at once.
+    """
+
+    mark = "`"
+    """What stands around an identifier. SQLite takes an unknown name in `"` for a text."""
+
+    def __init__(self, name: str, url: str, *, is_readonly: bool, pool_size: int) -> None:
+        self._name = name
+        path = unquote(url.partition("://")[2][1:])
+        self._path = str(Path(path).expanduser().absolute())
+        self._is_readonly = is_readonly
+        self._pool: Pool[_GuardedConnection] = Pool(
+            "sqlite+aiosqlite", self._connect, _GuardedConnection.is_fit, pool_size
+        )
+
+    async def run(
+        self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
+    ) -> dict[str, Any]:
+        """Runs the statement of `plan`; see `SQLExecutor.execute`."""
+        sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
+        values = [_bound(params.get(name)) for name in names]
+        async with self._pool.turn():
+            return await run_watched(self._run(plan, sql, values, watch), lambda _: _stop(watch))
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        await self._pool.close()
+
+    async def _connect(self) -> _GuardedConnection:
+        return await _GuardedConnection(self._path, self._is_readonly)  # type: ignore[return-value]
+
+    async def _run(
+        self, plan: SQLPlan, sql: str, values: Sequence[Any], watch: Watch
+    ) -> dict[str, Any]:
+        try:
+            return await _patiently(lambda: self._attempt(plan, sql, values, watch), watch)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+            raise _explained(error, self._name, plan, watch) from None
+
+    async def _attempt(
+        self, plan: SQLPlan, sql: str, values: Sequence[Any], watch: Watch
+    ) -> dict[str, Any]:
+        async with self._pool.connection() as connection:
+            try:
+                await connection.execute("BEGIN" if self._is_readonly else "BEGIN IMMEDIATE")
+                with connection.guard.holds(watch, plan.max_bytes + _ROOM):
+                    result = await _answer(connection, plan, sql, values)
+                if not self._is_readonly:
+                    if watch.is_over:
+                        raise TimeoutError(_LATE)
+                    await _patiently(connection.commit, watch)
+                return result
+            finally:
+                await connection.rollback()
+
+
+class _FullError(Exception):
+    """No more rows are taken."""
+
+
+async def _answer(
+    connection: _GuardedConnection, plan: SQLPlan, sql: str, values: Sequence[Any]
+) -> dict[str, Any]:
+    async with connection.execute(sql, values) as cursor:
+        if cursor.description is None:
+            return {"row_count": max(cursor.rowcount, 0)}
+        rows = Rows(plan, [column[0] for column in cursor.description])
+
+        def take(_: object, row: Sequence[Any]) -> None:
+            rows.add(row)
+            if rows.is_full and plan.is_readonly:
+                raise _FullError
+
+        # Called in the thread, row by row: nothing is in memory that the result has no room for.
+        cursor.row_factory = take  # type: ignore[assignment]
+        try:
+            # A statement that writes is run to its end, whatever of its rows is kept.
+            while await cursor.fetchmany(_BATCH):
+                pass
+        except _FullError:
+            pass
+        return rows.result(None if plan.is_readonly else rows.count)
+
+
+async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
+    """Does `step` as soon as no other connection holds the file locked."""
+    while True:
+        try:
+            return await step()
+        except sqlite3.OperationalError as error:
+            is_busy = (error.sqlite_errorcode & 0xFF) == sqlite3.SQLITE_BUSY
+            if not is_busy or watch.is_over:
+                raise
+
+
+def _stop(watch: Watch) -> None:
+    watch.is_stopped = True
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return msgspec.json.encode(value).decode()
+    return value
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exception:
+    """What went wrong, in words for whoever can do something about it."""
+    if isinstance(error, OverflowError):
+        return ToolExecutionError(
+            "a number is too large for SQLite; whole numbers go from -2**63 to 2**63 - 1"
+        )
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_INTERRUPT or (code == sqlite3.SQLITE_BUSY and watch.is_over):
+        is_busy = code == sqlite3.SQLITE_BUSY
+        return TimeoutError(
+            _LATE.replace("ran", "was still waiting for a lock" if is_busy else "ran")
+        )
+    return ToolExecutionError(_sentence(error, code, name, plan))
+
+
+def _sentence(error: Exception, code: int, name: str, plan: SQLPlan) -> str:
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return (
+            f"the file of the source {name!r} cannot be opened; it must exist and be readable"
+            f"{'' if plan.is_readonly else ', and writable with its folder,'} by the engine's user"
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return f"the file of the source {name!r} cannot be read or written: {error}"
+    if code == sqlite3.SQLITE_NOTADB:
+        return f"the file of the source {name!r} is no SQLite database"
+    if code == sqlite3.SQLITE_TOOBIG:
+        return (
+            f"a value is larger than {plan.max_bytes + _ROOM} bytes; select a part of it, or raise "
+            "entry.config.max_bytes in the tool's YAML"
+        )
+    if code == sqlite3.SQLITE_AUTH or code == sqlite3.SQLITE_READONLY:
+        may = "only reads" if plan.is_readonly else "stays in its database"
+        return f"the database refused the statement: {error}; the tool {may}"
+    return f"the database refused the statement: {error}"

@@ -1,0 +1,1 @@
+"""Workflows: tools whose steps call other tools."""

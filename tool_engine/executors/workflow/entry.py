@@ -1,0 +1,341 @@
+"""Which steps does the entry of a workflow have, and what is wrong with them?
+
+Everything that the definition alone can tell is told here. What depends on the other tools of the
+catalog is told by `links`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.workflow.expression import (
+    ExpressionError,
+    Literal,
+    Node,
+    Path,
+    parse_condition,
+    paths_of,
+)
+from tool_engine.executors.workflow.template import (
+    Places,
+    Text,
+    parse_template,
+    references_in,
+)
+
+__all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
+
+MAX_STEPS: Final = 100
+"""The most steps of one workflow, branches included."""
+MAX_ITEMS: Final = 1000
+"""The most that `limit` may be."""
+_DEFAULT_ITEMS: Final = 100
+_MAX_PARALLEL: Final = 32
+_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_ENTRY_KEYS: Final = ("type", "handler", "steps", "output")
+_CALL_KEYS: Final = (
+    *("id", "tool", "params", "if", "for_each", "limit", "max_parallel", "timeout", "on_error"),
+)
+_GROUP_KEYS: Final = ("id", "parallel", "if", "on_error")
+_STEP_KEYS: Final = (*_CALL_KEYS, "parallel")
+_FACTS: Final = ("output", "status", "error", "error_type")
+"""What is known of a step that has ended."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: a call of a tool, a call for each item of a list, or branches that run at once."""
+
+    id: str
+    path: str
+    """Where it stands, such as `entry.steps[0]`."""
+    condition: Node | None = None
+    """It is skipped where this is not true."""
+    tool: str = ""
+    """The tool that it calls; empty for one with branches."""
+    params: dict[str, Any] = {}
+    """The arguments, a template."""
+    for_each: Any = None
+    """The list, a template; None: one call."""
+    limit: int = _DEFAULT_ITEMS
+    max_parallel: int = 1
+    timeout: float | None = None
+    """Seconds for each call."""
+    on_error: Any = "fail"
+    """fail, continue, or `{"use": template}`."""
+    branches: tuple[Step, ...] = ()
+
+
+class Workflow(msgspec.Struct, frozen=True):
+    """What the entry of a workflow says."""
+
+    steps: tuple[Step, ...]
+    output: Any = None
+    """A template; None: what the last step gave."""
+
+    def all_steps(self) -> Iterator[Step]:
+        """Each step, before its branches."""
+        for step in self.steps:
+            yield step
+            yield from step.branches
+
+    def calls(self) -> Iterator[Step]:
+        """The steps that call a tool."""
+        return (step for step in self.all_steps() if step.tool)
+
+
+class _WorkflowReader(EntryReader[Workflow]):
+    def read(self) -> Workflow:
+        entry = self.tool.implementation_config
+        self.keys(entry, _ENTRY_KEYS, "entry")
+        self._known: dict[str, str] = {}
+        self._visible: set[str] = set()
+        listed = entry.get("steps")
+        if not isinstance(listed, list) or not listed:
+            self.problem("entry.steps", "a workflow has a list of steps, each with id and tool")
+            return Workflow(())
+        if _count(listed) > MAX_STEPS:
+            self.problem(
+                "entry.steps",
+                f"{_count(listed)} steps; a workflow has at most {MAX_STEPS}: move some into a "
+                "workflow of their own, and call that",
+            )
+            return Workflow(())
+        steps = []
+        for number, spec in enumerate(listed):
+            if (step := self._step(spec, f"entry.steps[{number}]")) is not None:
+                steps.append(step)
+                self._visible.update((step.id, *(branch.id for branch in step.branches)))
+        output = self._template(entry.get("output"), "entry.output", in_loop=False)
+        return Workflow(tuple(steps), output)
+
+    def _step(self, spec: Any, path: str, *, is_branch: bool = False) -> Step | None:
+        if not isinstance(spec, Mapping):
+            self.problem(path, f"a step is a mapping with id and tool, got {spec!r:.80}")
+            return None
+        if "parallel" in spec:
+            if is_branch:
+                self.problem(path, "a branch calls one tool; for more, call a workflow")
+                return None
+            return self._group(spec, path)
+        self.keys(spec, _CALL_KEYS if is_branch else _STEP_KEYS, path)
+        in_loop = spec.get("for_each") is not None
+        return Step(
+            id=self._id(spec, path),
+            path=path,
+            tool=self._tool(spec, path),
+            condition=self._condition(spec, path),
+            params=self._params(spec.get("params", {}), f"{path}.params", in_loop=in_loop),
+            for_each=self._list(spec, path),
+            limit=self._whole(spec, "limit", _DEFAULT_ITEMS, MAX_ITEMS, path),
+            max_parallel=self._whole(spec, "max_parallel", 1, _MAX_PARALLEL, path),
+            timeout=self._timeout(spec, path),
+            on_error=self._on_error(spec, path, in_loop=in_loop),
+        )
+
+    def _group(self, spec: Mapping[str, Any], path: str) -> Step:
+        self.keys(spec, _GROUP_KEYS, path)
+        identifier = self._id(spec, path)
+        condition = self._condition(spec, path)
+        listed = spec["parallel"]
+        branches: list[Step] = []
+        if not isinstance(listed, list) or not 1 <= len(listed) <= _MAX_PARALLEL:
+            self.problem(f"{path}.parallel", f"must be a list of 1 to {_MAX_PARALLEL} steps")
+            listed = []
+        on_error = self._on_error(spec, path, in_loop=False)
+        for number, branch in enumerate(listed):
+            goes_on = on_error == "continue" and isinstance(branch, Mapping)
+            spec = {"on_error": on_error, **branch} if goes_on else branch
+            step = self._step(spec, f"{path}.parallel[{number}]", is_branch=True)
+            branches += [] if step is None else [step]
+        return Step(
+            id=identifier,
+            path=path,
+            condition=condition,
+            on_error=on_error,
+            branches=tuple(branches),
+        )
+
+    def _id(self, spec: Mapping[str, Any], path: str) -> str:
+        identifier = spec.get("id")
+        if not isinstance(identifier, str) or not _ID.fullmatch(identifier):
+            got = "is missing" if identifier is None else f"cannot be {identifier!r:.80}"
+            self.problem(
+                f"{path}.id" if "id" in spec else path,
+                f"the id {got}; write a letter or _ first, then letters, digits, _ and -",
+            )
+            return f"[{path}]"
+        if identifier in self._known:
+            self.problem(
+                f"{path}.id",
+                f"{self._known[identifier]} has the id {identifier!r} too; rename one of them",
+            )
+        self._known.setdefault(identifier, path)
+        return identifier
+
+    def _tool(self, spec: Mapping[str, Any], path: str) -> str:
+        name = spec.get("tool")
+        if not isinstance(name, str) or not name:
+            self.problem(
+                f"{path}.tool" if "tool" in spec else path,
+                "a step names its tool, as text, or has parallel: with a list of steps",
+            )
+            return ""
+        if "${" in name:
+            self.problem(
+                f"{path}.tool",
+                f"{name!r} holds a reference; the tool of a step is fixed: no value chooses what "
+                "runs",
+            )
+        elif name == self.tool.name:
+            self.problem(f"{path}.tool", f"{name!r} calls itself, without end; call another tool")
+        return name
+
+    def _params(self, value: Any, path: str, *, in_loop: bool) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.problem(path, f"must be a mapping of the tool's parameters, got {value!r:.80}")
+            return {}
+        tree: dict[str, Any] = self._template(value, path, in_loop=in_loop)
+        return tree
+
+    def _condition(self, spec: Mapping[str, Any], path: str) -> Node | None:
+        value = spec.get("if")
+        if value is None or isinstance(value, bool):
+            return None if value is None else Literal(value)
+        if not isinstance(value, str):
+            self.problem(f"{path}.if", f"must be a condition, as text, got {value!r:.80}")
+            return None
+        try:
+            node = parse_condition(value)
+        except ExpressionError as error:
+            self.problem(f"{path}.if", str(error))
+            return None
+        for reference in paths_of(node):
+            self._check(reference, f"{path}.if", in_loop=False)
+        return node
+
+    def _list(self, spec: Mapping[str, Any], path: str) -> Any:
+        value = spec.get("for_each")
+        if value is None:
+            for key in ("limit", "max_parallel"):
+                if key in spec:
+                    self.problem(f"{path}.{key}", f"{key} needs for_each; add it or remove {key}")
+            return None
+        known = len(self.problems)
+        tree = self._template(value, f"{path}.for_each", in_loop=False)
+        is_list = isinstance(tree, list) or (isinstance(tree, Text) and tree.whole is not None)
+        if not is_list and len(self.problems) == known:
+            self.problem(
+                f"{path}.for_each",
+                f'must be a list, or the reference to one, such as "${{steps.a.output.items}}"; '
+                f"got {value!r:.80}",
+            )
+        return tree
+
+    def _whole(self, spec: Mapping[str, Any], key: str, default: int, most: int, path: str) -> int:
+        value = spec.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            self.problem(
+                f"{path}.{key}", f"must be a whole number from 1 to {most}, got {value!r:.80}"
+            )
+            return default
+        return value
+
+    def _timeout(self, spec: Mapping[str, Any], path: str) -> float | None:
+        value = spec.get("timeout")
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            self.problem(
+                f"{path}.timeout", f"must be a number of seconds above 0, got {value!r:.80}"
+            )
+            return None
+        return float(value)
+
+    def _on_error(self, spec: Mapping[str, Any], path: str, *, in_loop: bool) -> Any:
+        value = spec.get("on_error", "fail")
+        if value in ("fail", "continue"):
+            return value
+        if isinstance(value, dict) and list(value) == ["use"]:
+            return self._template(value, f"{path}.on_error", in_loop=in_loop)
+        near = nearest(value, ("fail", "continue")) if isinstance(value, str) else ""
+        self.problem(
+            f"{path}.on_error", f"must be fail, continue or {{use: value}}, got {value!r:.80}{near}"
+        )
+        return "fail"
+
+    def _template(self, value: Any, path: str, *, in_loop: bool) -> Any:
+        wrong: Places = []
+        tree = parse_template(value, wrong)
+        for place, message in wrong:
+            self.problem(path + place, message)
+        for place, reference in _placed(tree, path):
+            self._check(reference, place, in_loop=in_loop)
+        return tree
+
+    def _check(self, reference: Path, place: str, *, in_loop: bool) -> None:
+        if reference.root in ("item", "index"):
+            if not in_loop:
+                self.problem(place, f"{reference.root} is known only in a step with for_each")
+            return
+        if not reference.parts or not isinstance(reference.parts[0], str):
+            what = "a parameter" if reference.root == "params" else "a step"
+            self.problem(place, f"{reference} names no {what[2:]}; write {reference.root}.name")
+        elif reference.root == "params":
+            self._check_parameter(reference.parts[0], place)
+        else:
+            self._check_step(reference, reference.parts[0], place)
+
+    def _check_parameter(self, name: str, place: str) -> None:
+        if name not in self.parameters:
+            known = list(self.parameters)
+            hint = nearest(name, known) or (
+                f"; declared are {', '.join(known)}" if known else "; declare it under parameters"
+            )
+            self.problem(place, f"the workflow declares no parameter {name!r}{hint}")
+
+    def _check_step(self, reference: Path, name: str, place: str) -> None:
+        if name not in self._visible:
+            known = sorted(self._visible)
+            hint = nearest(name, known) or (
+                f"; before it are {', '.join(known)}" if known else "; it is the first"
+            )
+            self.problem(place, f"no step {name!r} has ended before this one{hint}")
+            return
+        fact = reference.parts[1] if len(reference.parts) > 1 else None
+        if fact not in _FACTS:
+            got = "nothing" if fact is None else repr(fact)
+            self.problem(
+                place,
+                f"of a step there is {', '.join(_FACTS)}, got {got}; write steps.{name}.output",
+            )
+
+
+def _placed(tree: Any, path: str) -> Iterator[tuple[str, Path]]:
+    """Each reference with its place."""
+    if isinstance(tree, dict):
+        for key, each in tree.items():
+            yield from _placed(each, f"{path}.{key}")
+    elif isinstance(tree, list):
+        for number, each in enumerate(tree):
+            yield from _placed(each, f"{path}[{number}]")
+    else:
+        for reference in references_in(tree):
+            yield path, reference
+
+
+def _count(listed: list[Any]) -> int:
+    groups = [
+        spec["parallel"]
+        for spec in listed
+        if isinstance(spec, Mapping) and isinstance(spec.get("parallel"), list)
+    ]
+    return len(listed) + sum(map(len, groups))
+
+
+check_entry = _WorkflowReader.check
+compile_entry = _WorkflowReader.compile

@@ -1,0 +1,235 @@
+"""What value does a reference have, and is a condition true, while a workflow runs?"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.executors.entry_reader import nearest
+from tool_engine.executors.workflow.expression import (
+    All,
+    AnyOf,
+    Comparison,
+    FirstOf,
+    Literal,
+    Node,
+    Not,
+    Path,
+)
+
+__all__ = ["LEFT_OUT", "EvaluationError", "Scope", "is_true", "kind_of", "value_of"]
+
+_MOST_KEYS: Final = 10
+_LONGEST_KEY: Final = 40
+
+
+class _LeftOut:
+    """The value of an optional parameter that the call left out."""
+
+    def __repr__(self) -> str:
+        return "LEFT_OUT"
+
+
+LEFT_OUT: Final = _LeftOut()
+
+
+class EvaluationError(ValueError):
+    """A reference leads nowhere, or a condition is neither true nor false."""
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """What references may see."""
+
+    params: Mapping[str, Any]
+    """The arguments of the workflow's call."""
+    steps: Mapping[str, Mapping[str, Any]]
+    """What came of the steps that have ended, by id."""
+    item: Any = None
+    """The item of `for_each`."""
+    index: int = -1
+    """Its position, from 0; -1 where there is none."""
+
+    def at(self, item: Any, index: int) -> Scope:
+        """The same, for one item."""
+        return Scope(self.params, self.steps, item, index)
+
+
+def value_of(node: Node, scope: Scope) -> Any:
+    """The value; `LEFT_OUT` for a parameter that the call left out.
+
+    Raises:
+        EvaluationError: There is no such value, or values cannot be compared.
+    """
+    if isinstance(node, Literal):
+        return node.value
+    if isinstance(node, Path):
+        return _follow(node, scope)
+    if isinstance(node, FirstOf):
+        return _first(node, scope)
+    return is_true(node, scope)
+
+
+def is_true(node: Node, scope: Scope) -> bool:
+    """Whether the condition is true.
+
+    Raises:
+        EvaluationError: It is neither true nor false: a text or a number is no condition.
+    """
+    if isinstance(node, All):
+        return all(is_true(each, scope) for each in node.nodes)
+    if isinstance(node, AnyOf):
+        return any(is_true(each, scope) for each in node.nodes)
+    if isinstance(node, Not):
+        return not is_true(node.node, scope)
+    if isinstance(node, Comparison):
+        return _compare(node, scope)
+    value = _present(value_of(node, scope))
+    if not isinstance(value, bool):
+        shown = node if isinstance(node, Path) else "it"
+        raise EvaluationError(
+            f"{shown} is {kind_of(value)}, not true or false; compare it, such as {shown} != null"
+        )
+    return value
+
+
+def kind_of(value: Any) -> str:
+    """What kind of JSON value it is, in words."""
+    if value is None or value is LEFT_OUT:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"
+
+
+def _present(value: Any) -> Any:
+    return None if value is LEFT_OUT else value
+
+
+def _first(node: FirstOf, scope: Scope) -> Any:
+    *others, last = node.options
+    for option in others:
+        try:
+            value = _present(value_of(option, scope))
+        except EvaluationError:
+            continue
+        if value is not None:
+            return value
+    return value_of(last, scope)
+
+
+def _follow(path: Path, scope: Scope) -> Any:
+    if path.root == "params" and path.parts and path.parts[0] not in scope.params:
+        if len(path.parts) == 1:
+            return LEFT_OUT
+        raise EvaluationError(f"the call left out {path.upto(1)}{_default(path)}")
+    if path.root in ("item", "index") and scope.index < 0:
+        raise EvaluationError(f"there is no {path}: the step failed before its first item")
+    value: Any = getattr(scope, path.root)
+    for count, part in enumerate(path.parts):
+        value = _into(value, part, path, count)
+    return value
+
+
+def _into(value: Any, part: str | int, path: Path, count: int) -> Any:
+    if isinstance(value, Mapping) and isinstance(part, str):
+        if part in value:
+            return value[part]
+        raise EvaluationError(f"there is no {path}: {path.upto(count)} {_keys(value, part)}")
+    if isinstance(value, list | tuple) and isinstance(part, int):
+        if -len(value) <= part < len(value):
+            return value[part]
+        raise EvaluationError(
+            f"there is no {path}: {path.upto(count)} has {_counted(len(value), 'item')}"
+            f"{_default(path)}"
+        )
+    wanted = "position in it" if isinstance(part, int) else "key in it"
+    if isinstance(value, list | tuple):
+        wanted = "key in it; write a position, such as [0]"
+    raise EvaluationError(
+        f"there is no {path}: {path.upto(count)} is {kind_of(value)}, so there is no {wanted}"
+        f"{_default(path)}"
+    )
+
+
+def _keys(value: Mapping[Any, Any], part: str) -> str:
+    names = [str(key)[:_LONGEST_KEY] for key in value]
+    if not names:
+        return "is empty"
+    more = f" and {len(names) - _MOST_KEYS} more" if len(names) > _MOST_KEYS else ""
+    return f"has {', '.join(names[:_MOST_KEYS])}{more}{nearest(part[:_LONGEST_KEY], names[:1000])}"
+
+
+def _default(path: Path) -> str:
+    return f"; for a value that may be missing write {path} ?? and what stands for it"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _compare(node: Comparison, scope: Scope) -> bool:
+    left, right = (_present(value_of(side, scope)) for side in (node.left, node.right))
+    try:
+        return _compared(node, left, right)
+    except RecursionError:
+        raise EvaluationError("the two values are too deep to be compared") from None
+
+
+def _compared(node: Comparison, left: Any, right: Any) -> bool:
+    if node.symbol in ("==", "!="):
+        return _same(left, right) is (node.symbol == "==")
+    if node.symbol in ("in", "not in"):
+        return _contains(right, left) is (node.symbol == "in")
+    if not (_is_number(left) and _is_number(right)) and not (
+        isinstance(left, str) and isinstance(right, str)
+    ):
+        raise EvaluationError(
+            f"{kind_of(left)} and {kind_of(right)} cannot be compared with {node.symbol}; it "
+            "compares two numbers or two texts"
+        )
+    return _ORDERS[node.symbol](left, right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equality as in JSON, where true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    if isinstance(whole, str) and isinstance(part, str):
+        return part in whole
+    if isinstance(whole, list | tuple):
+        return any(_same(each, part) for each in whole)
+    if isinstance(whole, Mapping) and isinstance(part, str):
+        return part in whole
+    raise EvaluationError(
+        f"'in' looks into a list, for a text in a text, or for a key in a mapping; got "
+        f"{kind_of(part)} in {kind_of(whole)}"
+    )

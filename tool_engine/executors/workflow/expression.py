@@ -1,0 +1,360 @@
+"""How are references and conditions written, and what do they say?
+
+`params.city`, `steps.list.output.items[0].id`, `item`, `index`; `a ?? b` for a value that may be
+missing; comparisons with `and`, `or` and `not`. A text is read once, in one pass from left to
+right; there is no arithmetic and there are no functions, so that nothing in it can take long.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "MAX_LENGTH",
+    "All",
+    "AnyOf",
+    "Comparison",
+    "ExpressionError",
+    "FirstOf",
+    "Literal",
+    "Node",
+    "Not",
+    "Path",
+    "parse_condition",
+    "paths_of",
+    "read_reference",
+]
+
+MAX_LENGTH: Final = 2000
+"""The most characters of one reference or condition."""
+_MAX_DEPTH: Final = 20
+_ROOTS: Final = ("params", "steps", "item", "index")
+_BLANKS: Final = re.compile(r"\s*")
+_WORD: Final = re.compile(r"[^\W\d][\w-]*")
+_KEY: Final = re.compile(r"[\w-]+")
+_POSITION: Final = re.compile(r"\s*(-?\d{1,9})\s*\]")
+_SINGLE_QUOTED: Final = re.compile(r"'([^']*)'")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.])")
+_SYMBOLS: Final = ("==", "!=", "<=", ">=", "<", ">")
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+_KEYWORDS: Final = frozenset({"and", "or", "not", "in"})
+_SECRETS: Final = frozenset({"env", "file", "secrets"})
+
+
+class ExpressionError(ValueError):
+    """A text is no reference or condition; the message says what to write instead."""
+
+
+class Literal(msgspec.Struct, frozen=True):
+    """A value that is written out."""
+
+    value: Any
+
+
+class Path(msgspec.Struct, frozen=True):
+    """The way to a value."""
+
+    root: str
+    """params, steps, item or index."""
+    parts: tuple[str | int, ...]
+    """Keys of mappings, and positions in lists."""
+
+    def __str__(self) -> str:
+        return self.upto(len(self.parts))
+
+    def upto(self, count: int) -> str:
+        """The first `count` parts, as they are written."""
+        return self.root + "".join(map(_shown_part, self.parts[:count]))
+
+
+class FirstOf(msgspec.Struct, frozen=True):
+    """The first of several values that is there and not null."""
+
+    options: tuple[Literal | Path, ...]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two values, compared."""
+
+    symbol: str
+    """==, !=, <, <=, >, >=, in or not in."""
+    left: Node
+    right: Node
+
+
+class Not(msgspec.Struct, frozen=True):
+    """The contrary."""
+
+    node: Node
+
+
+class All(msgspec.Struct, frozen=True):
+    """True when all are."""
+
+    nodes: tuple[Node, ...]
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """True when one is."""
+
+    nodes: tuple[Node, ...]
+
+
+Node = Literal | Path | FirstOf | Comparison | Not | All | AnyOf
+
+
+def read_reference(text: str, start: int) -> tuple[Node, int]:
+    """The reference whose `${` ends at `start`, and where what follows its `}` begins.
+
+    Raises:
+        ExpressionError: What stands there is no reference.
+    """
+    reader = _Reader(text, start)
+    node = reader.value()
+    reader.expect("}", "a reference ends with }")
+    if reader.at - start > MAX_LENGTH:
+        raise ExpressionError(f"a reference has at most {MAX_LENGTH} characters")
+    return node, reader.at
+
+
+def parse_condition(text: str) -> Node:
+    """The condition that `text` is.
+
+    Raises:
+        ExpressionError: It is none.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"a condition has at most {MAX_LENGTH} characters, got {len(text)}")
+    reader = _Reader(text, 0)
+    node = reader.any_of()
+    if not reader.is_at_end:
+        raise reader.error("expected 'and', 'or' or a comparison")
+    return node
+
+
+def paths_of(node: Node) -> Iterator[Path]:
+    """Every path in it."""
+    if isinstance(node, Path):
+        yield node
+    elif isinstance(node, FirstOf):
+        for option in node.options:
+            yield from paths_of(option)
+    elif isinstance(node, Comparison):
+        yield from paths_of(node.left)
+        yield from paths_of(node.right)
+    elif isinstance(node, Not):
+        yield from paths_of(node.node)
+    elif isinstance(node, All | AnyOf):
+        for each in node.nodes:
+            yield from paths_of(each)
+
+
+class _Reader:
+    """Reads one expression from left to right."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self.text = text
+        self.at = at
+        self._start = at
+        self._depth = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        self._skip()
+        return self.at >= len(self.text)
+
+    def error(self, message: str) -> ExpressionError:
+        rest = self.text[self.at : self.at + 20]
+        got = f"got {rest!r}" if rest else "got nothing more"
+        return ExpressionError(f"{message}, {got} at character {self.at - self._start + 1}")
+
+    def expect(self, symbol: str, message: str) -> None:
+        if not self._take(symbol):
+            raise self.error(message)
+
+    def any_of(self) -> Node:
+        nodes = [self._all()]
+        while self._take_word("or"):
+            nodes.append(self._all())
+        return nodes[0] if len(nodes) == 1 else AnyOf(tuple(nodes))
+
+    def _all(self) -> Node:
+        nodes = [self._negation()]
+        while self._take_word("and"):
+            nodes.append(self._negation())
+        return nodes[0] if len(nodes) == 1 else All(tuple(nodes))
+
+    def _negation(self) -> Node:
+        is_negated = False
+        while self._take_word("not"):
+            is_negated = not is_negated
+        node = self._comparison()
+        return Not(node) if is_negated else node
+
+    def _comparison(self) -> Node:
+        left = self._operand()
+        symbol = self._symbol()
+        if symbol is None:
+            return left
+        node = Comparison(symbol, left, self._operand())
+        if self._symbol() is not None:
+            raise self.error("a comparison has two sides; join several with 'and'")
+        return node
+
+    def _symbol(self) -> str | None:
+        for symbol in _SYMBOLS:
+            if self._take(symbol):
+                return symbol
+        if self._take_word("in"):
+            return "in"
+        before = self.at
+        if self._take_word("not"):
+            if self._take_word("in"):
+                return "not in"
+            self.at = before
+        if self.text.startswith("=", self._rest_begins):
+            raise self.error("to compare write ==")
+        return None
+
+    def _operand(self) -> Node:
+        if self._take("("):
+            self._depth += 1
+            if self._depth > _MAX_DEPTH:
+                raise self.error(f"parentheses are nested deeper than {_MAX_DEPTH} levels")
+            node = self.any_of()
+            self.expect(")", "a parenthesis is not closed: expected )")
+            self._depth -= 1
+            return node
+        if self._take("${"):
+            node = self.value()
+            self.expect("}", "a reference ends with }")
+            return node
+        return self.value()
+
+    def value(self) -> Node:
+        """A value, or several of which the first that is there counts."""
+        options = [self._option()]
+        while self._take("??"):
+            options.append(self._option())
+        return options[0] if len(options) == 1 else FirstOf(tuple(options))
+
+    def _option(self) -> Literal | Path:
+        self._skip()
+        if self.text.startswith(('"', "[", "{"), self.at) or _NUMBER.match(self.text, self.at):
+            return self._json()
+        if quoted := self._match(_SINGLE_QUOTED):
+            return self._literal(quoted[1])
+        before = self.at
+        word = self._match(_WORD)
+        if word is not None and word[0] in _CONSTANTS:
+            return Literal(_CONSTANTS[word[0]])
+        if word is not None and word[0] in _ROOTS:
+            return Path(word[0], tuple(self._parts()))
+        self.at = before
+        if word is not None and word[0] not in _KEYWORDS:
+            raise _unknown(word[0])
+        raise self.error("expected a reference or a value")
+
+    def _json(self) -> Literal:
+        try:
+            value, self.at = _DECODER.raw_decode(self.text, self.at)
+        except (ValueError, RecursionError):
+            raise self.error("expected a value as JSON writes it") from None
+        return self._literal(value)
+
+    def _literal(self, value: Any) -> Literal:
+        if isinstance(value, str) and "${" in value:
+            raise ExpressionError(
+                f"the text {value!r} in quotes stays as it is; write the reference without quotes"
+            )
+        return Literal(value)
+
+    def _parts(self) -> Iterator[str | int]:
+        while True:
+            if self.text.startswith(".", self.at):
+                self.at += 1
+                key = _KEY.match(self.text, self.at)
+                if key is None:
+                    raise self.error('expected a key after the dot; another key stands in ["..."]')
+                self.at = key.end()
+                yield key[0]
+            elif self.text.startswith("[", self.at):
+                self.at += 1
+                yield self._bracketed()
+            else:
+                return
+
+    def _bracketed(self) -> str | int:
+        if position := self._match(_POSITION):
+            return int(position[1])
+        self._skip()
+        if not self.text.startswith(('"', "'"), self.at):
+            raise self.error('expected a position such as [0], or a key such as ["a b"]')
+        key: str = self._option().value  # type: ignore[union-attr]
+        self.expect("]", "a bracket is not closed: expected ]")
+        return key
+
+    @property
+    def _rest_begins(self) -> int:
+        found = _BLANKS.match(self.text, self.at)
+        return self.at if found is None else found.end()
+
+    def _skip(self) -> None:
+        self.at = self._rest_begins
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+        return found
+
+    def _take(self, symbol: str) -> bool:
+        at = self._rest_begins
+        if not self.text.startswith(symbol, at):
+            return False
+        self.at = at + len(symbol)
+        return True
+
+    def _take_word(self, word: str) -> bool:
+        found = _WORD.match(self.text, self._rest_begins)
+        if found is None or found[0] != word:
+            return False
+        self.at = found.end()
+        return True
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(text)
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_no_number)
+
+
+def _shown_part(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if _KEY.fullmatch(part) else f"[{json.dumps(part, ensure_ascii=False)}]"
+
+
+def _unknown(word: str) -> ExpressionError:
+    if word in _SECRETS:
+        return ExpressionError(
+            f"a workflow reads no {word!r}; the tool that needs a secret takes it in its own entry"
+        )
+    return ExpressionError(
+        f"{word!r} is unknown; a reference begins with params, steps, item or index, such as "
+        f"params.{word}, and a text stands in quotes, such as '{word}'"
+    )

@@ -1,0 +1,125 @@
+"""How does each workflow learn whether it fits the tools that are there now?
+
+The files of a folder are read in any order, and any of them may change. So the workflows of a
+snapshot are checked when the snapshot is whole; one that does not fit stays, and tells it in its
+findings: a bad neighbour never takes a good file down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from tool_engine.errors import DefinitionProblem
+from tool_engine.executors.workflow.linked import unlinked, with_links
+from tool_engine.logger import get_logger
+from tool_engine.model.call import ValidationResult
+from tool_engine.model.tool import Tool
+
+if TYPE_CHECKING:
+    from tool_engine.executors.workflow.links import Link, WorkflowLinks
+
+__all__ = ["Snapshot", "WorkflowLinker"]
+
+_log = get_logger(__name__)
+
+
+class Snapshot(Protocol):
+    """A set of tools that does not change."""
+
+    def __iter__(self) -> Iterator[Tool]: ...
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name."""
+        ...
+
+    def nearest(self, name: str) -> list[str]:
+        """The names most like it."""
+        ...
+
+    def new_since(self, before: Self) -> list[Tool]:
+        """The tools that another snapshot does not hold."""
+        ...
+
+    def with_changes(self, changes: Mapping[str, Tool | None]) -> Self:
+        """A snapshot with other tools."""
+        ...
+
+
+SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
+
+
+class WorkflowLinker:
+    """Puts what the tools of a snapshot say of its workflows into their findings.
+
+    Args:
+        is_workflow: Whether a tool is a workflow.
+        validate: Finds what is wrong with arguments of a tool.
+    """
+
+    def __init__(
+        self,
+        is_workflow: Callable[[Tool], bool],
+        validate: Callable[[Tool, dict[str, Any]], ValidationResult],
+    ) -> None:
+        self._is_workflow = is_workflow
+        self._validate = validate
+        self._links: WorkflowLinks | None = None
+        self._last: Any = None
+        self._names: set[str] = set()
+
+    def link(self, index: SnapshotT, before: SnapshotT) -> SnapshotT:
+        """The snapshot, with each workflow told what it does not fit; `index` where all fit.
+
+        Args:
+            index: The next snapshot.
+            before: The present one; what did not change stays the same value.
+        """
+        for new in index if self._last is None else index.new_since(self._last):
+            (self._names.add if self._is_workflow(new) else self._names.discard)(new.name)
+        self._last = index
+        there = [tool for name in sorted(self._names) if (tool := index.get(name)) is not None]
+        self._names = {tool.name for tool in there}
+        changes: dict[str, Tool | None] = {}
+        for tool in there:
+            linked = self._linked(unlinked(tool), index, before.get(tool.name))
+            if linked is not tool:
+                changes[tool.name] = linked
+        return index.with_changes(changes) if changes else index
+
+    def prepare(self, tools: Iterable[Tool], index: Snapshot) -> None:
+        """Looks at the workflows among `tools`, in a thread: the first look takes longest.
+
+        Args:
+            tools: What is new.
+            index: What will be there, as far as it is known yet.
+        """
+        for tool in tools:
+            if self._is_workflow(tool):
+                self.problems(unlinked(tool), index)
+
+    def _linked(self, tool: Tool, index: Snapshot, present: Tool | None) -> Tool:
+        found = self.problems(tool, index)
+        if not found:
+            return tool
+        file = tool.source or f"tool {tool.name!r}"
+        findings = [str(DefinitionProblem(link.message, file, path=link.path)) for link in found]
+        linked = with_links(tool, findings, [str(link) for link in found if link.is_broken])
+        if present is not None and present == linked:
+            return present
+        _log.warning("workflow_finding", tool=tool.name, findings=findings)
+        return linked
+
+    def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
+        """Everything in a workflow that does not fit the tools of `index`."""
+        if self._links is None:
+            # Most programs have no workflow.
+            links = import_module("tool_engine.executors.workflow.links")
+            self._links = links.WorkflowLinks(self._is_workflow, self._validate)
+
+        def find(name: str) -> Tool | None:
+            other = index.get(name)
+            return None if other is None else unlinked(other)
+
+        return self._links.problems(tool, find, index.nearest)

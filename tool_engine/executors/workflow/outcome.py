@@ -1,0 +1,141 @@
+"""What came of each step of a workflow, and how is a failure told?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.workflow.entry import Step
+from tool_engine.model.call import ToolExecutionResult
+
+__all__ = ["StepError", "StepState", "WorkflowTimeoutError", "failed", "failure_of"]
+
+_MOST_NAMED: Final = 10
+_LONGEST_ERROR: Final = 1000
+
+Status = Literal["not_run", "running", "succeeded", "failed", "skipped", "cancelled"]
+
+
+class StepError(Exception):
+    """A step did not do its work: its call failed, or it has no arguments to call with.
+
+    `on_error` decides what follows from it, unless it is final.
+    """
+
+    def __init__(
+        self,
+        error: str,
+        error_type: str = "execution_error",
+        *,
+        call_id: str | None = None,
+        is_final: bool = False,
+    ) -> None:
+        super().__init__(error)
+        self.error: str = error
+        self.error_type: str = error_type
+        self.call_id: str | None = call_id
+        """The call that failed; None where it was never made."""
+        self.is_final: bool = is_final
+        """Whether the workflow cannot go on, whatever its steps say about errors."""
+        self.index: int | None = None
+        """The position of the item, in a step with `for_each`."""
+        self.step: Step | None = None
+        """The step; None for the output of the workflow."""
+
+
+class WorkflowTimeoutError(ToolExecutionError):
+    """The time of a workflow is up."""
+
+    error_type = "timeout"
+
+
+class StepState(msgspec.Struct):
+    """How far one step has come."""
+
+    step: Step
+    status: Status = "not_run"
+    output: Any = None
+    """What references to the step see."""
+    error: StepError | None = None
+    """Why it failed; of several items, the first that did."""
+    calls: int = 0
+    """How many calls it has begun."""
+    calls_done: int = 0
+    """How many of them have succeeded."""
+
+    def facts(self) -> dict[str, Any]:
+        """What references see: `output`, `status`, `error` and `error_type`."""
+        error = self.error
+        return {
+            "output": self.output,
+            "status": self.status,
+            "error": None if error is None else error.error,
+            "error_type": None if error is None else error.error_type,
+        }
+
+    def told(self) -> dict[str, Any]:
+        """One line of `metadata["error_details"]["steps"]`: never what a tool returned."""
+        told: dict[str, Any] = {"id": self.step.id, "status": self.status}
+        if self.step.tool:
+            told |= {"tool": self.step.tool, "calls": self.calls, "calls_done": self.calls_done}
+        if self.error is not None:
+            told |= {
+                "error_type": self.error.error_type,
+                "error": self.error.error[:_LONGEST_ERROR],
+            }
+        return told
+
+
+def failed(result: ToolExecutionResult) -> StepError:
+    """The error of a step whose call ended as `result`."""
+    error_type = result.error_type or "execution_error"
+    return StepError(result.error or "it gave no reason", error_type, call_id=result.call_id)
+
+
+def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionError:
+    """The error of a workflow that `error` ended: which step it was, and what was done before."""
+    told = [state.told() for state in states]
+    step = error.step
+    details: dict[str, Any] = {
+        "step": None if step is None else step.id,
+        "tool": None if step is None else step.tool or None,
+        "error_type": error.error_type,
+        "error": error.error[:_LONGEST_ERROR],
+        "call_id": error.call_id,
+        "steps": told,
+    }
+    if error.index is not None:
+        details["index"] = error.index
+    done = [_named(each) for each in told if each.get("calls_done")]
+    message = f"{_place(error)}: {_sentence(error)}{_done(done)}"
+    is_timeout = error.is_final and error.error_type.endswith("timeout")
+    kind = WorkflowTimeoutError if is_timeout else ToolExecutionError
+    return kind(message, details=details)
+
+
+def _place(error: StepError) -> str:
+    if error.step is None:
+        return "the output of the workflow cannot be made"
+    tool = f" ({error.step.tool})" if error.step.tool else ""
+    item = "" if error.index is None else f", item {error.index},"
+    return f"step {error.step.id!r}{tool}{item} failed"
+
+
+def _sentence(error: StepError) -> str:
+    return f"{error.error_type}: {error.error}" if error.call_id else error.error
+
+
+def _named(told: dict[str, Any]) -> str:
+    if told["status"] == "succeeded":
+        return str(told["id"])
+    return f"{told['id']} ({told['calls_done']} of {told['calls']} calls)"
+
+
+def _done(done: list[str]) -> str:
+    if not done:
+        return "; nothing was done before"
+    more = f" and {len(done) - _MOST_NAMED} more" if len(done) > _MOST_NAMED else ""
+    return f"; done before: {', '.join(done[:_MOST_NAMED])}{more}"

@@ -1,0 +1,57 @@
+"""How much of what a tool returns do its caller and a model get to see?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice, check_count
+from tool_engine.model.concurrency import LARGEST
+
+__all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
+
+CUT_KEY: Final = "_cut"
+"""The key of an output under which a note says what was cut and how to get the rest."""
+LEAST_CHARS: Final = 100
+"""The smallest `max_chars`: a note that says how to get the rest must fit into it."""
+
+MOST_KEPT: Final = 4_194_304
+"""Bytes up to which a record keeps the whole of an output that was cut; of a larger one, the
+beginning."""
+
+
+class CutStrategy(str, Enum):
+    """What stays of a text or a list that is too long."""
+
+    HEAD = "head"
+    """The beginning."""
+    TAIL = "tail"
+    """The end."""
+    HEAD_TAIL = "head_tail"
+    """The beginning and the end."""
+
+
+class ResultLimits(msgspec.Struct, frozen=True, gc=False):
+    """What is shown of a tool's output: a definition's `result`. The record keeps the whole."""
+
+    max_chars: int | None = None
+    """The most characters of the text that a model reads (`to_text(output)`), the note included."""
+    max_items: int | None = None
+    """The most entries of each list in the output, wherever it stands."""
+    strategy: CutStrategy = CutStrategy.HEAD_TAIL
+    """What stays of a text or a list that is too long; of a mapping the first keys stay."""
+    select: str | None = None
+    """A JMESPath expression that picks the output from what the tool returned."""
+
+    def __post_init__(self) -> None:
+        if self.max_chars is not None:
+            check_count("max_chars", self.max_chars, minimum=LEAST_CHARS, maximum=LARGEST)
+        if self.max_items is not None:
+            check_count("max_items", self.max_items, minimum=1, maximum=LARGEST)
+        check_choice("strategy", self.strategy, [each.value for each in CutStrategy])
+        msgspec.structs.force_setattr(self, "strategy", CutStrategy(self.strategy))
+        if self.select is not None and not (isinstance(self.select, str) and self.select.strip()):
+            raise ConfigurationError(f"select must be a JMESPath expression, got {self.select!r}")

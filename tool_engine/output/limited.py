@@ -1,0 +1,162 @@
+"""What do a caller and a model get of an output under its tool's `result` limits?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.result import CUT_KEY, ResultLimits
+from tool_engine.output.measure import Measure, text_size
+from tool_engine.output.part import CutPart, note_of
+from tool_engine.output.truncate import Cutter
+
+__all__ = ["CutOutput", "Kept", "LimitedOutput", "Reader", "cut_output", "is_known"]
+
+_MOST_NOTE: Final = 480
+"""Characters of a note: enough for a few sentences."""
+_LEAST_NOTE: Final = 68
+"""Enough to name the call that has the rest."""
+_SLACK: Final = 16
+"""Characters by which the numbers of a note may grow when there is more room for the rest."""
+_AROUND_NOTE: Final = len(f', "{CUT_KEY}": ')
+_MOST_PARTS: Final = 50
+"""Parts that the metadata lists."""
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Who reads an output."""
+
+    call_id: str
+    """The call whose output it is."""
+    can_read: bool
+    """Whether it may call `read_result`."""
+
+
+class CutOutput(msgspec.Struct, frozen=True):
+    """An output of which not all is shown; each of its readers gets a note of its own."""
+
+    body: dict[str, Any]
+    """What is shown."""
+    parts: list[CutPart]
+    """What is not, the outermost first."""
+    room: int
+    """Characters for the note."""
+
+    def shown_to(self, reader: Reader, *, is_kept: bool) -> dict[str, Any]:
+        """The output with the note, which counts in its `max_chars`."""
+        note = note_of(
+            self.parts,
+            len(self.parts),
+            reader.call_id,
+            self.room,
+            can_read=reader.can_read,
+            is_kept=is_kept,
+        )
+        return {**self.body, CUT_KEY: note}
+
+    def facts(self, reader: Reader, *, is_kept: bool) -> dict[str, Any]:
+        """What programs read of it, as `metadata["cut"]`."""
+        return {
+            "call_id": reader.call_id,
+            "is_kept_whole": is_kept,
+            "count": len(self.parts),
+            "parts": [part.to_dict() for part in self.parts[:_MOST_PARTS]],
+        }
+
+
+class Kept(Protocol):
+    """What a record keeps of an output."""
+
+    @property
+    def result(self) -> bytes:
+        """A snapshot of what the tool returned, as every record has it."""
+        ...
+
+    @property
+    def whole(self) -> bytes | None:
+        """A snapshot of the output before it was cut, where `result` does not have all of it."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the output was lost."""
+        ...
+
+
+class LimitedOutput(msgspec.Struct, frozen=True):
+    """What becomes of a value that a tool with limits returned."""
+
+    output: dict[str, Any]
+    """All that limits were put on: what the tool returned, or what they picked from it."""
+    kept: Kept
+    """What the record has."""
+    cut: CutOutput | None
+    """None where nothing was cut."""
+    has_reader: bool
+    """Whether there is a tool to read the rest with."""
+
+    def shown_to(
+        self, call_id: str, context: ToolExecutionContext
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The output of a call and its `metadata["cut"]`; None where it gets all.
+
+        A call that a tool makes for itself gets all: it is a program that reads its result.
+        """
+        if self.cut is None or context.is_for_tool:
+            return self.output, None
+        is_kept = self.kept.is_whole and not any(part.kind == "level" for part in self.cut.parts)
+        reader = Reader(call_id, self.has_reader and is_known(context))
+        return (
+            self.cut.shown_to(reader, is_kept=is_kept),
+            self.cut.facts(reader, is_kept=is_kept),
+        )
+
+
+def is_known(context: ToolExecutionContext) -> bool:
+    """Whether the caller can be told apart from others, so that it may read its results."""
+    names = (context.caller_id, context.conversation_id, context.workflow_id)
+    return any(name is not None for name in names)
+
+
+def cut_output(
+    output: dict[Any, Any],
+    limits: ResultLimits,
+    splits: Callable[[str, int], bool],
+    reader: Reader,
+) -> CutOutput | None:
+    """What is shown of `output`; None when all of it is.
+
+    Args:
+        output: The mapping that a result would hold.
+        limits: How much may be shown.
+        splits: Says where a text must not be cut, as half of a secret would be left.
+        reader: The first of its readers, for whose note there must be room.
+    """
+    most = inf if limits.max_chars is None else limits.max_chars
+    measure = Measure(limits)
+    if measure.size(output, most) <= most and not measure.must_cut:
+        return None
+    if most == inf:
+        return _cut(output, limits, splits, most, _MOST_NOTE)
+    room = int(max(_LEAST_NOTE, min(_MOST_NOTE, most // 3)))
+    cut = _cut(output, limits, splits, most, room)
+    # What the note leaves of its room goes to the output.
+    used = text_size(cut.shown_to(reader, is_kept=False)[CUT_KEY]) + _SLACK
+    return _cut(output, limits, splits, most, used) if used < room else cut
+
+
+def _cut(
+    output: dict[Any, Any],
+    limits: ResultLimits,
+    splits: Callable[[str, int], bool],
+    most: float,
+    room: int,
+) -> CutOutput:
+    cutter = Cutter(limits, splits)
+    body = cutter.cut(output, most - room - _AROUND_NOTE)
+    # The outermost first: who reads on there finds the others on the way.
+    return CutOutput(body, sorted(cutter.parts, key=lambda part: len(part.path)), room)

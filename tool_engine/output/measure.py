@@ -1,0 +1,170 @@
+"""How long is the text that a model would read of a value?
+
+Nothing is written to find out, and nobody looks further than needed: a size that is above what was
+asked for is only known to be above it, so that the cost is that of the limit and not of the value.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.output.format import as_output, shown, stand_in
+
+__all__ = ["MAX_DEPTH", "Measure", "key_of", "plain", "shallow", "text_size"]
+
+MAX_DEPTH: Final = 64
+"""Levels that are looked into; what stands deeper is shown as an ellipsis."""
+_MAX_BITS: Final = 2_048
+"""Python refuses to write integers of more than 4,300 digits."""
+_MAX_BYTES: Final = 1_048_576
+_PLAIN: Final = frozenset((str, dict, list, bool, type(None)))
+
+
+def shallow(value: Any) -> Any:
+    """`value` as a text, a number, a bool, None, a dict or a list; what is in it stays as it is."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return _number(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    return _foreign(value)
+
+
+def _foreign(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return repr(bytes(value[:_MAX_BYTES]))
+    if isinstance(value, Mapping):
+        return dict(value)
+    output = as_output(value)
+    plain = stand_in(value) if output.get("result") is value else output
+    return plain if type(plain) in _PLAIN else shallow(plain)
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON values: itself where it is made of them, else a copy.
+
+    Raises:
+        RecursionError: It holds itself, or nests too deep.
+    """
+    return value if _is_plain(value) else _copied(value)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in _PLAIN or kind is int or (kind is float and math.isfinite(value))
+
+
+def _copied(value: Any) -> Any:
+    value = shallow(value)
+    if isinstance(value, dict):
+        return {key_of(key): _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _number(value: float) -> float | str:
+    if isinstance(value, int):
+        bits = int.bit_length(value)
+        return int(value) if bits <= _MAX_BITS else f"<whole number of {bits:,} bits>"
+    if math.isfinite(value):
+        return float(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def text_size(text: str, most: float = sys.maxsize) -> int:
+    """Characters of `text` in quotes, escaped as JSON asks for.
+
+    Only told apart from others where they matter: not for a text that is longer than `most`, nor
+    where `most` is endless.
+    """
+    if len(text) + 2 > most or most == math.inf:
+        return len(text) + 2
+    quoted = encode_basestring(text)
+    if quoted.isascii():
+        return len(quoted)
+    return len(quoted.encode("utf-8", "backslashreplace").decode())
+
+
+class Measure:
+    """Measures values as they are shown under the `max_items` of `limits`.
+
+    Args:
+        limits: What is shown of lists.
+        overhead: Characters that each list and each mapping counts for, beside its text.
+    """
+
+    def __init__(self, limits: ResultLimits, *, overhead: int = 0) -> None:
+        self._overhead = overhead
+        self._most_items = limits.max_items
+        self.strategy = limits.strategy
+        self.must_cut = False
+        """Whether something was met that cannot be shown whole, whatever room there is."""
+
+    def ends(self, count: int) -> tuple[int, int]:
+        """How many entries of a list of `count` may be shown of its beginning and of its end."""
+        shown = count if self._most_items is None else min(count, self._most_items)
+        if self.strategy is CutStrategy.TAIL:
+            return (0, shown) if shown < count else (count, 0)
+        if self.strategy is CutStrategy.HEAD or shown == count:
+            return shown, 0
+        return shown - shown // 2, shown // 2
+
+    def size(self, value: Any, most: float, depth: int = 0) -> int:
+        """Characters of the text of `value`; anything above `most` where it is longer than that."""
+        value = shallow(value)
+        if isinstance(value, str):
+            return text_size(value, most)
+        if depth >= MAX_DEPTH and isinstance(value, dict | list):
+            self.must_cut = True
+            return 3
+        if isinstance(value, dict):
+            return self._size_of_mapping(value, most, depth + 1)
+        if isinstance(value, list):
+            return self._size_of_list(value, most, depth + 1)
+        return len(repr(value))  # as long as in JSON: None is null, True is true
+
+    def _size_of_mapping(self, value: dict[Any, Any], most: float, depth: int) -> int:
+        total = 2 if value else 4
+        for key, item in value.items():
+            total += self.key_size(key, most) + 2
+            if total - 2 > most:
+                break
+            total += self.size(item, most - total + 2, depth)
+        return total - 2 + self._overhead
+
+    def _size_of_list(self, value: list[Any], most: float, depth: int) -> int:
+        total = 2 if value else 4
+        for item in self._shown(value):
+            total += 2 + self.size(item, most - total, depth)
+            if total - 2 > most:
+                break
+        return total - 2 + self._overhead
+
+    def key_size(self, key: Any, most: float) -> int:
+        """Characters of a key, with the colon and the space behind it."""
+        return text_size(key_of(key), most) + 2
+
+    def _shown(self, value: list[Any]) -> Iterator[Any]:
+        head, tail = self.ends(len(value))
+        if head + tail == len(value):
+            return iter(value)
+        self.must_cut = True
+        return (value[i] for i in (*range(head), *range(len(value) - tail, len(value))))
+
+
+def key_of(key: Any) -> str:
+    """The text that stands for the key of a mapping."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    return str(shallow(key)) if isinstance(key, int | float) else shown(key)

@@ -1,0 +1,159 @@
+"""Who puts the limits of a tool on what its executor returns?"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.result import MOST_KEPT, ResultLimits
+from tool_engine.model.tool import Tool
+from tool_engine.output.format import as_output
+from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
+from tool_engine.output.measure import Measure, plain
+from tool_engine.redaction.splitting import splits_secret
+
+__all__ = ["Keeper", "shaped"]
+
+_AT_ONCE: Final = 32_768
+"""Characters of an output that is dealt with on the event loop; a larger one goes to a thread."""
+_UNLIMITED: Final = ResultLimits()
+_PER_OBJECT: Final = 16
+"""Characters that each list and each mapping counts for: to make many of them again, when they are
+read, takes longer than long texts do."""
+
+
+class Keeper(Protocol):
+    """Decides what a record keeps."""
+
+    def __call__(
+        self, returned: dict[str, Any], output: dict[str, Any], fits: Callable[[Any], bool]
+    ) -> Kept:
+        """What is kept of what a tool returned, and of the output that was picked from it."""
+        ...
+
+
+def shaped(executor: Any, limits: ResultLimits, keep: Keeper, *, has_reader: bool) -> ToolExecutor:
+    """An executor like `executor` whose values are `LimitedOutput` where limits changed them.
+
+    Limits are a matter of the run: they count in its deadline, and what takes long does not take
+    the event loop.
+
+    Args:
+        executor: Runs the tool; its `execute` is async or plain.
+        limits: The tool's.
+        keep: Decides what the record keeps.
+        has_reader: Whether models have a tool to read the rest with.
+    """
+    shaper = _Shaper(limits, keep, has_reader)
+    is_async = inspect.iscoroutinefunction(executor.execute) or getattr(executor, "is_async", False)
+    return _AsyncShaping(executor, shaper) if is_async else _SyncShaping(executor, shaper)
+
+
+class _Shaper:
+    def __init__(self, limits: ResultLimits, keep: Keeper, has_reader: bool) -> None:
+        self._limits = limits
+        self._keep = keep
+        self._has_reader = has_reader
+
+    def is_quick(self, value: Any) -> bool:
+        """Whether there is so little of the value that no thread is needed."""
+        return _fits(value, _AT_ONCE)
+
+    def shape(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+        """The value, or what becomes of it."""
+        try:
+            return self._shape(value, secrets, context)
+        except ToolExecutionError:
+            raise
+        except Exception as error:  # a foreign mapping may raise anything
+            raise ToolExecutionError(
+                f"the tool has run, but its output cannot be read: {type(error).__name__}: {error}"
+            ) from error
+
+    def _shape(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+        returned = output = as_output(value)
+        if self._limits.select is not None:
+            output = self._selected(self._limits.select, value)
+
+        def splits(text: str, place: int) -> bool:
+            return splits_secret(text, place, secrets)
+
+        reader = Reader(context.call_id or "", self._has_reader and is_known(context))
+        cut = cut_output(output, self._limits, splits, reader)
+        if cut is None and output is returned:
+            return value
+        kept = self._keep(returned, output, _is_kept)
+        return LimitedOutput(output, kept, cut, self._has_reader)
+
+    def _selected(self, expression: str, returned: Any) -> dict[str, Any]:
+        # Loaded by name on first use: few tools select, and the import takes milliseconds.
+        select = import_module("tool_engine.output.select")
+        try:
+            values = plain(returned)
+        except RecursionError as error:
+            raise ToolExecutionError(
+                "the tool has run, but its output is nested too deep for result.select"
+            ) from error
+        return as_output(select.selected(expression, values))
+
+
+class _AsyncShaping:
+    def __init__(self, executor: ToolExecutor, shaper: _Shaper) -> None:
+        self._executor = executor
+        self._shaper = shaper
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        secrets = _secret_texts(tool, params)
+        value = await self._executor.execute(tool, params, context)
+        if self._shaper.is_quick(value):
+            return self._shaper.shape(value, secrets, context)
+        return await asyncio.to_thread(self._shaper.shape, value, secrets, context)
+
+
+class _SyncShaping:
+    def __init__(self, executor: Any, shaper: _Shaper) -> None:
+        self._executor = executor
+        self._shaper = shaper
+
+    def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
+        secrets = _secret_texts(tool, params)
+        value = self._executor.execute(tool, params, context)
+        if inspect.isawaitable(value):
+            return self._later(value, secrets, context)
+        return self._shaper.shape(value, secrets, context)
+
+    async def _later(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+        return await asyncio.to_thread(self._shaper.shape, await value, secrets, context)
+
+
+def _fits(value: Any, most: int) -> bool:
+    try:
+        return Measure(_UNLIMITED, overhead=_PER_OBJECT).size(as_output(value), most) <= most
+    except Exception:  # noqa: BLE001 - a foreign mapping may raise anything
+        return False
+
+
+def _is_kept(value: Any) -> bool:
+    return _fits(value, MOST_KEPT)
+
+
+def _secret_texts(tool: Tool, params: Mapping[str, Any]) -> list[str]:
+    """The texts that its secret parameters hold, read before the tool may change them."""
+    texts: list[str] = []
+    left = [params.get(name) for name in tool.secret_names]
+    for value in left:
+        if isinstance(value, Mapping):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+        elif isinstance(value, str):
+            texts.append(value)
+    return texts

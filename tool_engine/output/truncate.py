@@ -1,0 +1,249 @@
+"""What is shown of a value that is too long?
+
+Its structure stays: a text is cut within, a list loses entries, a mapping its last keys, and the
+room goes to all that need it in equal parts, so that a long text takes nothing from its neighbours.
+The cost is that of what is shown, not of what there is.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any, Final
+
+from tool_engine.model.result import CUT_KEY, CutStrategy, ResultLimits
+from tool_engine.model.result_path import ResultPath
+from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text_size
+from tool_engine.output.part import CutPart
+
+__all__ = ["Cutter"]
+
+ELLIPSIS: Final = "…"
+_SHORT: Final = 40
+"""Characters that each key of a record-like mapping gets at least."""
+_RECORD: Final = 32
+"""The most keys of a mapping that is taken for a record, whose keys say more than their values."""
+_JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f")
+_LONGEST_CLUSTER: Final = 16
+
+Splits = Callable[[str, int], bool]
+"""Whether a cut of a text at a position would leave half of a secret on one side."""
+
+
+class Cutter:
+    """Makes values shorter, and notes in `parts` what it left out.
+
+    Args:
+        limits: What stays, and how many entries of a list.
+        splits: Says where a text must not be cut.
+    """
+
+    def __init__(self, limits: ResultLimits, splits: Splits) -> None:
+        self.parts: list[CutPart] = []
+        self.measure = Measure(limits)
+        self._strategy = limits.strategy
+        self._splits = splits
+
+    def cut(self, output: dict[Any, Any], room: float) -> dict[str, Any]:
+        """`output` in at most `room` characters of text."""
+        # A note will stand there: what a tool wrote must not be taken for one.
+        return self._mapping(output, room, (), hidden=CUT_KEY)
+
+    def _fit(self, value: Any, room: float, path: ResultPath) -> Any:
+        value = shallow(value)
+        if room != inf and self.measure.size(value, room, len(path)) <= room:
+            room = inf
+        if isinstance(value, str):
+            return value if room == inf else self._text(value, int(room), path)
+        if isinstance(value, dict | list):
+            if len(path) >= MAX_DEPTH:
+                self.parts.append(CutPart(path, "level", 0, 0, 0, 0))
+                return ELLIPSIS
+            if isinstance(value, dict):
+                return self._mapping(value, room, path)
+            return self._list(value, room, path)
+        return value if room == inf else self._text(repr(value), int(room), path)
+
+    # Lists and mappings.
+
+    def _list(self, value: list[Any], room: float, path: ResultPath) -> list[Any]:
+        count = len(value)
+        head, tail = self.measure.ends(count)
+        if room != inf:
+            head, tail = self._affordable(value, head, tail, room, len(path) + 1)
+        if head + tail < count:
+            self.parts.append(CutPart(path, "list", head, tail, head + tail, count))
+        places = [*range(head), *range(count - tail, count)]
+        items = [value[place] for place in places]
+        rooms = self._rooms(items, room - 2 * max(1, len(items)), len(path) + 1)
+        return [
+            self._fit(item, each, (*path, place))
+            for item, each, place in zip(items, rooms, places, strict=True)
+        ]
+
+    def _affordable(
+        self, value: list[Any], head: int, tail: int, room: float, depth: int
+    ) -> tuple[int, int]:
+        """How many entries of both ends fit, where a long one is cut to a quarter of the room."""
+        enough = max(room // 4, _least(room))
+        if head == len(value) and self._strategy is not CutStrategy.HEAD:
+            is_tail = self._strategy is CutStrategy.TAIL
+            head, tail = (0, head) if is_tail else (head - head // 2, head // 2)
+        ends = [0, 0]
+        for side in _turns(head, tail):
+            item = value[ends[0]] if side == 0 else value[-1 - ends[1]]
+            room -= 2 + min(self.measure.size(item, enough, depth), enough)
+            if room < 0:
+                break
+            ends[side] += 1
+        return ends[0], ends[1]
+
+    def _mapping(
+        self, value: dict[Any, Any], room: float, path: ResultPath, hidden: str | None = None
+    ) -> dict[str, Any]:
+        named, skipped = self._named(value, room, len(path) + 1, hidden)
+        if len(named) < len(value):
+            self.parts.append(CutPart(path, "mapping", skipped, 0, len(named), len(value)))
+        spent = sum(text_size(name) + 4 for name in named)
+        rooms = self._rooms(list(named.values()), room - spent, len(path) + 1)
+        return {
+            name: self._fit(item, each, (*path, name))
+            for (name, item), each in zip(named.items(), rooms, strict=True)
+        }
+
+    def _named(
+        self, value: dict[Any, Any], room: float, depth: int, hidden: str | None
+    ) -> tuple[dict[str, Any], int]:
+        """The entries that fit, and how many come before the first that does not."""
+        is_record = len(value) <= _RECORD
+        enough = _least(room) if is_record else max(room // 4, _least(room))
+        named: dict[str, Any] = {}
+        skipped = -1
+        for number, (key, item) in enumerate(value.items()):
+            name = key_of(key)
+            while name in named:
+                name += "'"
+            cost = text_size(name, room) + 4.0
+            if room != inf and cost <= room:
+                cost += min(self.measure.size(item, enough, depth), enough)
+            if name == hidden or cost > room:
+                skipped = number if skipped < 0 else skipped
+                if name == hidden or is_record or len(name) > enough:
+                    continue
+                break
+            room -= cost
+            named[name] = item
+        return named, len(named) if skipped < 0 else skipped
+
+    def _rooms(self, values: list[Any], room: float, depth: int) -> list[float]:
+        """What each value may take of `room`: as much as it needs, or else the same as others."""
+        if room == inf or not values:
+            return [inf] * len(values)
+        level = room // len(values)
+        sizes = [self.measure.size(value, level, depth) for value in values]
+        # The sizes are learnt step by step, as to learn all of them may take long.
+        while level < room and sum(min(size, level) for size in sizes) < room:
+            if max(sizes) <= level:
+                break
+            known, level = level, min(2 * level, room)
+            sizes = [
+                size if size <= known else self.measure.size(value, level, depth)
+                for size, value in zip(sizes, values, strict=True)
+            ]
+        rooms: list[float] = [0] * len(values)
+        for rank, place in enumerate(sorted(range(len(values)), key=sizes.__getitem__)):
+            rooms[place] = min(sizes[place], room // (len(values) - rank))
+            room -= rooms[place]
+        return rooms
+
+    # Texts.
+
+    def _text(self, text: str, room: int, path: ResultPath) -> str:
+        mark = f"{ELLIPSIS} [{len(text):,} characters left out]"
+        if self._strategy is CutStrategy.HEAD_TAIL:
+            mark += f" {ELLIPSIS}"
+        if room < len(mark) + 2 + _SHORT // 2:
+            mark = ELLIPSIS
+        left = max(0, room - 2 - len(mark))
+        head = 0 if self._strategy is CutStrategy.TAIL else left
+        if self._strategy is CutStrategy.HEAD_TAIL:
+            head = left - left // 2
+        first = self._end_of_head(text, _prefix(text, head))
+        last = self._start_of_tail(text, _suffix(text, left - head))
+        last = max(first, last)
+        behind = len(text) - last
+        self.parts.append(CutPart(path, "text", first, behind, first + behind, len(text)))
+        if mark != ELLIPSIS:
+            mark = mark.replace(f"{len(text):,}", f"{last - first:,}", 1)
+            if self._strategy is CutStrategy.TAIL:
+                mark = f"{mark.removeprefix(ELLIPSIS + ' ')} {ELLIPSIS}"
+        return text[:first] + mark + text[last:]
+
+    def _end_of_head(self, text: str, place: int) -> int:
+        for _ in range(_LONGEST_CLUSTER):
+            if not 0 < place < len(text) or not _is_joined(text, place):
+                break
+            place -= 1
+        return self._away_from_secrets(text, place, -1)
+
+    def _start_of_tail(self, text: str, place: int) -> int:
+        for _ in range(_LONGEST_CLUSTER):
+            if not 0 < place < len(text) or not _is_joined(text, place):
+                break
+            place += 1
+        return self._away_from_secrets(text, place, 1)
+
+    def _away_from_secrets(self, text: str, place: int, step: int) -> int:
+        """The nearest place, on the side that shows less, at which no secret is split."""
+        while 0 < place < len(text) and self._splits(text, place):
+            place = min(max(place + step, 0), len(text))
+            step *= 2
+        return place
+
+
+def _least(room: float) -> float:
+    """Characters without which an entry is not worth being shown."""
+    return max(min(_SHORT, room // 3), _SHORT // 5)
+
+
+def _turns(head: int, tail: int) -> Iterator[int]:
+    """0 for each entry of the beginning and 1 for each of the end, by turns."""
+    for number in range(max(head, tail)):
+        if number < head:
+            yield 0
+        if number < tail:
+            yield 1
+
+
+def _prefix(text: str, room: int) -> int:
+    return _longest(len(text), room, lambda count: text[:count])
+
+
+def _suffix(text: str, room: int) -> int:
+    return len(text) - _longest(len(text), room, lambda count: text[len(text) - count :])
+
+
+def _longest(count: int, room: int, piece: Callable[[int], str]) -> int:
+    """How many characters of a text fit into `room`, escapes counted."""
+    low, high = 0, min(count, room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text_size(piece(middle)) - 2 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _is_joined(text: str, place: int) -> bool:
+    """Whether what stands before and behind `place` is seen as one character or one line end."""
+    before, behind = text[place - 1], text[place]
+    if behind.isascii():
+        return behind == "\n" and before == "\r"
+    return (
+        before == "\u200d"
+        or behind in _JOINERS
+        or unicodedata.category(behind).startswith("M")
+        or "\U0001f3fb" <= behind <= "\U0001f3ff"
+    )

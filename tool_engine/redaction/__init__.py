@@ -1,0 +1,12 @@
+"""What must never be seen in a record, an event, a log or an error, and how is it hidden?
+
+The one place that hides secrets: by the name of their key (`names`), by their shape in a text
+(`shapes`, `pairs`), and by the value of every secret that was resolved (`known`).
+"""
+
+from tool_engine.redaction.known import remember_secret, secret_forms
+from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.text import HIDDEN, redact_text
+from tool_engine.redaction.value import redact
+
+__all__ = ["HIDDEN", "is_secret_key", "redact", "redact_text", "remember_secret", "secret_forms"]

@@ -1,0 +1,193 @@
+"""Where in a text does a secret stand that was resolved in this process, in whatever form?
+
+A few secrets are looked for one after the other. Of many, each form is filed under four of its
+bytes, and a text is looked at once, however many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from binascii import b2a_base64, hexlify
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from typing import Final
+
+__all__ = ["KnownSecrets", "known_secrets", "remember_secret", "secret_forms"]
+
+_SHORTEST: Final = 4
+"""Characters: what is shorter stands in every second text."""
+_SHORTEST_CODED: Final = 6
+"""Characters of a form that nobody would recognise as the secret."""
+_SHORTEST_LINE: Final = 16
+_MOST_LINES: Final = 200
+_LONGEST_CODED: Final = 16_384
+_MOST: Final = 10_000
+"""Secrets that are remembered: tokens that are renewed each hour last for more than a year."""
+_FEW: Final = 64
+"""Forms up to which it is quicker to look for each of them."""
+_GRAM: Final = 4
+_MOST_GRAMS: Final = 64
+_NEVER: Final = "[hidden]"
+_HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
+def secret_forms(value: str) -> tuple[str, ...]:
+    """`value` and the forms in which it turns up elsewhere, each once, `value` first.
+
+    Without the blanks around it, percent-encoded, escaped as in JSON, HTML and Python, in base64
+    (also in the middle of something longer, such as `user:secret`), in hexadecimal, and the long
+    lines of it.
+    """
+    bare = value.strip()
+    forms = [value, bare, *_lines(bare)]
+    if len(value) <= _LONGEST_CODED:
+        forms += _escaped(bare)
+        forms += (form for form in _coded(bare) if len(form) >= _SHORTEST_CODED)
+    return tuple(dict.fromkeys(form for form in forms if len(form) >= _SHORTEST))
+
+
+def _lines(value: str) -> list[str]:
+    lines = [line.strip() for line in value.splitlines()[:_MOST_LINES]]
+    return [line for line in lines if len(line) >= _SHORTEST_LINE and "-----" not in line]
+
+
+def _escaped(value: str) -> Iterator[str]:
+    # Loaded late: the import takes longer than everything else in this room together.
+    from urllib.parse import quote, quote_plus
+
+    for safe in ("", "/"):
+        quoted = quote(value, safe=safe, errors="surrogatepass")
+        yield quoted
+        yield _with_small_digits(quoted)
+    yield quote_plus(value, errors="surrogatepass")
+    as_json = json.dumps(value)[1:-1]
+    yield from (as_json, as_json.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1])
+    yield json.dumps(as_json)[1:-1]
+    yield from (repr(value)[1:-1], repr(value.encode("utf-8", "surrogatepass"))[2:-1])
+    yield value.translate(_HTML)
+
+
+def _with_small_digits(quoted: str) -> str:
+    first, *others = quoted.split("%")
+    return "%".join((first, *(part[:2].lower() + part[2:] for part in others)))
+
+
+def _coded(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "surrogatepass")
+    yield hexlify(data).decode()
+    yield hexlify(data).decode().upper()
+    whole = b2a_base64(data, newline=False).decode()
+    # What stands before it moves it by one or two bytes; the letters it shares are left out.
+    inner = [
+        b2a_base64(b"\0" * shift + data, newline=False).decode()[-(-shift * 8 // 6) :][
+            : (len(data) + shift) * 8 // 6 - -(-shift * 8 // 6)
+        ]
+        for shift in range(3)
+    ]
+    for text in (whole, *inner):
+        yield text
+        yield text.translate(_URL_SAFE)
+
+
+_URL_SAFE: Final = str.maketrans("+/", "-_")
+
+
+class KnownSecrets:
+    """The secrets that were resolved, the newest last.
+
+    Args:
+        most: How many are remembered; the one that was not resolved for longest goes first.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._grams: dict[str, tuple[int, ...]] = {}
+        """Per secret, what its forms are filed under."""
+        self._index: dict[int, tuple[str, ...]] = {}
+        self._few: tuple[str, ...] | None = ()
+        """All forms, while there are few."""
+
+    def __len__(self) -> int:
+        return len(self._grams)
+
+    def add(self, value: str) -> None:
+        """Hides `value` from now on; safe to call from any thread."""
+        grams = self._grams.get(value)
+        if grams is not None and len(self._grams) <= self._most // 2:
+            return  # far from the limit nobody needs to know which is the oldest
+        if len(value.strip()) < _SHORTEST or value in _NEVER:
+            return
+        with self._lock:
+            grams = self._grams.pop(value, None)
+            self._grams[value] = self._file(value) if grams is None else grams
+            while len(self._grams) > self._most:
+                self._forget(next(iter(self._grams)))
+
+    def holds_number(self, number: float) -> bool:
+        """Whether `number`, as it is written, is a secret."""
+        return bool(self._grams) and str(number) in self._grams
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where secrets stand in `text`, overlapping ones included."""
+        few = self._few
+        if few is not None:
+            return _spans(text, few) if few else []
+        values = {value for gram in self._hits(text) for value in self._index.get(gram, ())}
+        return [span for value in values for span in _spans(text, secret_forms(value))]
+
+    def _hits(self, text: str) -> set[int]:
+        data = text.encode("utf-8", "surrogatepass")
+        found: set[int] = set()
+        for start in range(_GRAM):
+            whole = (len(data) - start) // _GRAM * _GRAM
+            if whole > 0:
+                found.update(memoryview(data)[start : start + whole].cast("I"))
+        return {gram for gram in found if gram in self._index}
+
+    def _file(self, value: str) -> tuple[int, ...]:
+        forms = secret_forms(value)
+        grams = tuple(dict.fromkeys(self._free_gram(form) for form in forms))
+        for gram in grams:
+            self._index[gram] = (*self._index.get(gram, ()), value)
+        if self._few is not None:
+            few = tuple(dict.fromkeys((*self._few, *forms)))
+            self._few = few if len(few) <= _FEW else None
+        return grams
+
+    def _free_gram(self, form: str) -> int:
+        """Four bytes of `form`, of which there are not many others: tokens begin alike."""
+        data = form.encode("utf-8", "surrogatepass")[: _MOST_GRAMS + _GRAM - 1]
+        grams = [
+            int.from_bytes(data[at : at + _GRAM], sys.byteorder)
+            for at in range(len(data) - _GRAM + 1)
+        ]
+        return min(grams, key=lambda gram: len(self._index.get(gram, ())))
+
+    def _forget(self, value: str) -> None:
+        for gram in self._grams.pop(value):
+            left = tuple(other for other in self._index[gram] if other != value)
+            if left:
+                self._index[gram] = left
+            else:
+                del self._index[gram]
+
+
+def _spans(text: str, forms: Iterable[str]) -> list[tuple[int, int]]:
+    spans = []
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            spans.append((at, at + len(form)))
+            at = text.find(form, at + 1)
+    return spans
+
+
+known_secrets: Final = KnownSecrets()
+"""Those of this process."""
+
+
+def remember_secret(value: str) -> None:
+    """Hides `value` from now on wherever it appears; values under 4 characters are too common."""
+    known_secrets.add(value)

@@ -1,0 +1,197 @@
+"""Where in a text does a value stand behind the name of a secret: `password=x`, `"token": "x"`?
+
+Query strings, connection strings, command lines, headers, JSON and Python in text. In prose a name
+followed by a colon is no assignment (`token: the one you got`), so a bare value behind a colon has
+to look like one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from tool_engine.redaction.names import is_secret_key
+
+__all__ = ["pair_spans"]
+
+_MOST_FINDS: Final = 4_000
+"""A text in which more names of secrets stand is hidden from there on: it is made to take long."""
+
+_HINTS: Final = (
+    *("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred", "session", "sess", "dsn"),
+    *("conn", "jwt", "bearer", "otp", "cvv", "cvc", "code", "phrase", "signature", "mnemonic"),
+    *("wort", "senha", "contrase", "парол", "密", "口令", "パスワード", "비밀", "kubeconfig"),
+    *("assertion", "answer", "verifier"),
+)
+"""One of them is in every name of a secret."""
+_NAME: Final = re.compile(
+    r"(?<![\w.])([^\W\d][\w.\-]{1,63}+)(?:\\*+[\"'])?+"
+    r"(?P<sign>[ \t]{0,4}+(?:=>|:=|==?|:)[ \t]{0,4}+)"
+)
+_OPTION: Final = re.compile(
+    r"(?<![^\s\"'`(\[,])--?([A-Za-z][\w\-]{1,40}+)(?:\\*+[\"'],?|,)?+[ \t]{1,4}+"
+)
+_CURL_USER: Final = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[\s=]{0,3}[\"']?[^\s:\"']{1,99}:")
+_QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)|'((?:[^'\\]|\\.)*+)|`([^`]*+)", re.DOTALL)
+_QUOTED_TWICE: Final = re.compile(r"\\++([\"'])([^\"'\\]*+)")
+_BARE: Final = re.compile(r"[^\s\"'`&;,<>\\]+")
+_BARE_OPTION: Final = re.compile(r"[^\s\"'`]+")
+_SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|Negotiate|ApiKey|Bot)[ \t]{1,4}+", re.I)
+_LINES: Final = {quote: re.compile(rf"[^\r\n{quote}]+") for quote in ("", "'", '"', "`")}
+"""The rest of a line, or of what is quoted in it, by the quote before the name."""
+_SENTENCE: Final = re.compile(r"[A-Za-z ,.]*+")
+_WORDY: Final = re.compile(r"[^\d]{0,15}")
+_CODE: Final = re.compile(r"[^\W\d][\w.]{0,99}[(\[{]")
+_STAND_IN: Final = re.compile(
+    r"(?:none|null|nil|undefined|true|false|yes|no|on|off|required|optional|basic|bearer|include|omit"
+    r"|str|string|int|integer|number|bool|boolean|bytes|text|object|array"
+    r"|\*+|\.{3}|…|\?|\[hidden\]|%\(?\w{0,40}\)?s|\$\{[^{}]{0,99}\}|\{[^{}]{0,99}\}|<[^<>]{0,99}>)"
+    r"[.,:)\]}>]*+",
+    re.I,
+)
+"""What stands for a value that is not there."""
+_VARIABLE: Final = re.compile(r"\$[A-Z_][A-Z0-9_]*")
+_PARAMETER: Final = re.compile(r":\w+")
+_QUOTES: Final = frozenset("\"'`")
+_CLOSING: Final = ".,:)]}>"
+_SHORTEST: Final = 4
+_LONGEST_STAND_IN: Final = 110
+_MARGIN: Final = 40
+_MARKS: Final = " \t-\"'+>#"
+"""What may stand before the first word of a line, at most forty of them."""
+
+Span = tuple[int, int]
+
+
+def pair_spans(text: str) -> Iterator[Span]:
+    """Where in `text` the value of something stands that is named like a secret."""
+    has_options = "-" in text
+    if "=" not in text and ":" not in text and not has_options:
+        return
+    small = text.lower()
+    if any(hint in small for hint in _HINTS):
+        yield from _assigned(text)
+        if has_options:
+            for match in _OPTION.finditer(text):
+                if is_secret_key(match[1]):
+                    yield from _option(text, match.end())
+    if "curl" in small:
+        for match in _CURL_USER.finditer(text):
+            yield from _option(text, match.end())
+
+
+def _assigned(text: str) -> Iterator[Span]:
+    name, names = _NAME.search(text), 0
+    while name is not None:
+        after = name.end()
+        if is_secret_key(name[1]):
+            names += 1
+            if names > _MOST_FINDS:
+                yield after, len(text)
+                return
+            for span in _value(text, name):
+                yield span
+                # What stands in a secret is hidden already, and is not looked at again and again.
+                after = max(after, span[1])
+        name = _NAME.search(text, after)
+
+
+def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
+    start = name.end()
+    first = text[start : start + 1]
+    pattern = _QUOTED if first in _QUOTES else _QUOTED_TWICE if first == "\\" else None
+    quoted = None if pattern is None else pattern.match(text, start)
+    if quoted is not None:
+        yield from _kept(text, quoted.span(quoted.lastindex or 0), name[1])
+    elif _is_header(name[1]):
+        yield from _header(text, start, name)
+    else:
+        bare = None if _CODE.match(text, start) else _BARE.match(text, start)
+        if bare is not None and not _is_prose(text, name, bare):
+            yield from _without_closing(bare)
+
+
+def _kept(text: str, span: Span, name: str) -> Iterator[Span]:
+    start, end = span
+    if _is_header(name):
+        scheme = _SCHEME.match(text, start, end)
+        start = start if scheme is None else scheme.end()
+    if start < end and not _stands_in(text[start:end]):
+        yield start, end
+
+
+def _is_header(name: str) -> bool:
+    return name.lower().endswith(("authorization", "cookie"))
+
+
+def _header(text: str, start: int, name: re.Match[str]) -> Iterator[Span]:
+    scheme = _SCHEME.match(text, start)
+    if scheme is not None:
+        value = _BARE.match(text, scheme.end())
+    else:
+        quote = _quote_before(text, name)
+        value = _LINES[quote].match(text, start)
+        if value is None or (not quote and _is_sentence(text, name, value)):
+            return
+    if value is not None:
+        yield from _kept(text, value.span(), name[1])
+
+
+def _is_sentence(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
+    is_wordy = _SENTENCE.fullmatch(value[0]) is not None
+    is_long = value[0].count(" ") > 1
+    return is_wordy and (is_long or not _begins_line(text, name.start()))
+
+
+def _quote_before(text: str, name: re.Match[str]) -> str:
+    before = text[max(0, name.start() - 1) : name.start()]
+    return before if before in _LINES else ""
+
+
+def _is_prose(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
+    """Whether what stands behind a name is a sentence about it."""
+    word = value[0].rstrip(_CLOSING)
+    if len(word) >= _SHORTEST and _WORDY.fullmatch(word) is None:
+        return False
+    sign = name["sign"]
+    is_json = text[name.start("sign") - 1] == '"'
+    if is_json or ("=" in sign and (sign.strip() == sign or name.start() == 0)):
+        return False
+    if text[value.end() : value.end() + 1] == _quote_before(text, name) != "":
+        return False
+    return not (_ends_line(text, value.end()) and _begins_line(text, name.start()))
+
+
+def _begins_line(text: str, at: int) -> bool:
+    start = max(0, at - _MARGIN)
+    _, is_cut, before = text[start:at].rpartition("\n")
+    return bool(is_cut or not start) and not before.strip(_MARKS)
+
+
+def _ends_line(text: str, at: int) -> bool:
+    rest = text[at : at + 3].lstrip(" \t,;\"'")
+    return not rest or rest[0] in "\r\n"
+
+
+def _option(text: str, start: int) -> Iterator[Span]:
+    opening = 1 if text[start : start + 1] in ("'", '"') else 0
+    value = _BARE_OPTION.match(text, start + opening)
+    if value is None or value[0].startswith("-") or value[0].isdigit():
+        return
+    yield from _without_closing(value)
+
+
+def _without_closing(value: re.Match[str]) -> Iterator[Span]:
+    """All of a bare value but the brackets and stops that the text around it closes with."""
+    start, text = value.start(), value[0]
+    if not _stands_in(text):
+        yield start, start + len(text.rstrip(_CLOSING) or text)
+
+
+def _stands_in(value: str) -> bool:
+    if len(value) > _LONGEST_STAND_IN:
+        return False
+    if _STAND_IN.fullmatch(value) or _VARIABLE.fullmatch(value):
+        return True
+    return _PARAMETER.fullmatch(value) is not None and is_secret_key(value[1:])

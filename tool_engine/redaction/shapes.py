@@ -1,0 +1,189 @@
+"""Where in a text does something stand that has the shape of a secret?
+
+Issuers give their keys a beginning that tells them apart; prefixes, alphabets and lengths are those
+that the issuers document and secret scanners agree on. Each pattern is linear: it begins with a
+literal and either takes all of what follows or has a bounded length. None is tried, nor compiled,
+before its literal was found in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import Error, a2b_base64
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+__all__ = ["shape_spans"]
+
+Span = tuple[int, int]
+
+
+class _Shape(NamedTuple):
+    """One kind of secret; a `secret` group in the pattern is the part to hide."""
+
+    literal: str
+    """What every text that holds one has in it."""
+    pattern: str
+    is_secret: Callable[[re.Match[str]], bool] | None = None
+    """Decides on what the pattern found; None: all of it is secret."""
+
+
+def _is_credentials(match: re.Match[str]) -> bool:
+    """HTTP's basic credentials are `user:password` in base64; `Basic terms` are not."""
+    text = match["secret"]
+    try:
+        return b":" in a2b_base64(text + "=" * (-len(text) % 4))
+    except Error:
+        return False
+
+
+def _is_bearer(match: re.Match[str]) -> bool:
+    """`Bearer authentication` is prose."""
+    text = match["secret"]
+    return len(text) >= 16 or any(letter.isdigit() for letter in text)
+
+
+def _is_jwt(match: re.Match[str]) -> bool:
+    return match["rest"] is not None and match.end() - match.start() >= 20
+
+
+def _token(prefix: str, tail: str, *, free: bool = True) -> str:
+    """A token after `prefix`; `free`: what stands before it may be an underscore or a dash."""
+    return (r"(?<![A-Za-z0-9])" if free else r"(?<![\w\-])") + prefix + tail
+
+
+_END: Final = r"(?![A-Za-z0-9])"
+_AWS: Final = _token(r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]{16}") + _END
+_DASHED: Final = (
+    _Shape("sk-", _token(r"sk-(?:ant|proj|svcacct|admin|or|lf)-", r"[\w\-]{16,}", free=False)),
+    _Shape("sk-", _token("sk-", r"[A-Za-z0-9]{16,}", free=False)),
+    _Shape("glpat-", _token("glpat-", r"[\w\-]{20,}(?:\.[0-9a-z]{9})?")),
+    _Shape("gl", _token("gl(?:ptt|dt|rt|cbt|ft|imt|agent|soat|oas|ffct)-", r"[\w\-]{20,}")),
+    _Shape("xox", _token("xox[abeoprs]-", r"[A-Za-z0-9\-]{10,}")),
+    _Shape("xapp-", _token(r"xapp-\d-", r"[A-Za-z0-9\-]{20,}")),
+    _Shape("pypi-", _token("pypi-AgE", r"[\w\-]{50,}")),
+    _Shape("GOCSPX-", _token("GOCSPX-", r"[\w\-]{20,}")),
+    _Shape("pplx-", _token("pplx-", r"[A-Za-z0-9]{40,}")),
+    _Shape("PMAK-", _token("PMAK-", r"[a-f0-9]{24}-[a-f0-9]{34}")),
+    _Shape("NRAK-", _token("NRAK-", r"[A-Z0-9]{27}")),
+    _Shape("sq0", _token("sq0(?:atp|csp)-", r"[\w\-]{22,}")),
+    _Shape("xkeysib-", _token("xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}")),
+    _Shape("AGE-SECRET-KEY-", "AGE-SECRET-KEY-1[A-Z0-9]{58}"),
+    _Shape("key-", _token("key-", "[a-f0-9]{32}", free=False) + _END),
+    _Shape("-us", _token("", r"[a-f0-9]{32}-us\d{1,2}") + _END),
+    _Shape(
+        "-----BEGIN ",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?"
+        r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    ),
+)
+_UNDERLINED: Final = (
+    _Shape("gh", _token("gh[pousr]_", r"[A-Za-z0-9]{20,}")),
+    _Shape("github_pat_", _token("github_pat_", r"\w{20,}")),
+    _Shape("k_", _token("[sr]k_(?:live|test|prod)_", r"[A-Za-z0-9]{10,}")),
+    _Shape("whsec_", _token("whsec_", r"[A-Za-z0-9+/]{20,}")),
+    _Shape("npm_", _token("npm_", r"[A-Za-z0-9]{36,}")),
+    _Shape("hf_", _token("hf_", r"[A-Za-z0-9]{30,}")),
+    _Shape("api_org_", _token("api_org_", r"[A-Za-z]{34,}")),
+    _Shape("_v1_", _token("do[opr]_v1_", r"[a-f0-9]{64}")),
+    _Shape("shp", _token("shp(?:at|ca|pa|ss)_", r"[A-Fa-f0-9]{32}")),
+    _Shape("lin_api_", _token("lin_api_", r"[A-Za-z0-9]{40}")),
+    _Shape("ntn_", _token("ntn_", r"[A-Za-z0-9]{40,}")),
+    _Shape("pscale_", _token("pscale_(?:tkn|oauth|pw)_", r"[\w=.\-]{32,}")),
+    _Shape("rubygems_", _token("rubygems_", r"[a-f0-9]{48}")),
+    _Shape("gls", _token("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}")),
+    _Shape("glc_", _token("glc_", r"[A-Za-z0-9+/]{32,}=*")),
+    _Shape("sntry", _token("sntry(?:s_eyJ|u_)", r"[\w+/=\-]{40,}")),
+    _Shape("fm2_", _token("fm2_", r"[A-Za-z0-9+/]{100,}=*")),
+)
+_DOTTED: Final = (
+    _Shape("ya29.", _token(r"ya29\.", r"[\w\-]{20,}")),
+    _Shape("SG.", _token(r"SG\.", r"[\w\-]{16,64}\.[\w\-]{16,64}")),
+    _Shape("hv", _token(r"hv[sb]\.", r"[\w\-]{24,}")),
+    _Shape("dp.", _token(r"dp\.(?:pt|st|ct|sa)\.", r"[\w\-.]{40,}")),
+    _Shape("dt0c01.", _token(r"dt0c01\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}")),
+    _Shape("eyJ", r"eyJ[\w\-]*+(?P<rest>\.[\w\-]{6,}+(?:\.[\w\-]*+){1,3}+)?+", _is_jwt),
+    _Shape(
+        "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[\w/+]+)"
+    ),
+    _Shape("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d+/(?P<secret>[\w\-]+)"),
+    _Shape(".webhook.office.com/", r"\.webhook\.office\.com/webhookb2/(?P<secret>[\w\-@/]+)"),
+)
+_OTHERS: Final = (
+    _Shape("AIza", _token("AIza", r"[\w\-]{35}") + _END),
+    _Shape("A", _AWS),
+    _Shape("SK", _token("SK", "[0-9a-f]{32}") + _END),
+    _Shape("ATATT3", _token("ATATT3", r"[\w=\-]{60,}")),
+    _Shape("dapi", _token("dapi", r"[a-f0-9]{32}(?:-\d)?") + _END),
+    _Shape("Q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.\-]{31,34}"),
+    _Shape("GR1348941", _token("GR1348941", r"[\w\-]{20}")),
+    _Shape("1//0", r"(?<![A-Za-z0-9/])1//0[\w\-]{40,}"),
+)
+_SPACED: Final = (
+    _Shape("earer ", r"(?<![\w\-])[Bb]earer\s+(?P<secret>[A-Za-z0-9._~+/\-]{8,}+=*)", _is_bearer),
+    _Shape(
+        "asic ",
+        r"(?<![\w\-])[Bb]asic\s+(?P<secret>[A-Za-z0-9+/]{4,}+={0,2}+)(?![\w\-])",
+        _is_credentials,
+    ),
+)
+_ADDRESSES: Final = (
+    # Up to the last @, for passwords hold some; `host:80?mail=a@b` has a port, and no password.
+    _Shape("@", r"(?<=://)(?!:@|[\w.\-]*:\d{1,5}[?#])[^/\s\"'`@:]*:[^/\s\"'`]*(?=@)"),
+    _Shape("@", r"(?<=://)[^/\s\"'`@:\[]{0,64}:(?!\d{1,5}[/?#])[^\s\"'`@]{1,256}(?=@)"),
+    _Shape("@", r"(?<=://)[\w.~%\-]{20,}+(?=@)"),
+    _Shape("ig", r"(?i)[?&](?:X-Amz-|X-Goog-)?sig(?:nature)?=(?P<secret>[\w%+/=\-]{16,})"),
+    _Shape(":A", r"(?<![\w\-])\d{8,10}:A[\w\-]{34}(?![\w\-])"),
+)
+_BY_MARK: Final = (
+    ("-", _DASHED),
+    ("_", _UNDERLINED),
+    (".", _DOTTED),
+    (" ", _SPACED),
+    (":", _ADDRESSES),
+    ("", _OTHERS),
+)
+"""The shapes, by a character without which there is none of them."""
+_SHORTEST: Final = 8
+_MOST_FINDS: Final = 4_000
+"""A text in which more of one shape stand is hidden from there on: it is made to take long."""
+_NEAR: Final = 240
+"""Characters around an AWS key id in which its secret is looked for."""
+_LIKE_AWS: Final = r"(?<![A-Za-z0-9/+=])(?![0-9a-f]{40})[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+
+
+def shape_spans(text: str) -> Iterator[Span]:
+    """Where in `text` something stands that looks like a secret."""
+    if len(text) < _SHORTEST:
+        return
+    for mark, shapes in _BY_MARK:
+        if mark in text:
+            for shape in shapes:
+                if shape.literal in text:
+                    yield from _spans(shape, text)
+
+
+def _spans(shape: _Shape, text: str) -> Iterator[Span]:
+    pattern = _compiled(shape.pattern)
+    group = "secret" if "secret" in pattern.groupindex else 0
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= _MOST_FINDS:
+            yield match.start(), len(text)
+            return
+        if shape.is_secret is None or shape.is_secret(match):
+            yield match.span(group)
+            if shape.pattern is _AWS:
+                yield from _near(match, text)
+
+
+def _near(key_id: re.Match[str], text: str) -> Iterator[Span]:
+    """The secret that belongs to an AWS key id has no shape of its own."""
+    start, end = max(0, key_id.start() - _NEAR), key_id.end() + _NEAR
+    for match in _compiled(_LIKE_AWS).finditer(text, start, end):
+        yield match.span()
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)

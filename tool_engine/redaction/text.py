@@ -1,0 +1,33 @@
+"""What of a text may be shown?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tool_engine.redaction.known import known_secrets
+from tool_engine.redaction.pairs import pair_spans
+from tool_engine.redaction.shapes import shape_spans
+
+__all__ = ["HIDDEN", "redact_text"]
+
+HIDDEN: Final = "[hidden]"
+"""What stands in the place of a secret."""
+
+
+def redact_text(text: str) -> str:
+    """`text` with everything that looks like a secret, or is a resolved one, hidden.
+
+    Takes time in proportion to the length of `text`, whatever it holds.
+    """
+    # All are looked for in the text as it is: one that is hidden first may be a part of another.
+    spans = [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
+    return _without(text, sorted(spans)) if spans else text
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    kept, end = [], 0
+    for start, stop in spans:
+        if start >= end:
+            kept += [text[end:start], HIDDEN]
+        end = max(end, stop)
+    return "".join((*kept, text[end:]))
