@@ -11,6 +11,12 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count, check_share, nearest
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.retention import (
+    DURABILITIES,
+    RecordRetention,
+    RecordsURL,
+    checked_retention,
+)
 from tool_engine.model.source import DatabaseSource, checked_sources
 
 __all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig"]
@@ -247,10 +253,23 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     within its own time. Calls made by tools do not wait for it."""
     max_records: int = 10_000
     """The most records kept in memory; the oldest go first."""
+    keep_events: int = 0
+    """The most events kept for `engine.events(after=...)`: in the database of `records`, else in
+    memory. 0: none, and an event that nobody listens to costs nothing."""
     close_timeout: float = 5.0
     """Seconds that `close()` gives running calls before it cancels them."""
-    sources: dict[str, DatabaseSource] = {}
-    """The databases that SQL tools name: a URL each, or a mapping of `DatabaseSource`'s fields."""
+    sources: Mapping[str, DatabaseSource | Mapping[str, Any] | str] = {}
+    """The databases that SQL tools name: a URL each, a `DatabaseSource`, or a mapping of its
+    fields. What is read here are always `DatabaseSource` values."""
+    records: str | None = None
+    """The database that keeps the records: `sqlite:///calls.db` or
+    `postgresql://user:${env:PASSWORD}@host/records`. None: memory."""
+    durability: str = "buffered"
+    """What a record in a database survives: `buffered` and `batch` lose what came in the last
+    0.5 s or 20 ms when the process is killed; with `call` a result comes when its record is
+    committed."""
+    retention: RecordRetention = RecordRetention()
+    """Which records a database keeps; a `RecordRetention` or a mapping of its fields."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "tools_directory", str(self.tools_directory))
@@ -261,9 +280,14 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
         check_timeout("close_timeout", self.close_timeout)
         check_count("max_records", self.max_records, minimum=1)
         check_count("max_threads", self.max_threads, minimum=1)
+        check_count("keep_events", self.keep_events)
         check_choice("reload_policy", self.reload_policy, RELOAD_POLICIES)
         check_count("keep_generations", self.keep_generations, minimum=1)
         check_choice("lock", self.lock, LOCKS)
+        check_choice("durability", self.durability, DURABILITIES)
+        if self.records is not None:
+            msgspec.structs.force_setattr(self, "records", RecordsURL(self.records))
+        msgspec.structs.force_setattr(self, "retention", checked_retention(self.retention))
         if self.cache_directory is not None:
             msgspec.structs.force_setattr(self, "cache_directory", str(self.cache_directory))
         if self.lock_file is not None:

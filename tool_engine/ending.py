@@ -15,7 +15,7 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure
 from tool_engine.knowledge.entry import VisibleCall, secret_names
-from tool_engine.knowledge.snapshot import pack, restore, snapshot
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, beginning, pack, restore, snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -70,13 +70,12 @@ class CallEnding:
             else:
                 value = as_output(value)
         output: dict[str, Any] = value
-        try:
-            kept = pack(output) if limited is None else limited.kept.result
-        except Exception:  # noqa: BLE001 - a foreign value may raise anything
-            kept = snapshot(output)
-        context, queue_wait, attempts = call.context, slot.queue_wait, 1
+        # Cut where the value is at hand: to read it back would take many times as long.
+        kept = snapshot(output) if limited is None else limited.kept.result
+        context, request, queue_wait, attempts = call.context, slot.request, slot.queue_wait, 1
         call.run = None  # the run knows its call: without a cycle both go at once
-        metadata = plan.facts.copy()
+        facts = plan.facts
+        metadata = facts.copy()
         metadata["call_id"] = call.call_id
         if queue_wait:
             metadata["queue_wait"] = queue_wait
@@ -100,10 +99,11 @@ class CallEnding:
             context.parent_call_id,
             None,
             True,
-            plan.bucket,
+            facts,
             queue_wait,
             attempts,
-            slot.request.priority,
+            request.priority,
+            request.key,
             plan.tool,
             call.serial,
         )
@@ -122,6 +122,8 @@ class CallEnding:
             call.run = None
         plan, slot = call.plan, call.slot
         tool = None if plan is None else plan.tool
+        if secret_names(tool):
+            failure = _without_secrets(call, tool, failure)
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
             "tool_version": None if tool is None else tool.version,
@@ -148,6 +150,7 @@ class CallEnding:
             metadata,
         )
         self._keep(call, result, _NOTHING, date)
+        call.context.note_failure(result)
         self._tell(call, result)
         return result
 
@@ -178,10 +181,11 @@ class CallEnding:
                 context.parent_call_id,
                 result.error_type,
                 call.slot is not None,
-                metadata["bucket"],
+                None if call.plan is None else call.plan.facts,
                 metadata["queue_wait"],
                 metadata["attempts"],
                 call.priority,
+                None if call.slot is None else call.slot.request.key,
                 None if call.plan is None else call.plan.tool,
                 call.serial,
                 whole,
@@ -276,6 +280,7 @@ class CallEnding:
                     "conversation_id": context.conversation_id,
                     "parent_call_id": context.parent_call_id,
                 },
+                generation=None if plan is None else plan.facts["generation"],
             )
         )
 
@@ -302,6 +307,23 @@ def _copied(output: dict[str, Any]) -> dict[str, Any]:
         return output
 
 
+def _bounded(output: dict[str, Any]) -> dict[str, Any]:
+    """The output, or the beginning of a large one: to look at all of it would hold up the loop."""
+    size = len(pack(output))
+    shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
+    return shown
+
+
+def _without_secrets(call: Call, tool: Tool | None, failure: Failure) -> Failure:
+    """What the caller may pass on: a tool's error may repeat the secrets that it was sent."""
+    visible = VisibleCall(call.params, tool)
+    if call.attempt_log is not None:
+        call.attempt_log = visible.value(call.attempt_log)
+    error = visible.error(failure.error) or ""
+    details = None if failure.details is None else visible.value(failure.details)
+    return failure._replace(error=error, details=details)
+
+
 def _to_the_millisecond(date: datetime) -> datetime:
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
@@ -318,7 +340,7 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
     else:
         error = None if error is None else redact_text(error)
         try:
-            output = redact(output)
+            output = redact(_bounded(output))
         except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
             output = redact(restore(snapshot(output)))
     return ToolExecutionResult(

@@ -8,6 +8,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from importlib import import_module
 from typing import Any, Final, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
@@ -21,17 +22,19 @@ from tool_engine.closing import end_calls
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
 from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events import EventBus
+from tool_engine.events import EventBus, EventLog, MemoryEventStorage
 from tool_engine.events.view import EventsView
 from tool_engine.executors.handler import executor_for
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.interfaces import ToolExecutor
-from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.interfaces import EventStorage, ToolExecutor
+from tool_engine.knowledge.durable import durable, storage_for
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import Tool
+from tool_engine.observability.event_lines import EventLines
 from tool_engine.pipeline import Pipeline
 from tool_engine.plan import Planner
 from tool_engine.protocols.definitions import definitions
@@ -50,7 +53,9 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
     Args:
         config: What to load and how; None: the folder `tools`.
         concurrency: How many calls run at once; None: what `config` says.
-        store: Where finished calls are kept; None: the newest `config.max_records` in memory.
+        store: Where finished calls are kept; None: where `config.records` says, else the newest
+            `config.max_records` in memory.
+        event_storage: Where events are kept; None: where `config.keep_events` says.
 
     Example:
         >>> async def main():
@@ -65,6 +70,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         *,
         concurrency: ConcurrencyConfig | None = None,
         store: ToolKnowledgeStore | None = None,
+        event_storage: EventStorage | None = None,
     ) -> None:
         self.config = ToolEngineConfig() if config is None else config
         if not isinstance(self.config, ToolEngineConfig):
@@ -75,12 +81,13 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self.controller = ToolConcurrencyController(
             concurrency or self.config.concurrency, clock=_loop_time
         )
-        self.store = store or ToolKnowledgeStore(MemoryStorage(self.config.max_records))
+        self.store = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
-        self._bus = EventBus()
+        kept = _event_storage(self.config) if event_storage is None else event_storage
+        self._bus = EventBus(log=EventLog(kept, lambda: self.generation))
         self._registry = ExecutorRegistry(
-            self.search_tools, self.store.get_whole, self.config.sources
+            self.search_tools, self.store.get_whole, checked_sources(self.config.sources)
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
@@ -90,10 +97,14 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         )
         self._pipeline = self._make_pipeline()
         self.controller.on_configure.append(self._pipeline.forget_plans)
+        self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
-            self.execute = self._pipeline.execute  # type: ignore[method-assign]
+            self.execute = self._execute  # type: ignore[method-assign]
         self._closing: asyncio.Task[None] | None = None
+        if getattr(self.store.storage, "on_trouble", self) is None:
+            self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
+        self._lines = EventLines(self._bus.subscribe, self._bus.bind_calls)
 
     def _make_pipeline(self) -> Pipeline:
         planner = Planner(
@@ -136,11 +147,17 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
 
         Raises:
             EngineClosedError: The engine is closed.
+            ConfigurationError: The database of the records cannot be used.
+            RecordsUnavailableError: It cannot be asked where the numbers of events go on.
+            MissingExtraError: The libraries for it are not installed.
         """
         self._require_open()
+        self._lines.refresh()
+        await self.store.open()
         if self._reloader.is_loaded:
             await self._reloader.reload()
         else:
+            await self._bus.log.open()
             await self._reloader.load()
 
     async def reload(self) -> ReloadChanges:
@@ -220,6 +237,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         async with contextlib.AsyncExitStack() as stack:
             # The last to be entered is the first to be left; one failure never stops the rest.
             stack.push_async_callback(self.store.close)
+            stack.push_async_callback(self._bus.log.close)
             stack.push_async_callback(self._bus.close)
             stack.push_async_callback(self._registry.close)
             stack.push_async_callback(
@@ -352,7 +370,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         Raises:
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
         """
-        return self._pipeline.execute(tool_name, params, context)
+        return self._execute(tool_name, params, context)
 
     @property
     def _quarantined(self) -> Mapping[str, QuarantinedTool]:
@@ -360,6 +378,16 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
 
     def _warnings(self) -> list[str]:
         return limit_warnings(self.controller.config, self.index)
+
+
+def _event_storage(config: ToolEngineConfig) -> EventStorage | None:
+    if not config.keep_events:
+        return None
+    if config.records is None:
+        return MemoryEventStorage(config.keep_events)
+    module = import_module("tool_engine.knowledge.sql.events")
+    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
+    return storage
 
 
 def _loop_time() -> float:

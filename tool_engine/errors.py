@@ -19,6 +19,8 @@ __all__ = [
     "DefinitionProblem",
     "DuplicateToolError",
     "EngineClosedError",
+    "EventsExpiredError",
+    "EventsLostError",
     "ExecutorNotFoundError",
     "GenerationNotFoundError",
     "LockFileError",
@@ -26,6 +28,7 @@ __all__ = [
     "QueueFullError",
     "QueueTimeoutError",
     "RateLimitedError",
+    "RecordsUnavailableError",
     "SlotRejectedError",
     "SupersededError",
     "ToolEngineError",
@@ -52,6 +55,26 @@ class EngineClosedError(ToolEngineError):
     """The engine was used after `close()`."""
 
     error_type = "engine_closed"
+
+
+class EventsExpiredError(ToolEngineError, LookupError):
+    """Events that a reader asks for were kept once, and are not any more."""
+
+    error_type = "events_expired"
+
+    def __init__(self, after: int, oldest: int) -> None:
+        super().__init__(
+            f"the events that follow number {after} are not all kept any more, the oldest is "
+            f"{oldest}: read from there, with after={oldest - 1}, or keep more"
+        )
+        self.oldest: int = oldest
+        """The number of the oldest event that is kept."""
+
+
+class EventsLostError(ToolEngineError):
+    """A subscriber that was to miss nothing was too slow; its subscription has ended."""
+
+    error_type = "events_lost"
 
 
 class ToolNotFoundError(ToolEngineError, LookupError):
@@ -82,6 +105,12 @@ class ExecutorNotFoundError(ToolEngineError, LookupError):
     """No executor has this name; the message names the known ones."""
 
     error_type = "executor_not_found"
+
+
+class RecordsUnavailableError(ToolEngineError):
+    """The database of the records does not answer; the message says why."""
+
+    error_type = "records_unavailable"
 
 
 class MissingExtraError(ToolEngineError, ImportError):
@@ -202,11 +231,19 @@ class ToolExecutionError(ToolEngineError):
     """Raise it in a handler or an executor to fail a call with a message of your own.
 
     The message reaches the model as it is, without the exception's class name. `details`, a
-    mapping of JSON values, is kept in `result.metadata["error_details"]`.
+    mapping of JSON values, is kept in `result.metadata["error_details"]`. With `is_final` the
+    call is not tried again, whatever the tool's `retry` says: another attempt would fail alike.
     """
 
     error_type = "execution_error"
 
-    def __init__(self, message: str, *, details: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str, *, details: dict[str, object] | None = None, is_final: bool = False
+    ) -> None:
         super().__init__(message)
         self.details: dict[str, object] = details or {}
+        self.is_final: bool = is_final
+
+    def reworded(self, message: str) -> ToolExecutionError:
+        """The same failure with another message."""
+        return ToolExecutionError(message, details=self.details, is_final=self.is_final)

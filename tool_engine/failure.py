@@ -23,13 +23,15 @@ class Failure(NamedTuple):
     error_type: str
     error: str
     details: dict[str, Any] | None = None
+    is_final: bool = False
+    """Whether another attempt would fail alike."""
 
 
 def failure_of(error: BaseException) -> Failure:
     """The failure that an exception of a tool stands for."""
     if isinstance(error, ToolExecutionError):
         details = redact(error.details) if error.details else None
-        return Failure(error.error_type, _shown(str(error)), details)
+        return Failure(error.error_type, _shown(str(error)), details, error.is_final)
     if isinstance(error, TimeoutError):
         return Failure("timeout", _shown(str(error) or "the tool gave up waiting (TimeoutError)"))
     if isinstance(error, asyncio.CancelledError):

@@ -18,6 +18,7 @@ from tool_engine.model.tool import Tool
 __all__ = [
     "AdmissionController",
     "EventCallback",
+    "EventStorage",
     "ExecutionBackend",
     "FindCall",
     "RecordStorage",
@@ -151,7 +152,10 @@ class RecordStorage(Protocol):
     `add` is called on the path of every call: it never waits and never raises. It is given a
     `CallEntry`, which still holds secrets: `tool_engine.knowledge.entry.record_of` turns it into
     the record that may be written or shown; or a `ToolCallRecord` that was made elsewhere. A
-    storage that holds resources has `async def close(self)`, which writes what is left.
+    storage that holds resources has `async def open(self)`, for when the engine starts, and
+    `async def close(self)`, which writes what is left. Without `async def statistics(self, query)`,
+    which gives `CallStatistics`, the store loads the records to add them up. With
+    `async def prune(self, retention)` it lets old records go.
     """
 
     def add(self, kept: KeptCall) -> None:
@@ -164,4 +168,31 @@ class RecordStorage(Protocol):
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """What the records that match add up to; limit and offset do not count."""
+        ...
+
+
+class EventStorage(Protocol):
+    """Keeps events, so that they can be heard again.
+
+    `append` is called where events are published, from any thread, in the order of their numbers:
+    it never waits and never raises. A storage that has to be opened has `async def open(self)`,
+    awaited when the engine is loaded; one that holds resources has `async def close(self)`, which
+    writes what is left.
+    """
+
+    @property
+    def newest(self) -> int | None:
+        """The highest number that was ever given out, or 0; None until it is known."""
+        ...
+
+    def append(self, event: ToolEngineEvent) -> None:
+        """Keeps one event."""
+        ...
+
+    async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """The events with numbers above `after`, lowest first, at most `limit`.
+
+        Those are among them that are not written yet. Raises `EventsExpiredError` where some are
+        not kept any more, `ConfigurationError` where no event has the number `after` yet.
+        """
         ...

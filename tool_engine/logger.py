@@ -7,11 +7,56 @@ a terminal library along, which most programs that import the engine never need.
 
 from __future__ import annotations
 
+import logging
 import sys
+from contextlib import suppress
+from contextvars import ContextVar
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, Protocol
+from weakref import WeakSet
 
-__all__ = ["Logger", "get_logger", "prepare"]
+__all__ = [
+    "Logger",
+    "LoggingWatcher",
+    "configured",
+    "current_call",
+    "get_logger",
+    "is_configured",
+    "prepare",
+    "watch",
+]
+
+current_call: Final[ContextVar[Any]] = ContextVar("tool_engine_call", default=None)
+"""The call whose tool runs here, in its threads and in the tasks that it starts; set only while
+structlog is configured. It has `call_id`, `tool_name` and `context`."""
+
+
+class LoggingWatcher(Protocol):
+    """Somebody to whom it matters what structlog is configured to."""
+
+    def refresh(self) -> None:
+        """Looks at it again."""
+        ...
+
+
+_watchers: Final[WeakSet[Any]] = WeakSet()
+
+
+def watch(watcher: LoggingWatcher) -> None:
+    """Has the watcher told of each `configured`, for as long as somebody else holds it."""
+    _watchers.add(watcher)
+
+
+def configured() -> None:
+    """To be called after structlog was configured while engines are open."""
+    for watcher in list(_watchers):
+        watcher.refresh()
+
+
+def is_configured() -> bool:
+    """Whether the program has configured structlog; does not load it."""
+    structlog = sys.modules.get("structlog")
+    return structlog is not None and bool(structlog.is_configured())
 
 
 def get_logger(name: str) -> Logger:
@@ -22,6 +67,17 @@ def get_logger(name: str) -> Logger:
 def prepare() -> None:
     """Loads structlog, which blocks: call it in a thread, so that the first line need not."""
     import_module("structlog")
+
+
+_QUIET: Final = ("debug", "info")
+"""Levels that nobody sees who has not configured structlog."""
+_told: Final[set[str]] = set()
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 
 
 class Logger:
@@ -48,17 +104,44 @@ class Logger:
         """Something failed that should not have."""
         self._write("error", event, fields)
 
+    def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Writes a line of the level with this name: `debug`, `info`, `warning` or `error`."""
+        self._write(level, event, fields)
+
+    def is_enabled(self, level: str) -> bool:
+        """Whether a line of this level would be written."""
+        if not is_configured():
+            return level not in _QUIET
+        try:
+            logger = import_module("structlog").get_logger(self._name).bind()
+            names = ("is_enabled_for", "isEnabledFor")
+            ask = next(getattr(logger, name) for name in names if hasattr(logger, name))
+            return bool(ask(_LEVELS[level]))
+        except Exception:  # noqa: BLE001 - the program's own logger may do anything
+            return True
+
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        is_quiet = level in ("debug", "info")
-        if is_quiet and "structlog" not in sys.modules:
-            return  # nobody can have configured what nobody has loaded
-        structlog = import_module("structlog")
-        if structlog.is_configured():
-            logger = structlog.get_logger(self._name)
-        elif is_quiet:
+        is_quiet = level in _QUIET
+        if is_quiet and not is_configured():
             return
-        else:
-            logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-        # By name, for it stands above in the order of the layers, which use this module themselves.
-        redact = import_module("tool_engine.redaction").redact
-        getattr(logger, level)(event, logger=self._name, **redact(fields))
+        structlog = import_module("structlog")
+        try:
+            if structlog.is_configured():
+                logger = structlog.get_logger(self._name)
+            else:
+                logger = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+            # By name: it stands above in the order of the layers, which use this module themselves.
+            redact = import_module("tool_engine.redaction").redact
+            getattr(logger, level)(event, logger=self._name, **redact(fields))
+        except Exception as error:  # noqa: BLE001 - a log that is broken must not break a call
+            _tell_lost(error)
+
+
+def _tell_lost(error: Exception) -> None:
+    """Says on stderr, once per kind of failure, that log lines are lost."""
+    kind = type(error).__name__
+    if kind not in _told:
+        _told.add(kind)
+        with suppress(Exception):
+            # Only the kind: the text may quote what the line said.
+            sys.stderr.write(f"tool_engine: a log line is lost, writing it failed: {kind}\n")

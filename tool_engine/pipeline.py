@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from copy import deepcopy
 from functools import partial
 from random import random
@@ -33,6 +33,7 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of, refusal_of
 from tool_engine.knowledge.snapshot import pack, snapshot
+from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
@@ -45,6 +46,7 @@ from tool_engine.progress import (
     attempt_of,
     end_of,
     nested_context,
+    slot_of_this_task,
 )
 from tool_engine.sharing import Flight, Flights, leads_flight
 
@@ -89,7 +91,7 @@ class Pipeline:
         self._explain_missing = explain_missing
         self._planner = planner
         self._controller = controller
-        controller.current_slot = _slot_of_this_task
+        controller.current_slot = slot_of_this_task
         self._backend = backend
         self._ending = ending
         self._flights = Flights(ending, controller.followed)
@@ -159,11 +161,10 @@ class Pipeline:
             return call.ended()
         call.slot = slot
         try:
-            if self._bus.has_subscribers:
-                self._tell_start(call, slot)
+            room = self._open_room(call, slot) if self._bus.has_subscribers else copy_context()
             began, home = slot.acquired_at, self._backend
             deadline = began + plan.timeout if context is ANONYMOUS else call.deadline_from(began)
-            run = ToolTask(loop, deadline, home, copy_context(), call, plan.direct, arguments)
+            run = ToolTask(loop, deadline, home, room, call, plan.direct, arguments)
             if plan.direct is None:
                 call.aim(run, plan)
             run.start(task)
@@ -292,10 +293,17 @@ class Pipeline:
         self._time = monotonic if is_plain else loop.time
         self._ending.use_clock(self._time)
 
-    def _tell_start(self, call: Call, slot: ConcurrencySlot) -> None:
-        """Whoever hears of the start may look for the slot."""
+    def _open_room(self, call: Call, slot: ConcurrencySlot) -> Context:
+        """Tells of the start, whereupon somebody may look for the slot; where the tool runs."""
         self._controller.watch(slot)
         self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+        return self._room(call)
+
+    def _room(self, call: Call) -> Context:
+        room = copy_context()
+        if self._bus.binds_calls:
+            room.run(current_call.set, call)
+        return room
 
     def _suspend(self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask) -> None:
         """From here on others can see the call, and end it."""
@@ -320,7 +328,7 @@ class Pipeline:
             log.append(attempt_of(failure, seconds))
             if failure is None or run.is_ending or isinstance(run.error, KeyboardInterrupt):
                 return run
-            if failure.error_type not in retry.on or call.retries + 1 >= most:
+            if failure.is_final or failure.error_type not in retry.on or call.retries + 1 >= most:
                 return run
             wait = max(pause, self._controller.pause_left(plan.bucket))
             if (left := deadline - loop.time() - wait) <= 0:
@@ -335,7 +343,8 @@ class Pipeline:
             began = loop.time()
             call.retries += 1
             params = deepcopy(call.arguments)
-            run = ToolTask(loop, deadline, self._backend, copy_context(), call, None, params or {})
+            room = self._room(call)
+            run = ToolTask(loop, deadline, self._backend, room, call, None, params or {})
             call.aim(run, plan)
             run.start(task_of(loop))
             if not run.is_done:
@@ -386,11 +395,3 @@ class Pipeline:
         if isinstance(run.error, KeyboardInterrupt):
             raise run.error
         return result
-
-
-def _slot_of_this_task() -> ConcurrencySlot | None:
-    try:
-        task: Any = task_of(get_running_loop())
-    except RuntimeError:
-        return None
-    return task.call.slot if type(task) is ToolTask else None

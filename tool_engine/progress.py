@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from copy import deepcopy
 from math import inf
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask, task_of
 from tool_engine.errors import ToolEngineError
 from tool_engine.failure import Failure, failure_of
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
@@ -23,6 +25,7 @@ __all__ = [
     "attempt_of",
     "end_of",
     "nested_context",
+    "slot_of_this_task",
     "too_late",
 ]
 
@@ -186,3 +189,12 @@ def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
         "error": None if failure is None else failure.error,
         "execution_time": seconds,
     }
+
+
+def slot_of_this_task() -> ConcurrencySlot | None:
+    """The slot of the call whose tool runs here; None outside of tools."""
+    try:
+        task: Any = task_of(get_running_loop())
+    except RuntimeError:
+        return None
+    return task.call.slot if type(task) is ToolTask else None

@@ -5,45 +5,44 @@ from __future__ import annotations
 import asyncio
 import inspect
 import traceback
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.events.subscriber import is_being_cancelled
-from tool_engine.knowledge.entry import VisibleCall
+from tool_engine.knowledge.history import (
+    AGENT_CALLER,
+    AgentContext,
+    CallHistory,
+    PastCall,
+    read_history,
+    record_of_refused,
+    to_the_millisecond,
+)
 from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
+from tool_engine.model.batch import BatchCall, parts_of
+from tool_engine.model.bounds import check_count
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
     ErrorType,
-    ToolCall,
     ToolExecutionContext,
     ToolExecutionResult,
 )
-from tool_engine.model.record import success_rate
+from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.shown import ShownTools
 from tool_engine.redaction import redact_text
 
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
 
-BatchCall: TypeAlias = tuple[str, Mapping[str, Any]] | Mapping[str, Any] | ToolCall
-"""One call of a batch: `(tool_name, params)`, `{"tool_name": .., "params": ..}` or a `ToolCall`."""
 ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
 """Told of each result, after it is in the history."""
 
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
-_BATCH_KEYS: Final = {
-    frozenset(keys): keys
-    for keys in (
-        ("tool_name", "params"),
-        ("tool_name", "arguments"),
-        ("name", "params"),
-        ("name", "arguments"),
-    )
-}
 
 
 class _Engine(Protocol):
@@ -60,12 +59,11 @@ class _Engine(Protocol):
     ) -> ToolExecutionResult: ...
 
 
-class _Past(NamedTuple):
-    """One finished call of the history."""
+class _RecordingEngine(_Engine, Protocol):
+    """What it takes to find an agent's calls again."""
 
-    result: ToolExecutionResult
-    params: bytes
-    tool: Tool | None
+    @property
+    def store(self) -> ToolKnowledgeStore: ...
 
 
 class ToolSubAgent:
@@ -81,7 +79,7 @@ class ToolSubAgent:
         on_result_callback: Called with each result, after the history has it; sync or async. What
             it raises is logged and changes nothing.
         conversation_id: The conversation that the calls belong to.
-        max_history: The most calls whose details are kept; the totals count all.
+        max_history: The most calls whose details are kept in memory; the totals count all.
         tools: The names of the tools that its model is told of from the start; None: all that are
             enabled. Told of a search tool only, a model finds the others itself.
         max_found_tools: The most tools that its model is told of because its own calls of a tool
@@ -110,29 +108,83 @@ class ToolSubAgent:
         max_found_tools: int = 20,
     ) -> None:
         _check_name("agent_id", agent_id)
-        _check_count("max_history", max_history)
-        _check_count("max_found_tools", max_found_tools)
+        check_count("max_history", max_history, minimum=1)
+        check_count("max_found_tools", max_found_tools, minimum=1)
         self.agent_id = agent_id
         self.parent_agent_id = parent_agent_id
         self.conversation_id = conversation_id
         self._engine = tool_engine
         self._callback = on_result_callback
         self._shown = ShownTools(tool_engine, tools, max_found_tools)
-        self._history: deque[_Past] = deque(maxlen=max_history)
-        self._tool_usage: Counter[str] = Counter()
-        self._successful = 0
-        self._execution_time = 0.0
+        self._history = CallHistory(max_history)
+
+    @classmethod
+    async def restore(
+        cls,
+        agent_id: str,
+        tool_engine: _RecordingEngine,
+        parent_agent_id: str | None = None,
+        on_result_callback: ResultCallback | None = None,
+        *,
+        conversation_id: str | None = None,
+        since: datetime | None = None,
+        max_history: int = 1000,
+        tools: Iterable[str] | None = None,
+        max_found_tools: int = 20,
+    ) -> Self:
+        """A sub-agent that goes on where one of the same id ended, perhaps in another process.
+
+        Its history is read from the records in `tool_engine.store`; its outputs have their secrets
+        hidden and, where they are long, their beginning. Where the store has let records go,
+        the summary has the key `incomplete`, which says why.
+
+        Args:
+            agent_id: Whose calls to read: those with this `caller_id`.
+            tool_engine: The engine that runs the tools, and has the store.
+            parent_agent_id: As for a new sub-agent.
+            on_result_callback: Called for the calls to come.
+            conversation_id: Only the calls of this conversation. None: all, and the sub-agent goes
+                on with the conversation of its newest call.
+            since: Only calls that ended at this time or later; with a time zone.
+            max_history: The most calls whose details are read; the totals count all.
+            tools: As for a new sub-agent.
+            max_found_tools: As for a new sub-agent.
+
+        Raises:
+            ConfigurationError: As for a new sub-agent, or a time without a zone.
+            RecordsUnavailableError: The database of the records does not answer.
+
+        Example:
+            >>> agent = await ToolSubAgent.restore("agent_1", engine)
+        """
+        agent = cls(
+            agent_id,
+            tool_engine,
+            parent_agent_id,
+            on_result_callback,
+            conversation_id=conversation_id,
+            max_history=max_history,
+            tools=tools,
+            max_found_tools=max_found_tools,
+        )
+        query = RecordQuery(caller_id=agent_id, conversation_id=conversation_id, start=since)
+        agent._history, records = await read_history(tool_engine.store, query, max_history)
+        for result in agent.history:
+            agent._shown.learn(tool_engine.get(result.tool_name), result)
+        if conversation_id is None and records:
+            agent.conversation_id = records[-1].conversation_id
+        return agent
 
     def __repr__(self) -> str:
         return (
-            f"<ToolSubAgent {self.agent_id!r}, {self._tool_usage.total()} calls, "
-            f"{self._successful} successful>"
+            f"<ToolSubAgent {self.agent_id!r}, {self._history.total} calls, "
+            f"{self._history.successful} successful>"
         )
 
     @property
     def history(self) -> list[ToolExecutionResult]:
         """The newest results, oldest first; a new list each time."""
-        return [past.result for past in self._history]
+        return self._history.results
 
     async def execute(
         self,
@@ -154,9 +206,9 @@ class ToolSubAgent:
             ConfigurationError: A timeout that is not a positive, finite number.
             asyncio.CancelledError: The caller was cancelled; the history says `cancelled`.
         """
-        context = ToolExecutionContext(
+        context = AgentContext(
             caller_id=self.agent_id,
-            caller_type="tool_sub_agent",
+            caller_type=AGENT_CALLER,
             conversation_id=self.conversation_id,
             timeout=timeout,
         )
@@ -167,10 +219,12 @@ class ToolSubAgent:
         try:
             result = await self._engine.execute(tool_name, arguments, context)
         except asyncio.CancelledError:
-            cancelled = _failure(tool_name, ErrorType.CANCELLED.value, "the call was cancelled")
-            self._remember(_Past(cancelled, kept, tool))
+            cancelled = context.failure or _failure(
+                tool_name, ErrorType.CANCELLED.value, "the caller cancelled the call"
+            )
+            self._remember(PastCall(cancelled, kept, tool))
             raise
-        return await self._finish(_Past(result, kept, tool))
+        return await self._finish(PastCall(result, kept, tool))
 
     async def execute_batch(
         self,
@@ -198,7 +252,7 @@ class ToolSubAgent:
                 f"calls must be a list of (tool_name, params), got {type(calls).__name__}"
             )
         if max_parallel is not None:
-            _check_count("max_parallel", max_parallel)
+            check_count("max_parallel", max_parallel, minimum=1)
         listed = list(calls)
         workers = min(len(listed), max_parallel or len(listed)) if parallel else 1
         results: dict[int, ToolExecutionResult] = {}
@@ -218,34 +272,18 @@ class ToolSubAgent:
             `agent_id`, `parent_agent_id`, `total_calls`, `successful_calls`, `failed_calls`,
             `success_rate` (percent), `total_execution_time` and `avg_execution_time` (seconds, four
             decimals), `tool_usage` (calls per tool), `errors` (the failed ones of `call_details`)
-            and `call_details`, oldest first.
+            and `call_details`, oldest first. After `restore` also `incomplete`, where older calls
+            may be missing: why.
         """
-        total = self._tool_usage.total()
-        details = [_details(past) for past in self._history]
         return {
             "agent_id": self.agent_id,
             "parent_agent_id": self.parent_agent_id,
-            "total_calls": total,
-            "successful_calls": self._successful,
-            "failed_calls": total - self._successful,
-            "success_rate": success_rate(self._successful, total),
-            "total_execution_time": round(self._execution_time, 4),
-            "avg_execution_time": round(self._execution_time / total, 4) if total else 0.0,
-            "tool_usage": dict(self._tool_usage),
-            "errors": [_error(each) for each in details if not each["is_success"]],
-            "call_details": details,
+            **self._history.summary(),
         }
 
     def get_brief_summary(self) -> dict[str, Any]:
         """The short form for a front end."""
-        total = self._tool_usage.total()
-        return {
-            "agent_id": self.agent_id,
-            "total_calls": total,
-            "success_rate": success_rate(self._successful, total),
-            "tool_usage": dict(self._tool_usage),
-            "has_errors": self._successful < total,
-        }
+        return {"agent_id": self.agent_id, **self._history.brief()}
 
     @property
     def enabled_tools(self) -> list[str]:
@@ -265,11 +303,8 @@ class ToolSubAgent:
         return self._shown.definitions(format_name)
 
     def clear_history(self) -> None:
-        """Forgets every call; the totals start again at 0."""
+        """Forgets every call; the totals start again at 0. The records of the calls stay."""
         self._history.clear()
-        self._tool_usage.clear()
-        self._successful = 0
-        self._execution_time = 0.0
 
     async def _work(
         self, pending: Iterator[tuple[int, object]], results: dict[int, ToolExecutionResult]
@@ -279,7 +314,7 @@ class ToolSubAgent:
 
     async def _attempt(self, position: int, call: object) -> ToolExecutionResult:
         """One call of a batch; only the caller's own cancellation gets out of it."""
-        tool_name, params = _split(call)
+        tool_name, params = parts_of(call)
         if not isinstance(tool_name, str) or not isinstance(params, Mapping):
             refused = _failure(
                 tool_name if isinstance(tool_name, str) else "",
@@ -287,20 +322,27 @@ class ToolSubAgent:
                 f"item {position} of the batch must be (tool_name, params), "
                 f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {type(call).__name__}",
             )
-            return await self._finish(_Past(refused, snapshot(call), None))
+            return await self._refuse(PastCall(refused, snapshot(call), None))
         try:
             return await self.execute(tool_name, params)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
             # The tool was cancelled, not this task: `execute` remembered it as its last step.
-            return self._history[-1].result
+            return self._history.newest
         except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
             failed = _failure(tool_name, _error_type(error), str(error) or type(error).__name__)
-            past = _Past(failed, snapshot(params), self._engine.get(tool_name))
-            return await self._finish(past)
+            past = PastCall(failed, snapshot(params), self._engine.get(tool_name))
+            return await self._refuse(past)
 
-    async def _finish(self, past: _Past) -> ToolExecutionResult:
+    async def _refuse(self, past: PastCall) -> ToolExecutionResult:
+        """The end of a call that the engine has not seen, or ended without a result."""
+        store = getattr(self._engine, "store", None)
+        if isinstance(store, ToolKnowledgeStore):
+            store.add(record_of_refused(past, self.agent_id, self.conversation_id))
+        return await self._finish(past)
+
+    async def _finish(self, past: PastCall) -> ToolExecutionResult:
         self._remember(past)
         if self._callback is not None:
             await self._tell(self._callback, past.result)
@@ -318,12 +360,9 @@ class ToolSubAgent:
         except Exception as error:  # noqa: BLE001 - a callback must not change how a call ended
             self._log_failure(result, error)
 
-    def _remember(self, past: _Past) -> None:
+    def _remember(self, past: PastCall) -> None:
         self._shown.learn(past.tool, past.result)
-        self._history.append(past)
-        self._tool_usage[past.result.tool_name] += 1
-        self._successful += past.result.is_success
-        self._execution_time += past.result.execution_time
+        self._history.add(past)
 
     def _log_failure(self, result: ToolExecutionResult, error: BaseException) -> None:
         _log.warning(
@@ -340,24 +379,6 @@ def _check_name(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} must be a non-empty string, got {value!r}")
 
 
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number >= 1, got {value!r}")
-
-
-def _split(call: object) -> tuple[object, object]:
-    """The tool's name and the arguments of one item of a batch, as far as it has them."""
-    name: object = None
-    params: object = None
-    if isinstance(call, ToolCall):
-        name, params = call.tool_name, call.arguments
-    elif isinstance(call, tuple | list) and len(call) == 2:
-        name, params = call
-    elif isinstance(call, Mapping) and frozenset(call) in _BATCH_KEYS:
-        name, params = (call[key] for key in _BATCH_KEYS[frozenset(call)])
-    return name, {} if params is None else params
-
-
 def _error_type(error: Exception) -> str:
     kind = error.error_type if isinstance(error, ToolEngineError) else ""
     return kind if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR.value
@@ -370,28 +391,5 @@ def _copied(params: object) -> Any:
 
 
 def _failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
-    return ToolExecutionResult(
-        is_success=False, tool_name=tool_name, error=message, error_type=error_type
-    )
-
-
-def _details(past: _Past) -> dict[str, Any]:
-    result = past.result
-    visible = VisibleCall(past.params, past.tool)
-    return {
-        "tool_name": result.tool_name,
-        "is_success": result.is_success,
-        "error": visible.error(result.error),
-        "error_type": result.error_type,
-        "execution_time": result.execution_time,
-        "executed_at": result.executed_at.isoformat(),
-        "call_id": result.call_id,
-        "params": visible.params,
-    }
-
-
-def _error(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: details[name]
-        for name in ("tool_name", "error", "error_type", "executed_at", "call_id")
-    }
+    date = to_the_millisecond(datetime.now(UTC))
+    return ToolExecutionResult(False, tool_name, {}, message, error_type, executed_at=date)

@@ -25,6 +25,7 @@ from tests.benchmarks.loading import (
 )
 from tests.benchmarks.measure import Figures, measure
 from tests.benchmarks.peers import peer_rows
+from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
 
@@ -114,6 +115,7 @@ async def main() -> bool:
         kept &= await http(directory / "http")
         kept &= await admission()
         kept &= searching()
+        kept &= await records()
 
         kept &= await loading(directory / "many")
         imports = import_times()

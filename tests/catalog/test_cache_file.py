@@ -114,7 +114,7 @@ def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         "catalog/rules.py",
         "catalog/definition.schema.json",
-        "executors/http_entry.py",
+        "executors/http/entry.py",
         "executors/files/entry.py",
         "model/tool.py",
         "errors.py",

@@ -16,6 +16,7 @@ from tool_engine.errors import (
     ToolNotFoundError,
 )
 
+MANY = ", ".join(f"f{number}: x" for number in range(101))
 HEAD = "name: x\ndescription: y\n"
 EXCHANGE = "http: [{request: {url: 'http://a.b/c'}, response: {}}]"
 
@@ -37,12 +38,65 @@ ACCEPTED = [
     "tests: [{params: {}, expect_error: not_found}]",
     "tests: [{params: {}, expect_error: {error_type: timeout, message: slow}}]",
     f"tests: [{{params: {{}}, expect: 1, {EXCHANGE}}}]",
+    "tests: [{params: {}, expect_files: {a/b.txt: x, .c/..d/...: null}}]",
+    "tests: [{params: {}, expect: 1, files: {}, command: {}, sources: {s: ''}}]",
+    "tests: [{params: {}, expect: 1, files: {a: x, 'b c/你.好': ''}, command: [{argv: [a]}, {}]}]",
+    "examples: [{params: {}, output: 1, files: {a: x}, expect_files: {a: null}}]",
+    "examples: [{params: {}, output: 1, command: {exit_code: -9, stdout: a}, sources: {s: x}}]",
     exchange(
         "{method: POST, url: 'https://a/b?c=d', query: {e: [1, f]}, headers: {A: b}, body: c}",
         "{status: 204, headers: {X-B: c}, json: null}",
     ),
 ]
 REFUSED = [
+    *(
+        (f"tests: [{{params: {{}}, expect: 1, {key}: {{{path}: x}}}}]", f"tests[0].{key}")
+        for key in ("files", "expect_files")
+        for path in ('""', ".", "..", "/a", "a/", "a//b", "a/../b", "./a", '"a\\b"', '"a\tb"')
+    ),
+    (
+        "tests: [{params: {}, expect: 1, files: {/a: x}}]",
+        "tests[0].files./a: the name '/a' is not allowed; write the path of a file, such as",
+    ),
+    (
+        "tests: [{params: {}, expect: 1, env: {1a: x}}]",
+        "tests[0].env.1a: the name '1a' is not allowed; name an environment variable with letters",
+    ),
+    ("tests: [{params: {}, expect: 1, files: {a: null}}]", "tests[0].files.a: expected text"),
+    ("tests: [{params: {}, expect: 1, files: {a: 1}}]", "tests[0].files.a: expected text"),
+    ("tests: [{params: {}, expect: 1, expect_files: {}}]", "expect_files: must not be empty"),
+    (
+        "tests: [{params: {}, expect: 1, expect_files: {a: 1}}]",
+        "expect_files.a: expected null or text, got the number 1",
+    ),
+    (
+        "tests: [{params: {}, expect: 1, files: {a: x, a/b/c: y}}]",
+        "is below 'a', which is a file; rename one",
+    ),
+    (
+        f"tests: [{{params: {{}}, expect: 1, files: {{{'a/' * 21}b: x}}}}]",
+        "leads through 21 folders; at most 20 are made",
+    ),
+    (
+        f"tests: [{{params: {{}}, expect: 1, files: {{{MANY}}}}}]",
+        "tests[0].files: are 101 files of 101 bytes; a test has at most 100 files",
+    ),
+    ("tests: [{params: {}, files: {a: x}}]", "the test does not say what must come of it"),
+    ("examples: [{params: {}, files: {a: x}}]", "its files means nothing"),
+    ("examples: [{params: {}, sources: {a: x}}]", "its sources means nothing"),
+    ("examples: [{params: {}, command: {}}]", "its command means nothing"),
+    ("examples: [{params: {}, expect_files: {a: x}}]", "its expect_files means nothing"),
+    (
+        "tests: [{params: {}, expect: 1, command: ls}]",
+        "tests[0].command: expected a list or a mapping",
+    ),
+    ("tests: [{params: {}, expect: 1, command: []}]", "tests[0].command: must not be empty"),
+    ("tests: [{params: {}, expect: 1, command: {argv: ls}}]", "command.argv: expected a list"),
+    ("tests: [{params: {}, expect: 1, command: {argv: []}}]", "argv: must not be empty"),
+    ("tests: [{params: {}, expect: 1, command: [{stdin: a}]}]", "unknown key 'stdin'"),
+    ("tests: [{params: {}, expect: 1, command: {exit_code: 256}}]", "at most 255"),
+    ("tests: [{params: {}, expect: 1, sources: {}}]", "tests[0].sources: must not be empty"),
+    ("tests: [{params: {}, expect: 1, sources: {a: [x]}}]", "sources.a: expected text, got a list"),
     ("examples: {params: {}}", "examples: expected a list"),
     ("examples: []", "examples: must not be empty"),
     ("examples: [1]", "examples[0]: expected a mapping"),

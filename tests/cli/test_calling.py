@@ -1,12 +1,15 @@
 """`call` and `batch` run real tools and tell how they ended."""
 
+import asyncio
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,8 @@ from typing import Any
 import pytest
 
 from tool_engine.cli.calling import print_result
+from tool_engine.cli.failures import CommandError
+from tool_engine.cli.settings import run_async
 from tool_engine.model.call import ToolExecutionResult
 
 SLOW = """
@@ -155,19 +160,70 @@ def test_ctrl_c_cancels_the_call(tools: Path, words: tuple[str, ...]) -> None:
         assert "interrupted" in err
 
 
-def test_ctrl_c_in_this_process(
-    command: Callable[..., Any], tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupt_soon(when: Callable[[], Any]) -> threading.Thread:
+    """Presses Ctrl-C once `when` returns."""
+
+    def press() -> None:
+        when()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_in_this_process(command: Callable[..., Any], tools: Path) -> None:
     """The same as seen from inside: the interrupt becomes the exit code."""
-
-    def interrupt(coroutine: Any) -> int:
-        coroutine.close()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("asyncio.run", interrupt)
-    ended = command("call", "echo", "message=x")
+    with silent_server() as (port, wait_for_call):
+        write_slow(tools, port)
+        calls: list[Any] = []
+        thread = interrupt_soon(lambda: calls.append(wait_for_call()))
+        ended = command("call", "slow", "path=x")
+        thread.join(20)
+        calls[0][0].close()
     assert ended.code == 130
     assert "cancelled" in ended.err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_waits_for_nothing() -> None:
+    """A command that does not end when it is cancelled ends at the second Ctrl-C."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def stubborn() -> int:
+        try:
+            begun.set()
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            cancelled.set()
+            await asyncio.sleep(20)
+        return 0
+
+    threads = [interrupt_soon(lambda: begun.wait(20)), interrupt_soon(lambda: cancelled.wait(20))]
+    with pytest.raises(CommandError, match="interrupted"):
+        run_async(stubborn())
+    for thread in threads:
+        thread.join(20)
+
+
+def test_a_cancel_of_its_own_is_no_ctrl_c() -> None:
+    """Only the signal is taken for one."""
+
+    async def gives_up() -> int:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run_async(gives_up())
+
+
+def test_in_another_thread() -> None:
+    """Where no signal can be handled, a command runs all the same."""
+
+    async def answer() -> int:
+        return 7
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: run_async(answer())).result(20) == 7
 
 
 def write_batch(tmp_path: Path, *calls: object) -> str:

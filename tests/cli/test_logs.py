@@ -1,11 +1,15 @@
 """Log lines go to stderr while a command runs, and nowhere else is touched."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 import structlog
 
 from tool_engine.cli.logs import logs_on_stderr
+from tool_engine.logger import Logger
+from tool_engine.observability.event_lines import EVENTS_LOGGER
 
 
 def test_warnings_go_to_stderr_for_the_time_of_the_command(
@@ -35,3 +39,25 @@ def test_a_program_with_its_own_logging_keeps_it(capsys: pytest.CaptureFixture[s
     finally:
         structlog.reset_defaults()
     assert "mine" in capsys.readouterr().out
+
+
+def test_how_a_call_ended_is_not_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command's answer says it; the log line of the same failure is left out."""
+    structlog.reset_defaults()
+    with logs_on_stderr(logging.WARNING):
+        Logger(EVENTS_LOGGER).warning("execution_failed", tool_name="add")
+        Logger("tool_engine.reloading").warning("load_error")
+    err = capsys.readouterr().err
+    assert "execution_failed" not in err
+    assert "load_error" in err
+
+
+def test_what_watchdog_calls_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """A watch that ends before it has begun is no news for the terminal."""
+    code = (
+        "import logging; from tool_engine.cli.logs import logs_on_stderr\n"
+        "with logs_on_stderr():\n"
+        "    logging.getLogger('watchdog.observers.inotify').error('thread is inactive')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert capfd.readouterr() == ("", "")

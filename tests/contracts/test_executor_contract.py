@@ -25,7 +25,7 @@ from tool_engine.executors.files.reading import FileReadExecutor
 from tool_engine.executors.files.searching import FileSearchExecutor
 from tool_engine.executors.files.writing import FileWriteExecutor
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
-from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.http.executor import HTTPExecutor
 from tool_engine.executors.python.executor import ProcessExecutor
 from tool_engine.executors.result_reading import ResultReadExecutor
 from tool_engine.executors.sql.executor import SQLExecutor

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.knowledge.calls import entry_of
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
@@ -18,7 +20,15 @@ from tool_engine.model.tool import Tool, ToolCategory
 
 NOON = datetime(2025, 12, 5, 12, tzinfo=UTC)
 
-STORAGES: dict[str, Callable[[], RecordStorage]] = {"memory": MemoryStorage}
+STORAGES: dict[str, Callable[[pytest.FixtureRequest], RecordStorage]] = {
+    "memory": lambda request: MemoryStorage(),
+    "sqlite": lambda request: SQLRecordStorage(
+        f"sqlite:///{request.getfixturevalue('tmp_path')}/calls.db"
+    ),
+    "postgresql": lambda request: SQLRecordStorage(
+        request.getfixturevalue("postgres_server").fresh_database()
+    ),
+}
 """One line per storage."""
 
 LOGIN = Tool(
@@ -43,8 +53,16 @@ CALLS = [
 
 
 @pytest.fixture(params=list(STORAGES))
-def storage(request: pytest.FixtureRequest) -> RecordStorage:
-    return STORAGES[request.param]()
+def made(request: pytest.FixtureRequest) -> RecordStorage:
+    # A fresh database is made by a loop of its own.
+    return STORAGES[request.param](request)
+
+
+@pytest.fixture
+async def storage(made: RecordStorage) -> AsyncIterator[RecordStorage]:
+    yield made
+    if isinstance(made, SQLRecordStorage):
+        await made.close()
 
 
 @pytest.fixture
@@ -97,6 +115,12 @@ async def test_newest_first(filled: RecordStorage) -> None:
         (RecordQuery(end=NOON + timedelta(minutes=1)), [0]),
         (RecordQuery(start=NOON, end=NOON + timedelta(minutes=2)), [1, 0]),
         (RecordQuery(start=NOON, end=NOON), []),
+        (RecordQuery(outcome="succeeded"), [4, 2, 0]),
+        (RecordQuery(outcome="failed"), [3]),
+        (RecordQuery(outcome="timeout"), [1]),
+        (RecordQuery(outcome="rejected"), []),
+        (RecordQuery(oldest_first=True), [0, 1, 2, 3, 4]),
+        (RecordQuery(oldest_first=True, limit=2, offset=1), [1, 2]),
         (RecordQuery(limit=2), [4, 3]),
         (RecordQuery(limit=2, offset=1), [3, 2]),
         (RecordQuery(offset=4), [0]),
@@ -110,6 +134,62 @@ async def test_newest_first(filled: RecordStorage) -> None:
 async def test_filters(filled: RecordStorage, query: RecordQuery, expected: list[int]) -> None:
     """K42, U21: every filter alone and several together; then `offset`, then `limit`."""
     assert numbers(await filled.query(query)) == expected
+
+
+@pytest.mark.parametrize("conversation_id", [None, "conv_1", "conv_2"])
+async def test_page_by_page(filled: RecordStorage, conversation_id: str | None) -> None:
+    """Whoever goes on from the last record of a page sees each once, in both directions."""
+    matching = await filled.query(RecordQuery(conversation_id=conversation_id))
+    for is_up in (False, True):
+        seen: list[ToolCallRecord] = []
+        page = RecordQuery(conversation_id=conversation_id, limit=1, oldest_first=is_up)
+        while found := await filled.query(page):
+            seen += found
+            last = found[-1].record_id
+            page = msgspec.structs.replace(page, **{"after" if is_up else "before": last})
+        assert seen == (matching[::-1] if is_up else list(matching))
+
+
+async def test_between_two_records(filled: RecordStorage) -> None:
+    """`before` and `after` leave the records out that they name."""
+    records = await filled.query(RecordQuery())
+    newest, oldest = records[0].record_id, records[-1].record_id
+    assert numbers(await filled.query(RecordQuery(before=newest, after=oldest))) == [3, 2, 1]
+    assert numbers(await filled.query(RecordQuery(after=records[2].record_id))) == [4, 3]
+
+
+async def test_after_a_record_that_is_gone(filled: RecordStorage) -> None:
+    """After a record that is no longer kept come all, and before it none."""
+    assert len(await filled.query(RecordQuery(after="gone"))) == 5
+    assert await filled.query(RecordQuery(before="gone")) == []
+
+
+async def test_statistics(filled: RecordStorage) -> None:
+    """How calls ended and how long they took, in all and per tool and bucket."""
+    result = ToolExecutionResult(
+        False, "slow", {}, "x", "queue_timeout", execution_time=0.0, executed_at=NOON
+    )
+    filled.add(entry_of(result, call_id="s", bucket="http", queue_wait=3.0))
+    statistics = await filled.statistics(RecordQuery())  # type: ignore[attr-defined]
+    assert statistics.total == 6
+    assert statistics.outcomes == {"succeeded": 3, "failed": 1, "timeout": 1, "rejected": 1}
+    assert {name: found["total"] for name, found in statistics.by_tool.items()} == {
+        "echo": 3,
+        "login": 2,
+        "slow": 1,
+    }
+    assert statistics.by_tool["echo"]["error_rate"] == 33.33
+    assert statistics.execution_time == {
+        "avg": 2.5 / 6,
+        "p50": 0.5,
+        "p95": 0.5,
+        "p99": 0.5,
+        "max": 0.5,
+    }
+    assert statistics.queue_wait["max"] == 3.0
+    assert list(statistics.by_bucket) == ["http"]
+    only = await filled.statistics(RecordQuery(tool_name="nobody"))  # type: ignore[attr-defined]
+    assert (only.total, only.by_tool) == (0, {})
 
 
 async def test_by_record_id(filled: RecordStorage) -> None:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events import EventBus
+from tool_engine.events import EventBus, EventLog
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 STARTED = ToolEngineEventType.EXECUTION_STARTED
@@ -44,14 +44,14 @@ def test_plain_function_has_seen_the_event_when_publish_returns() -> None:
 
 
 def test_every_event_type_of_the_document_is_published() -> None:
-    """K46: the eleven event types, and those for queueing, cancelling and the lock, all arrive."""
+    """K46: the eleven event types, and those of queueing, the lock and records, all arrive."""
     bus = EventBus()
     seen: list[ToolEngineEvent] = []
     bus.subscribe(seen.append)
     for kind in ToolEngineEventType:
         bus.publish(event(kind))
     assert [each.event_type for each in seen] == list(ToolEngineEventType)
-    assert len(seen) == 14
+    assert len(seen) == 18
 
 
 def test_nothing_is_wanted_while_nobody_listens() -> None:
@@ -283,3 +283,103 @@ async def test_repr_shows_the_live_state() -> None:
     assert repr(bus) == "<EventBus open, 1 subscribers, 1 failed, 0 dropped>"
     await bus.close()
     assert repr(bus) == "<EventBus closed, 0 subscribers, 1 failed, 0 dropped>"
+
+
+def test_numbers_rise_one_by_one() -> None:
+    """Each event that is published gets the next number, also one that is published again."""
+    bus = EventBus()
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(seen.append)
+    first = event()
+    for each in (first, first, event(COMPLETED)):
+        bus.publish(each)
+    assert [each.sequence for each in seen] == [1, 2, 3]
+
+
+def test_what_nobody_wants_has_no_number() -> None:
+    """Without a listener for its type an event is not counted: whoever listens sees no gap."""
+    bus = EventBus()
+    bus.publish(event())
+    assert bus.log.sequence == 0
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(seen.append, FAILED)
+    bus.publish(event(COMPLETED))
+    bus.publish(event(FAILED))
+    assert [each.sequence for each in seen] == [1]
+
+
+def test_an_event_names_the_generation() -> None:
+    """An event that does not say which tools it means is about those of the moment."""
+    bus = EventBus(log=EventLog(generation=lambda: 7))
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(seen.append)
+    bus.publish(event())
+    bus.publish(event(generation=3))
+    assert [each.generation for each in seen] == [7, 3]
+
+
+@pytest.mark.parametrize(
+    ("filters", "heard"),
+    [
+        ({"call_id": "a"}, [0]),
+        ({"call_id": ["a", "b"]}, [0, 1]),
+        ({"conversation_id": "talk"}, [1]),
+        ({"call_id": "a", "conversation_id": "talk"}, []),
+    ],
+)
+def test_call_and_conversation_filters(filters: dict[str, Any], heard: list[int]) -> None:
+    """K47: a subscriber may follow one call or one conversation; events of none are left out."""
+    bus = EventBus()
+    events = [
+        event(call_id="a", data={"conversation_id": None}),
+        event(call_id="b", data={"conversation_id": "talk"}),
+        event(RELOADED, None),
+    ]
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(seen.append, **filters)
+    for each in events:
+        bus.publish(each)
+    assert [events.index(each) for each in seen] == heard
+
+
+@pytest.mark.parametrize("field", ["tool_name", "call_id", "conversation_id", "event_types"])
+def test_filter_of_another_type_is_refused(field: str) -> None:
+    """A number is no name, and not a reason for a TypeError."""
+    with pytest.raises(ConfigurationError, match=f"{field} must name at least one, as text, got 3"):
+        EventBus().subscribe(print, **{field: 3})  # type: ignore[arg-type]
+
+
+def test_a_subscription_tells_its_state() -> None:
+    """What `subscribe` returns ends it, and says what it missed."""
+    bus = EventBus()
+    subscription = bus.subscribe(print, FAILED)
+    assert repr(subscription) == "<Subscription active, 0 dropped>"
+    subscription()
+    assert not subscription.is_active
+
+
+def test_trouble_with_records_is_an_event() -> None:
+    """Records that had to go are told under the name of their log line; not all lines are."""
+    bus = EventBus()
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(seen.append)
+    bus.tell_trouble("records_dropped", {"dropped": 3})
+    bus.tell_trouble("records_pruned", {"removed": 3})
+    assert [(each.event_type.value, each.data) for each in seen] == [
+        ("records_dropped", {"dropped": 3})
+    ]
+
+
+async def test_calls_are_bound_until_the_bus_is_closed() -> None:
+    """Log lines can know their call without anybody listening, and not after the end."""
+    bus = EventBus()
+    bus.bind_calls(True)
+    assert (bus.has_subscribers, bus.is_idle) == (True, True)
+    bus.bind_calls(False)
+    assert not bus.has_subscribers
+    bus.bind_calls(True)
+    await bus.close()
+    bus.bind_calls(True)
+    assert not bus.has_subscribers
+    await bus.log.open()
+    await bus.log.close()

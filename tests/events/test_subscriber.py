@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tool_engine.errors import EventsLostError
 from tool_engine.events import EventBus
 from tool_engine.events.subscriber import Subscriber, is_being_cancelled
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -391,3 +392,49 @@ async def test_whose_cancellation_it_is() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert seen == [False, True]
+
+
+async def test_drop_newest(listener: Listener) -> None:
+    """With `drop_newest` what waits stays, and what comes is counted."""
+    bus = EventBus()
+    subscription = bus.subscribe(listener.slow, buffer=1, policy="drop_newest")
+    bus.publish(event("running"))
+    await asyncio.wait_for(listener.entered.wait(), BOUND)
+    for name in ("a", "b"):
+        bus.publish(event(name))
+    assert (subscription.dropped, bus.dropped) == (1, 1)
+    listener.go.set()
+    await asyncio.wait_for(bus.flush(), BOUND)
+    assert listener.seen == ["running", "a"]
+
+
+async def test_block_none_ends_a_subscription_that_is_too_slow(listener: Listener) -> None:
+    """Nothing is left out in silence: what waits is delivered, then it is over, and reported."""
+    bus = EventBus()
+    subscription = bus.subscribe(listener.slow, buffer=1, policy="block_none")
+    bus.publish(event("running"))
+    await asyncio.wait_for(listener.entered.wait(), BOUND)
+    for name in ("a", "b", "c"):
+        bus.publish(event(name))
+    assert not subscription.is_active
+    assert bus.is_idle
+    assert [type(failure.error) for failure in bus.failures] == [EventsLostError]
+    assert bus.failures[0].event.tool_name == "b"
+    listener.go.set()
+    await asyncio.wait_for(bus.flush(), BOUND)
+    assert listener.seen == ["running", "a"]
+    assert subscription.dropped == 1
+    await bus.close()
+    assert bus.dropped == 1
+
+
+async def test_block_none_for_what_a_plain_function_returns(listener: Listener) -> None:
+    """A coroutine that is refused is closed, and the subscription ends."""
+    bus = EventBus()
+    bus.subscribe(listener.returns_awaitable, buffer=1, policy="block_none")
+    for name in ("a", "b", "c"):
+        bus.publish(event(name))
+    await asyncio.wait_for(bus.flush(), BOUND)
+    gc.collect()
+    assert listener.seen == ["a"]
+    assert bus.is_idle

@@ -15,7 +15,7 @@ from tool_engine.errors import ConfigurationError, ExecutorNotFoundError, Missin
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
 from tool_engine.executors.commands.executor import CommandExecutor
-from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.http.executor import HTTPExecutor
 from tool_engine.executors.registry import BUILTIN_EXECUTORS, ExecutorRegistry
 from tool_engine.executors.tool_search import ToolSearchExecutor
 from tool_engine.model.tool import Tool

@@ -77,3 +77,10 @@ async def test_files_are_read_once_for_each_call(tmp_path: Path) -> None:
     assert scope.hide("a first-1") == "a [hidden]"
     # In a thread of its own nobody needs to read ahead.
     assert await asyncio.to_thread(SecretScope().resolve, part) == "second-2"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_secret(tmp_path: Path) -> None:
+    """Some editors put one at the start of a file, and no server knows the key with it."""
+    file = tmp_path / "key"
+    file.write_bytes(b"\xef\xbb\xbfmade-up-key\r\n")
+    assert read_secret_file(str(file)) == "made-up-key"

@@ -9,10 +9,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.executors.calculator import CalculatorExecutor
-from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.http.executor import HTTPExecutor
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
@@ -78,7 +79,7 @@ def test_http_request_is_the_documents() -> None:
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_every_example_has_its_executor(path: Path) -> None:
     """K6: each file in `tools/` finds an executor, and its entry has no mistake."""
-    registry, tool = ExecutorRegistry(), load(path)
+    registry, tool = ExecutorRegistry(), ToolConfigLoader().load_file(path)
     assert path.stem == tool.name
     assert registry.resolve(tool) is not None
     assert registry.check(tool) == []

@@ -93,7 +93,7 @@ async def test_examples_and_tests_pass(folder: Path) -> None:
     [
         ("calculator", "result: 20.0", "result: 21.0", "output.result: expected 21.0, got 20.0"),
         ("echo", "handler: echo", "handler: calculator", "execution_error"),
-        ("disk_usage", "-k, --,", "-k,", "begins with '-'"),
+        ("disk_usage", '-k, --, "', '-k, "', "begins with '-'"),
         ("get_weather", 'city: "{city}"', 'town: "{city}"', "query.town: not expected"),
         ("get_weather", "temperature: temperature,", "temperature: humidity,", "got 0.9"),
         ("notify_team", "timeout: 10\n", RETRIED, "the tool sent POST https://chat.example.com"),

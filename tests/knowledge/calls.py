@@ -37,11 +37,12 @@ def entry_of(
         "parent_call_id": context.parent_call_id,
         "error_type": result.error_type,
         "reached_executor": True,
-        "bucket": None,
+        "facts": {"bucket": fields.pop("bucket", None), "generation": fields.pop("generation", 1)},
         "queue_wait": 0.0,
         "attempts": 1,
         "tool": tool,
         "priority": 5,
+        "key": None,
         "serial": next_serial(),
     }
     return CallEntry(**{**values, **fields})

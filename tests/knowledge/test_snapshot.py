@@ -19,6 +19,7 @@ from hypothesis import given
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     TRUNCATED,
+    beginning,
     bounded_text,
     restore,
     snapshot,
@@ -259,3 +260,25 @@ def test_any_json_value_survives(value: Any) -> None:
     if msgspec.json.decode(text) == value:
         assert kept == value
     assert restore(snapshot(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\u4f60" * 100_000,
+        ["\U0001f600" * 9_000] * 50,
+        ["\ud800" * 16_000] * 10,
+        {"\u4f60\U0001f600" * 50 + str(number): number for number in range(9_000)},
+        [[[["\u4f60" * 3_000]]]] * 3_000,
+        [1.5] * 100_000,
+    ],
+    ids=["chinese", "emoji", "surrogates", "keys", "nested", "numbers"],
+)
+def test_what_is_kept_of_a_long_value_fits(value: Any) -> None:
+    """The limit is one of bytes, however many a character takes, the words about the cut included.
+
+    What was cut once is not cut again, and so tells its true size.
+    """
+    data = beginning(value, 10**9)
+    assert MAX_SNAPSHOT // 4 < len(data) <= MAX_SNAPSHOT
+    assert restore(data)[TRUNCATED] == {"size": 10**9}

@@ -114,6 +114,11 @@ async def test_record_has_every_field_of_the_document(store: ToolKnowledgeStore)
         "attempts": 2,
         "priority": 5,
         "weight": 1,
+        "generation": 1,
+        "key": None,
+        "result_size": 11,
+        "agent_id": "agent_1",
+        "session_id": None,
     }
 
 
@@ -203,7 +208,8 @@ async def test_statistics(store: ToolKnowledgeStore) -> None:
     keep(store, "echo", execution_time=0.1, caller_id="a")
     keep(store, "echo", execution_time=0.2)
     keep(store, "http_request", execution_time=0.4, error_type="timeout", caller_id="a")
-    assert await store.get_call_statistics() == {
+    statistics = await store.get_call_statistics()
+    assert statistics == statistics | {
         "total_records": 3,
         "success_count": 2,
         "failure_count": 1,
@@ -213,7 +219,9 @@ async def test_statistics(store: ToolKnowledgeStore) -> None:
         "tool_distribution": {"echo": 2, "http_request": 1},
         "error_distribution": {"timeout": 1},
         "dropped_records": 0,
+        "outcomes": {"succeeded": 2, "timeout": 1},
     }
+    assert statistics["by_tool"]["http_request"]["error_types"] == {"timeout": 1}
     assert (await store.get_call_statistics(caller_id="a"))["total_records"] == 2
 
 

@@ -13,14 +13,16 @@ from tool_engine.model.source import DatabaseSource, checked_sources
 
 def test_forms_of_a_source() -> None:
     """A URL, a mapping and a `DatabaseSource` say the same."""
-    given = {
+    given: dict[str, DatabaseSource | dict[str, Any] | str] = {
         "a": "sqlite:///shop.db",
         "b": {"url": "postgresql://h/d", "readonly": True, "pool_size": 2},
         "c": DatabaseSource(url="postgres://h/d"),
         "d": "postgresql+asyncpg://h/d",
         "e": "${env:SHOP}",
     }
-    sources = ToolEngineConfig(sources=given).sources  # type: ignore[arg-type]
+    sources = checked_sources(ToolEngineConfig(sources=given).sources)
+    assert sources == ToolEngineConfig(sources=given).sources
+    assert ToolEngineConfig(sources={"a": "sqlite:///shop.db"}).sources == {"a": sources["a"]}
     assert sources["a"] == DatabaseSource(url="sqlite:///shop.db", readonly=False, pool_size=5)
     assert (sources["b"].readonly, sources["b"].pool_size) == (True, 2)
     kinds = [source.kind for source in sources.values()]

@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.audit import Audit, make_engine, turns
 from tests.pipeline.samples import bare, forever
 from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine.errors import ToolExecutionError
 
 
 class Failing:
@@ -149,6 +150,21 @@ async def test_error_types_that_are_tried_again(
     engine.register_tool(bare("failing", effect="read", retry={**RETRY, "on": on}), failing)
     await engine.execute("failing")
     assert len(failing.runs) == runs
+
+
+async def test_a_final_failure_is_not_tried_again(engine: ToolEngine, audit: Audit) -> None:
+    """U16: a tool that says that its failure is final is not run again."""
+    runs = []
+
+    async def missing() -> str:
+        runs.append(1)
+        raise ToolExecutionError("no such customer", details={"code": 404}, is_final=True)
+
+    engine.register_tool(bare("missing", effect="read", retry=RETRY), missing)
+    result = await engine.execute("missing")
+    assert (len(runs), result.metadata["attempts"]) == (1, 1)
+    assert (result.error, result.metadata["error_details"]) == ("no such customer", {"code": 404})
+    await audit.check([result])
 
 
 async def test_invalid_arguments_are_not_tried_again(engine: ToolEngine, audit: Audit) -> None:

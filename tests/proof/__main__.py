@@ -7,13 +7,14 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from tests.proof import definitions, mutate, simulation
+from tests.proof import definitions, killed, mutate, simulation
 from tests.proof.mutations import MUTATIONS
 
 PARTS: dict[str, Callable[[argparse.Namespace], Awaitable[bool]]] = {
     "simulation": lambda options: simulation.prove(options.operations, options.seed),
     "mutations": lambda options: mutate.prove(options.only),
     "definitions": lambda options: definitions.prove(options.seconds, options.seed),
+    "killed": lambda options: killed.prove(options.seed),
 }
 """What can be proved, by name; each prints what it finds and says whether all is well."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tool_engine.redaction.splitting import splits_secret
+from tool_engine.redaction.splitting import place_to_cut, splits_secret
 
 TOKEN = "sk-" + "Ab1" * 20
 TEXT = f"the key is {TOKEN} and no other"
@@ -24,3 +24,13 @@ def test_a_value_that_is_secret_here() -> None:
     found = [place for place in range(len(text)) if splits_secret(text, place, ["swordfish"])]
     assert found == list(range(start + 1, start + len("swordfish")))
     assert not any(splits_secret(text, place, ["s", ""]) for place in range(len(text)))
+
+
+def test_the_nearest_place_for_a_cut() -> None:
+    """A cut moves away from a secret, to the side that is asked for, and never beyond the text."""
+    start, end = TEXT.index(TOKEN), TEXT.index(TOKEN) + len(TOKEN)
+    assert (place_to_cut(TEXT, 3), place_to_cut(TEXT, start)) == (3, start)
+    assert place_to_cut(TEXT, end - 1) <= start
+    assert end <= place_to_cut(TEXT, start + 1, 1) <= len(TEXT)
+    assert (place_to_cut(TOKEN, 5), place_to_cut(TOKEN, 5, 1)) == (0, len(TOKEN))
+    assert (place_to_cut(TEXT, -5), place_to_cut(TEXT, 10_000)) == (0, len(TEXT))

@@ -28,6 +28,9 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import ToolCategory
 
 BOUND = 30.0
+MOST = 0.1
+TRIES = 3
+"""A busy machine is late by itself now and then, but not each time at the same attack."""
 
 HANDLERS = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, threading, time
@@ -121,6 +124,19 @@ def pickled(text): return Nasty()
 def long_message(text): raise ValueError("x" * 1_000_000)
 def out_of_memory_message(text): raise MemoryError
 """
+
+
+class Heartbeat:
+    """Beats every 5 ms, and knows by how much it was late at most."""
+
+    def __init__(self) -> None:
+        self.latest = 0.0
+
+    async def beat(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            self.latest = max(self.latest, time.monotonic() - began - 0.005)
 
 
 class Shop:
@@ -296,23 +312,13 @@ async def test_cancelled_at_every_moment(shop: Shop) -> None:
 
 
 async def test_many_at_once(shop: Shop) -> None:
-    """R9: forty attacks at the same time end like one, on two processes each, on one loop."""
-    gaps: list[float] = []
-
-    async def heart() -> None:
-        while True:
-            began = time.perf_counter()
-            await asyncio.sleep(0.005)
-            gaps.append(time.perf_counter() - began)
-
-    beating = asyncio.create_task(heart())
+    """R9: twenty attacks at the same time end like one, on two processes each, on one loop."""
     names = ["leave", "hog", "sleep", "orphan_and_hang", "ok"] * 4
     texts = {"leave": "1", "orphan_and_hang": late("many")}
     results = await asyncio.gather(
         *(shop.run(name, texts.get(name, "x"), seconds=8.0) for name in names),
         return_exceptions=True,
     )
-    beating.cancel()
     kinds: dict[str, set[type]] = {name: set() for name in names}
     for name, result in zip(names, results, strict=True):
         kinds[name].add(type(result))
@@ -320,8 +326,24 @@ async def test_many_at_once(shop: Shop) -> None:
     assert kinds["sleep"] == kinds["orphan_and_hang"] == {TimeoutError}
     assert kinds["leave"] | kinds["hog"] <= {ToolExecutionError, TimeoutError}
     assert await left(texts["orphan_and_hang"]) == []
-    # The machine may be busy with other things; a loop that was blocked would wait for a call.
-    assert sorted(gaps)[len(gaps) // 2] < 0.1
+
+
+@pytest.mark.parametrize("name", ["leave", "hog", "loop", "flood", "deaf", "orphan_and_hang"])
+async def test_the_heart_goes_on_beating(name: str, shop: Shop) -> None:
+    """R9: no handler, and no end of its process, holds up the other calls for over 100 ms."""
+    latest = []
+    for _ in range(TRIES):
+        heart = Heartbeat()
+        beating = asyncio.create_task(heart.beat())
+        await asyncio.sleep(0.02)
+        with contextlib.suppress(ToolExecutionError, TimeoutError):
+            await shop.run(name, "1" if name == "leave" else late("beat"), seconds=1.0)
+        await asyncio.sleep(0.02)
+        beating.cancel()
+        latest.append(heart.latest)
+        if heart.latest < MOST:
+            return
+    pytest.fail(f"the heartbeat was late by {latest} s")
 
 
 PARENT = """

@@ -29,6 +29,9 @@ from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import ToolCategory
 
 BOUND = 30.0
+MOST = 0.1
+TRIES = 3
+"""A busy machine is late by itself now and then, but not each time at the same attack."""
 SECRET = "s3cr3t-of-the-owner"
 TABLES = f"""
     CREATE TABLE items (id integer PRIMARY KEY, name text);
@@ -106,6 +109,19 @@ HOSTILE = (
     "(" * 10_000,
     "",
 )
+
+
+class Heartbeat:
+    """Beats every 5 ms, and knows by how much it was late at most."""
+
+    def __init__(self) -> None:
+        self.latest = 0.0
+
+    async def beat(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            self.latest = max(self.latest, time.monotonic() - began - 0.005)
 
 
 class Bench:
@@ -439,28 +455,56 @@ async def test_evil_patterns(bench: Bench) -> None:
     assert (await bench.run("SELECT 1 AS x"))["rows"] == [{"x": 1}]
 
 
-async def test_the_heart_beats_on(bench: Bench) -> None:
-    """Bombs and floods hold the event loop up for no noticeable time."""
-    late: list[float] = []
+SLOW_ROWS = """
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
+    SELECT count(*) AS n FROM numbers WHERE (:text || n) LIKE :pattern
+"""
 
-    async def beat() -> None:
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(0.01)
-            late.append(time.monotonic() - began - 0.01)
 
+async def test_slow_rows_end_at_the_deadline(sqlite_bench: Bench) -> None:
+    """Where each row takes half a second, the statement ends with the first row that is late."""
+    pattern = "%" + "a_" * 480 + "b"
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(TimeoutError, match="at its deadline"):
+            await sqlite_bench.run(SLOW_ROWS, 0.2, text="a" * 400_000, pattern=pattern)
+        slow = asyncio.create_task(
+            sqlite_bench.run(SLOW_ROWS, BOUND, text="a" * 400_000, pattern=pattern)
+        )
+        await asyncio.sleep(0.2)
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+
+
+async def test_a_pattern_is_bounded(sqlite_bench: Bench) -> None:
+    """SQLite compares one value with a pattern to the end, so the pattern may not be long."""
+    for operator in ("LIKE", "GLOB"):
+        with pytest.raises(ToolExecutionError, match="is longer than 1000 bytes"):
+            await sqlite_bench.run(f"SELECT :text {operator} :p AS x", text="a", p="a" * 1001)
+        found = await sqlite_bench.run(f"SELECT :text {operator} :p AS x", text="a", p="a" * 1000)
+        assert found["rows"] == [{"x": 0}]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_the_heart_beats_on(bench: Bench, number: int) -> None:
+    """No bomb or flood holds up the other calls of the process for more than 100 ms."""
     await bench.run("SELECT 1 AS x")
-    heart = asyncio.create_task(beat())
-    for sql in BOMBS[bench.kind][:2]:
-        with pytest.raises(TimeoutError):
-            await bench.run(sql, 0.5)
-    await bench.run(FLOOD, _entry={"config": {"max_rows": 100_000}})
-    heart.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await heart
-    assert len(late) > 10
-    # The median: single beats are late on a busy machine for reasons of its own.
-    assert sorted(late)[len(late) // 2] < 0.1
+    latest = []
+    for _ in range(TRIES):
+        heart = Heartbeat()
+        beating = asyncio.create_task(heart.beat())
+        await asyncio.sleep(0.02)
+        if number == 2:
+            await bench.run(FLOOD, _entry={"config": {"max_rows": 100_000}})
+        else:
+            with pytest.raises(TimeoutError):
+                await bench.run(BOMBS[bench.kind][number], 0.5)
+        await asyncio.sleep(0.02)
+        beating.cancel()
+        latest.append(heart.latest)
+        if heart.latest < MOST:
+            return
+    pytest.fail(f"the heartbeat was late by {latest} s")
 
 
 async def test_no_secret_in_what_comes_back(

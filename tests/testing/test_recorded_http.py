@@ -10,7 +10,7 @@ import pytest
 import yarl
 
 from tool_engine import Tool, ToolConfigLoader, ToolExecutionContext, ToolExecutionError
-from tool_engine.executors.addresses import AllowList
+from tool_engine.executors.http.addresses import AllowList
 from tool_engine.testing.exchanges import Recording
 from tool_engine.testing.recorded_http import RecordedHTTPExecutor
 

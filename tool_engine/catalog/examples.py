@@ -8,7 +8,7 @@ the tool is not looked at when a file is loaded: `tool-engine test` runs them, a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.document import Path
@@ -17,7 +17,15 @@ from tool_engine.catalog.structure import Fault
 __all__ = ["CALL_ERRORS", "EXPECTATIONS", "example_faults"]
 
 EXPECTATIONS: Final = ("expect", "expect_part", "expect_error")
-"""The keys of a test that say what must come of it; each test has one of them."""
+"""The keys of a test that say how the call ends; each test has at most one of them."""
+_MAX_FILES: Final = 100
+"""The most files of one test."""
+_MAX_FILES_BYTES: Final = 1024 * 1024
+"""The most bytes that the files of one test have together."""
+_MAX_FOLDERS: Final = 20
+"""The most folders that the path of such a file leads through."""
+_WORLD: Final = ("http", "env", "files", "expect_files", "command", "sources")
+"""The keys that say what a call meets, which only one that is run does."""
 CALL_ERRORS: Final = (
     "cancelled",
     "circuit_open",
@@ -43,6 +51,8 @@ def example_faults(definition: Mapping[str, Any]) -> list[Fault]:
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict):
                 _check_exchanges(item.get("http"), (key, number, "http"), faults)
+                for files in ("files", "expect_files"):
+                    _check_files(item.get(files), (key, number, files), faults)
                 _check_meaning(key, item, (key, number), faults)
     _check_names(definition.get("tests"), faults)
     return faults
@@ -52,7 +62,7 @@ def _check_meaning(key: str, item: Mapping[str, Any], place: Path, faults: list[
     if key == "tests":
         _check_expectation(item, place, faults)
     elif "output" not in item:
-        for needless in ("http", "env"):
+        for needless in _WORLD:
             if needless in item:
                 message = (
                     f"an example without an output is not run, so its {needless} means nothing; "
@@ -63,9 +73,10 @@ def _check_meaning(key: str, item: Mapping[str, Any], place: Path, faults: list[
 
 def _check_expectation(test: Mapping[str, Any], place: Path, faults: list[Fault]) -> None:
     given = [key for key in EXPECTATIONS if key in test]
-    if not given:
+    if not given and "expect_files" not in test:
         message = (
-            "the test does not say what must come of it; add expect, expect_part or expect_error"
+            "the test does not say what must come of it; add expect, expect_part, expect_error or "
+            "expect_files"
         )
         faults.append(Fault(place, message))
     for other in given[1:]:
@@ -90,6 +101,32 @@ def _check_exchanges(exchanges: Any, place: Path, faults: list[Fault]) -> None:
             if isinstance(message, dict) and "json" in message and "body" in message:
                 path = (*place, number, side, "body")
                 faults.append(Fault(path, "json and body both say the body; give one", at_key=True))
+
+
+def _check_files(files: Any, place: Path, faults: list[Fault]) -> None:
+    if isinstance(files, dict):
+        faults.extend(Fault((*place, *path), text) for path, text in _files_problems(files))
+
+
+def _files_problems(files: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Why these files cannot be the whole content of a folder: where, and what is wrong."""
+    texts = {path: text for path, text in files.items() if isinstance(text, str)}
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
+    if len(files) > _MAX_FILES or size > _MAX_FILES_BYTES:
+        message = (
+            f"are {len(files)} files of {size} bytes; a test has at most {_MAX_FILES} files of "
+            f"{_MAX_FILES_BYTES} bytes"
+        )
+        yield (), message
+    for path in texts:
+        folders = path.split("/")[:-1]
+        if len(folders) > _MAX_FOLDERS:
+            message = f"leads through {len(folders)} folders; at most {_MAX_FOLDERS} are made"
+            yield (path,), message
+            continue
+        above = ("/".join(folders[:count]) for count in range(1, len(folders) + 1))
+        if (file := next((each for each in above if each in texts), None)) is not None:
+            yield (path,), f"is below {file!r}, which is a file; rename one"
 
 
 def _check_names(tests: Any, faults: list[Fault]) -> None:

@@ -40,6 +40,7 @@ _KIND_NAMES: Final = {
     "boolean": "true or false",
     "array": "a list",
     "object": "a mapping",
+    "null": "null",
 }
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # Read with the module: the first definition may come from code that runs on the event loop.
@@ -85,6 +86,8 @@ def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[
     if keyword == "not":
         cure = "give one"
         return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
+    if keyword == "propertyNames":
+        return [_wrong_name(path, error)]
     return [_EXPLAINED.get(keyword, _otherwise)(path, error)]
 
 
@@ -109,6 +112,13 @@ def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     about = _schema_at(error.schema_path[:-1])["properties"][name].get("description", "")
     cure = f"add it{': ' + about if about else ''}"
     return Fault(path, f"the key {name!r} is missing", expected=f"the key {name!r}", cure=cure)
+
+
+def _wrong_name(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    name = error.kind.as_dict()["error"].instance
+    about = _schema_at(error.schema_path[:-1]).get("description", "Change it.").removesuffix(".")
+    cure = f"{about[0].lower()}{about[1:]}"
+    return Fault((*path, name), f"the name {name[:80]!r} is not allowed", at_key=True, cure=cure)
 
 
 def _inapplicable(path: Path, definition: Any) -> Fault:

@@ -15,7 +15,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from tool_engine.cli.commands import authoring, calling, locking, looking, testing
+from tool_engine.cli.commands import authoring, calling, locking, looking, records, testing
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
 from tool_engine.cli.options import EXIT_CODES
 from tool_engine.cli.settings import Settings
@@ -40,6 +40,11 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
     ("batch", calling.batch_command),
     ("simulate", calling.simulate_command),
     ("watch", looking.watch_command),
+    ("history", records.history_command),
+    ("stats", records.stats_command),
+    ("events", records.events_command),
+    ("export", records.export_command),
+    ("prune", records.prune_command),
     ("new", authoring.new_command),
     ("validate", authoring.validate_command),
     ("lint", authoring.lint_command),
@@ -158,6 +163,17 @@ def _options(
             help="A database of SQL tools, such as shop=sqlite:///shop.db; once for each.",
         ),
     ] = None,
+    records: Annotated[
+        str | None,
+        typer.Option(
+            "--records",
+            metavar="URL",
+            envvar="TOOL_ENGINE_RECORDS",
+            help="The database for the records of calls, such as sqlite:///calls.db, or none; a "
+            "file of yours when nothing is said.",
+            show_default=False,
+        ),
+    ] = None,
     is_version: Annotated[
         bool,
         typer.Option(
@@ -169,7 +185,9 @@ def _options(
 
     Example: tool-engine --tools tools call calculator expression=1+2
     """
-    ctx.obj = Settings(chosen=tools, is_recursive=recursive, sources=tuple(source or ()))
+    ctx.obj = Settings(
+        chosen=tools, is_recursive=recursive, sources=tuple(source or ()), records=records
+    )
 
 
 for _name, _command in _COMMANDS:

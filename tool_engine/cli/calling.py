@@ -11,9 +11,9 @@ from tool_engine.cli.arguments import parse_arguments, read_params
 from tool_engine.cli.batches import read_calls
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
-from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.subagent import ToolSubAgent
@@ -22,6 +22,8 @@ from tool_engine.testing.trace import write_trace
 __all__ = ["BatchOptions", "Request", "call_tool", "print_result", "run_batch", "summary_facts"]
 
 _CALLER = "tool-engine-cli"
+_PART = 5_000
+"""Calls of a batch between two waits for their records; fewer than a buffer of records holds."""
 _MOST_TRACED = 1_000_000
 """Calls of a batch that a trace holds, those made by calls included."""
 
@@ -92,7 +94,7 @@ async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
-    async with ToolEngine(settings.engine_config()) as engine:
+    async with recording_engine(settings) as engine:
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:
@@ -123,11 +125,17 @@ async def _run_batch(
     as_json: bool,
 ) -> int:
     changes = {} if records is None else {"max_records": _MOST_TRACED}
-    async with ToolEngine(settings.engine_config(**changes)) as engine:
+    async with recording_engine(settings, **changes) as engine:
         agent = ToolSubAgent(_CALLER, engine)
-        results = await agent.execute_batch(
-            calls, parallel=options.is_parallel, max_parallel=options.max_parallel
-        )
+        results: list[ToolExecutionResult] = []
+        # Calls that never wait leave nobody else time: what writes the records gets it here.
+        for start in range(0, len(calls), _PART):
+            results += await agent.execute_batch(
+                calls[start : start + _PART],
+                parallel=options.is_parallel,
+                max_parallel=options.max_parallel,
+            )
+            await records_written(engine)
         summary = summary_facts(agent.get_execution_summary())
         if records is not None:
             records += await engine.query_call_records()

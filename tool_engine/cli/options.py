@@ -15,6 +15,7 @@ __all__ = [
     "EXIT_CODES",
     "JSONOption",
     "NameArgument",
+    "RecordsOption",
     "TimeoutOption",
     "ToolsOption",
     "chosen_format",
@@ -29,6 +30,7 @@ EXIT_CODES: Final = (
 
 JSONOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
+RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The tool.", autocompletion=complete_tool)
 ]
@@ -49,12 +51,13 @@ def chosen_format(word: str, formats: Sequence[str]) -> str:
     return word
 
 
-def settings_of(ctx: typer.Context, tools: str | None) -> Settings:
+def settings_of(ctx: typer.Context, tools: str | None, records: str | None = None) -> Settings:
     """The global options, with the folder that a command's own `--tools` names.
 
     Args:
         ctx: The command's context.
         tools: The value of `ToolsOption`.
+        records: The value of `RecordsOption`.
     """
     settings: Settings = ctx.obj
-    return settings._replace(chosen=tools or settings.chosen)
+    return settings._replace(chosen=tools or settings.chosen, records=records or settings.records)

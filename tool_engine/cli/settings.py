@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,8 @@ class Settings(NamedTuple):
     is_recursive: bool = False
     sources: tuple[str, ...] = ()
     """The databases of SQL tools, as `NAME=URL`."""
+    records: str | None = None
+    """The database for records of calls that somebody named, or `none`."""
 
     @property
     def tools(self) -> str:
@@ -87,10 +90,36 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
 
     try:
         with logs_on_stderr(log_level):
-            return asyncio.run(command)
+            return asyncio.run(_interruptible(command))
     except KeyboardInterrupt:
         raise CommandError(
             "interrupted; the running calls were cancelled",
             error_type="interrupted",
             exit_code=EXIT_INTERRUPTED,
         ) from None
+
+
+async def _interruptible(command: Coroutine[Any, Any, int]) -> int:
+    # asyncio's own handler cancels wherever the signal comes, in the middle of a callback too,
+    # which then reports that it lost its future. A second Ctrl-C waits for nothing.
+    loop, task, signals = asyncio.get_running_loop(), asyncio.current_task(), 0
+
+    def interrupt() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1 or task is None or not task.cancel():
+            raise KeyboardInterrupt
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Another system, or another thread than the main one, has asyncio's way only.
+        return await command
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if signals:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

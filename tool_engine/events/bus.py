@@ -3,43 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events.stream import EventStream, Mailbox, StreamSubscriber
+from tool_engine.errors import ConfigurationError, EngineClosedError, EventsLostError
+from tool_engine.events.buffer import BLOCK_NONE, DROP_OLDEST, check_buffer
+from tool_engine.events.log import EventLog
+from tool_engine.events.mailbox import Mailbox
+from tool_engine.events.replay import Replay
+from tool_engine.events.stream import EventStream, StreamSubscriber
 from tool_engine.events.subscriber import CallbackSubscriber, EventFailure, Subscriber
+from tool_engine.events.wanted import EventTypes, Names, ToolNames, WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.logger import get_logger
+from tool_engine.model.bounds import check_count
 from tool_engine.model.call import check_timeout
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.redaction import redact_text
 
-__all__ = ["EventBus", "EventTypes", "ToolNames"]
-
-EventTypes: TypeAlias = str | Iterable[str] | None
-"""One event type, several, or None for all; a `ToolEngineEventType` is a string too."""
-ToolNames: TypeAlias = str | Iterable[str] | None
-"""One tool name, several, or None for all events, those without a tool included."""
+__all__ = ["EventBus", "EventTypes", "Subscription", "ToolNames"]
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
 _MAX_FAILURES: Final = 100
-_ALL_TYPES: Final = frozenset(kind.value for kind in ToolEngineEventType)
+
+
+class _Listeners(NamedTuple):
+    """Who wants the events of one type."""
+
+    buffered: tuple[Subscriber, ...] = ()
+    plain: tuple[Subscriber, ...] = ()
+
+
+class Subscription:
+    """What `subscribe` returns: call it to end the subscription; calling it again does nothing."""
+
+    __slots__ = ("_remove", "_subscriber")
+
+    def __init__(self, subscriber: Subscriber, remove: Callable[[Subscriber], None]) -> None:
+        self._subscriber = subscriber
+        self._remove = remove
+
+    def __call__(self) -> None:
+        """Ends it."""
+        self._remove(self._subscriber)
+
+    def __repr__(self) -> str:
+        state = "active" if self.is_active else "ended"
+        return f"<Subscription {state}, {self.dropped} dropped>"
+
+    @property
+    def is_active(self) -> bool:
+        """Whether events still come; `block_none` ends a subscription that is too slow."""
+        return self._subscriber.is_active
+
+    @property
+    def dropped(self) -> int:
+        """Events that the callback was too slow for."""
+        return self._subscriber.dropped
 
 
 class EventBus:
-    """Tells subscribers what happened.
+    """Numbers what happens, keeps it where that is wanted, and tells subscribers.
 
-    The path of a call reads `is_idle`, or asks `listens_to`, before it builds an event.
+    The path of a call reads `has_subscribers`, or asks `listens_to`, before it builds an event. An
+    event that nobody wants and nobody keeps is not built and has no number.
 
     Args:
-        buffer: The most events that wait for one async callback; the oldest go first.
+        buffer: The most events that wait for one async callback.
         close_timeout: Seconds that `close` gives async callbacks to finish.
+        log: Numbers events and may keep them; None: one that keeps none.
 
     Raises:
         ConfigurationError: A buffer or a timeout that cannot be.
@@ -49,25 +85,37 @@ class EventBus:
         >>> unsubscribe()
     """
 
-    def __init__(self, *, buffer: int = 10_000, close_timeout: float = 1.0) -> None:
-        _check_buffer(buffer)
+    def __init__(
+        self,
+        *,
+        buffer: int = 10_000,
+        close_timeout: float = 1.0,
+        log: EventLog | None = None,
+    ) -> None:
+        check_buffer(buffer)
         check_timeout("close_timeout", close_timeout)
         self.is_idle = True
-        """Nobody listens to anything."""
+        """Nobody listens to anything, and nothing is kept."""
         self.has_subscribers = False
-        """The opposite of `is_idle`."""
+        """Whether a call has anything to do for those who listen."""
+        self.binds_calls = False
+        """Whether log lines are to know in which call they are written."""
         self.failures: deque[EventFailure] = deque(maxlen=_MAX_FAILURES)
         """The dead-letter list: the newest failures of subscribers."""
         self.failed = 0
         """Failures of subscribers in all."""
+        self.log = EventLog() if log is None else log
         self._buffer = buffer
         self._close_timeout = close_timeout
         self._is_closed = False
-        self._lock = threading.Lock()
+        # Held while an event is numbered and buffered, so that all buffers have the same order;
+        # never while a plain function is called.
+        self._lock = threading.RLock()
         self._subscribers: tuple[Subscriber, ...] = ()
-        self._by_type: dict[str, tuple[Subscriber, ...]] = {}
+        self._by_type: dict[str, _Listeners] = {}
         self._dropped_before = 0
         self._awaited: set[Mailbox] = set()
+        self._index(())
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -78,19 +126,35 @@ class EventBus:
 
     @property
     def dropped(self) -> int:
-        """Events that async callbacks were too slow for, in all; a stream counts its own."""
+        """Events that callbacks and streams were too slow for, in all."""
         return self._dropped_before + sum(each.dropped for each in self._subscribers)
+
+    @property
+    def subscribers(self) -> int:
+        """How many callbacks and streams there are."""
+        return len(self._subscribers)
 
     def listens_to(self, event_type: ToolEngineEventType) -> bool:
         """Whether anybody wants events of this type."""
         return event_type in self._by_type
 
+    def bind_calls(self, is_wanted: bool) -> None:
+        """Has calls found in `logger.current_call`, or not, from now on."""
+        with self._lock:
+            self.binds_calls = is_wanted and not self._is_closed
+            self._index(self._subscribers)
+
     def subscribe(
         self,
         callback: EventCallback,
         event_types: EventTypes = None,
-        tool_name: ToolNames = None,
-    ) -> Callable[[], None]:
+        tool_name: Names = None,
+        *,
+        call_id: Names = None,
+        conversation_id: Names = None,
+        buffer: int | None = None,
+        policy: str = DROP_OLDEST,
+    ) -> Subscription:
         """Has `callback` called with every event that matches.
 
         A plain function is called at once, on the thread that publishes: it must be quick, as the
@@ -101,45 +165,90 @@ class EventBus:
             callback: Called with one `ToolEngineEvent`.
             event_types: The type or types wanted; None: all.
             tool_name: The tool or tools wanted; None: all, and events without a tool.
+            call_id: The call or calls wanted; None: all, and events of no call.
+            conversation_id: The conversation or conversations wanted; None: all.
+            buffer: The most events that wait for an async callback; None: what the bus says.
+            policy: What goes when more come: `drop_oldest` or `drop_newest`; or `block_none`, which
+                leaves nothing out: the subscription ends, and the failure is reported.
 
         Returns:
-            A function that ends the subscription; calling it again does nothing.
+            A function that ends the subscription; it has `dropped`.
 
         Raises:
-            ConfigurationError: The callback cannot be called, or a filter cannot match.
+            ConfigurationError: The callback cannot be called, a filter cannot match, or the buffer
+                or its policy cannot be.
             EngineClosedError: The bus was closed.
         """
         if not callable(callback):
             raise ConfigurationError(f"callback must be a function, got {callback!r}")
-        subscriber = CallbackSubscriber(callback, self._buffer, self._report)
-        return self._register(subscriber, event_types, tool_name)
+        limit = self._buffer if buffer is None else buffer
+        check_buffer(limit, policy)
+        subscriber = CallbackSubscriber(callback, limit, self._report, policy)
+        subscriber.wanted = WantedEvents.of(event_types, tool_name, call_id, conversation_id)
+        return self._register(subscriber)
 
     def events(
         self,
         event_types: EventTypes = None,
-        tool_name: ToolNames = None,
+        tool_name: Names = None,
         buffer: int = 1000,
+        *,
+        call_id: Names = None,
+        conversation_id: Names = None,
+        policy: str = DROP_OLDEST,
+        after: int | None = None,
     ) -> EventStream:
-        """The events that match, from now on, as an async iterator.
+        """The events that match, from now on or from a number on, as an async iterator.
 
         Args:
             event_types: The type or types wanted; None: all.
             tool_name: The tool or tools wanted; None: all, and events without a tool.
-            buffer: The most events that wait to be read; the oldest go first.
+            buffer: The most events that wait to be read.
+            call_id: The call or calls wanted; None: all, and events of no call.
+            conversation_id: The conversation or conversations wanted; None: all.
+            policy: What goes when more wait: `drop_oldest` or `drop_newest`; or `block_none`, which
+                leaves nothing out: the stream reads what is kept, or ends with `EventsLostError`.
+            after: The number of an event that was read; those that follow come first, from where
+                events are kept. Then nothing is left out, whatever the policy.
 
         Raises:
-            ConfigurationError: A filter cannot match, or the buffer is less than 1.
+            ConfigurationError: A filter cannot match, the buffer or its policy cannot be, or no
+                events are kept to go back to.
             EngineClosedError: The bus was closed.
         """
-        _check_buffer(buffer)
-        mailbox = Mailbox(buffer, self._awaited)
-        subscriber = StreamSubscriber(mailbox, self._remove)
-        return EventStream(mailbox, self._register(subscriber, event_types, tool_name))
+        check_buffer(buffer, policy)
+        wanted = WantedEvents.of(event_types, tool_name, call_id, conversation_id)
+        if after is not None:
+            check_count("after", after)
+            policy = BLOCK_NONE
+        mailbox = Mailbox(buffer, self._awaited, policy)
+        replay = self._replay(after, wanted, mailbox) if policy == BLOCK_NONE else None
+        subscriber = StreamSubscriber(mailbox, self._remove, is_replayed=replay is not None)
+        subscriber.wanted = wanted
+        return EventStream(mailbox, self._register(subscriber), replay)
 
     def publish(self, event: ToolEngineEvent) -> None:
-        """Tells everybody who wants to know; never waits, never raises, from any thread."""
-        for subscriber in self._by_type.get(event.event_type, ()):
+        """Tells everybody who wants to know; never waits, never raises, from any thread.
+
+        The bus takes the event over: it writes its number into it.
+        """
+        with self._lock:
+            listeners = self._by_type.get(event.event_type)
+            if listeners is None:
+                return
+            event = self.log.take(event)
+            for subscriber in listeners.buffered:
+                subscriber.offer(event)
+        for subscriber in listeners.buffered:
+            subscriber.settle()
+        for subscriber in listeners.plain:
             subscriber.offer(event)
+
+    def tell_trouble(self, name: str, fields: dict[str, Any]) -> None:
+        """Publishes what befell those who keep records, if it is one of the facts."""
+        if name in self._by_type:
+            kind, error = ToolEngineEventType(name), fields.get("error")
+            self.publish(ToolEngineEvent(kind, error=error, data=dict(fields)))
 
     async def flush(self) -> None:
         """Waits until async callbacks are done with everything that was published."""
@@ -152,7 +261,7 @@ class EventBus:
         Async callbacks get `close_timeout` for what is buffered; then they are cancelled.
         """
         with self._lock:
-            self._is_closed = True
+            self._is_closed, self.binds_calls = True, False
             closing = self._subscribers
             self._index(())
         for subscriber in closing:
@@ -165,24 +274,34 @@ class EventBus:
         await self._settle(closing)
         self._dropped_before += sum(each.dropped for each in closing)
 
+    def _replay(self, after: int | None, wanted: WantedEvents, mailbox: Mailbox) -> Replay | None:
+        if self.log.is_kept:
+            start = self.log.sequence if after is None else after
+            return Replay(self.log, start, wanted, mailbox, self._rejoin)
+        if after is None:
+            return None
+        raise ConfigurationError(
+            "no events are kept to go back to: set keep_events of ToolEngineConfig, or give the "
+            "engine an event_storage"
+        )
+
+    def _rejoin(self, mailbox: Mailbox) -> int:
+        with self._lock:
+            newest = self.log.current()
+            mailbox.clear()
+            return newest
+
     async def _settle(self, subscribers: tuple[Subscriber, ...]) -> None:
         tasks = _wake(subscribers)
         if tasks:
             await asyncio.wait(tasks, timeout=self._close_timeout)
 
-    def _register(
-        self, subscriber: Subscriber, event_types: EventTypes, tool_name: ToolNames
-    ) -> Callable[[], None]:
-        types = _names("event_types", event_types)
-        if types is not None:
-            _check_types(types)
-        subscriber.event_types = _ALL_TYPES if types is None else types
-        subscriber.tool_names = _names("tool_name", tool_name)
+    def _register(self, subscriber: Subscriber) -> Subscription:
         with self._lock:
             if self._is_closed:
                 raise EngineClosedError("cannot subscribe: the event bus was closed")
             self._index((*self._subscribers, subscriber))
-        return lambda: self._remove(subscriber)
+        return Subscription(subscriber, self._remove)
 
     def _remove(self, subscriber: Subscriber) -> None:
         with self._lock:
@@ -196,13 +315,23 @@ class EventBus:
     def _index(self, subscribers: tuple[Subscriber, ...]) -> None:
         # New objects each time: a publish under way goes on with those that it began with.
         wanting = {
-            kind: tuple(each for each in subscribers if kind in each.event_types)
+            kind: [
+                each for each in subscribers if each.is_active and kind in each.wanted.event_types
+            ]
             for kind in ToolEngineEventType
         }
+        keeps_all = self.log.is_kept and not self._is_closed
         self._subscribers = subscribers
-        self._by_type = {kind: some for kind, some in wanting.items() if some}
-        self.has_subscribers = bool(subscribers)
-        self.is_idle = not subscribers
+        self._by_type = {
+            kind: _Listeners(
+                tuple(each for each in some if not each.is_plain),
+                tuple(each for each in some if each.is_plain),
+            )
+            for kind, some in wanting.items()
+            if some or keeps_all
+        }
+        self.has_subscribers = bool(self._by_type) or self.binds_calls
+        self.is_idle = not self._by_type
 
     def _report(self, failure: EventFailure) -> None:
         event, callback, error = failure
@@ -219,6 +348,9 @@ class EventBus:
             )
         error.__traceback__ = None
         self.failures.append(failure)
+        if isinstance(error, EventsLostError):
+            with self._lock:
+                self._index(self._subscribers)
 
 
 def _wake(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:
@@ -226,26 +358,3 @@ def _wake(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:
     current = asyncio.current_task()
     tasks = [subscriber.wake() for subscriber in subscribers]
     return [task for task in tasks if task is not None and task is not current]
-
-
-def _check_buffer(buffer: object) -> None:
-    if isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1:
-        raise ConfigurationError(f"buffer must be a whole number >= 1, got {buffer!r}")
-
-
-def _names(field: str, value: str | Iterable[str] | None) -> frozenset[str] | None:
-    if value is None:
-        return None
-    listed: list[object] = [value] if isinstance(value, str) else list(value)
-    wrong = [each for each in listed if not isinstance(each, str)]
-    if wrong or not listed:
-        found = repr(wrong[0]) if wrong else "none"
-        raise ConfigurationError(f"{field} must name at least one, as text, got {found}")
-    return frozenset(each for each in listed if isinstance(each, str))
-
-
-def _check_types(names: frozenset[str]) -> None:
-    for name in sorted(names - _ALL_TYPES):
-        near = difflib.get_close_matches(name, _ALL_TYPES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(_ALL_TYPES))}"
-        raise ConfigurationError(f"unknown event type {name!r}; {hint}")

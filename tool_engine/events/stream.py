@@ -2,99 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tool_engine.events.subscriber import Subscriber, running_loop
+from tool_engine.errors import EventsLostError
+from tool_engine.events.mailbox import CutError, Mailbox
+from tool_engine.events.replay import Replay
+from tool_engine.events.subscriber import Subscriber
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["EventStream", "Mailbox", "StreamSubscriber"]
-
-
-class Mailbox:
-    """Holds the events that a stream has not been asked for yet.
-
-    Args:
-        limit: The most events held; the oldest go first.
-        awaited: Where the mailbox puts itself while a task waits for it. Without that nothing but
-            the mailbox would hold that task, and both could be collected.
-    """
-
-    def __init__(self, limit: int, awaited: set[Mailbox]) -> None:
-        self.dropped = 0
-        self.is_ended = False
-        self._events: deque[ToolEngineEvent] = deque(maxlen=limit)
-        self._awaited = awaited
-        self._waiting = 0
-        self._ready = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def put(self, event: ToolEngineEvent) -> None:
-        """Takes one event, from any thread."""
-        if len(self._events) == self._events.maxlen:
-            self.dropped += 1
-        self._events.append(event)
-        self._wake()
-
-    def end(self) -> None:
-        """Lets the stream end once it is empty."""
-        self.is_ended = True
-        self._wake()
-
-    def clear(self) -> None:
-        """Forgets the events that were not read."""
-        self._events.clear()
-
-    async def get(self) -> ToolEngineEvent:
-        """The oldest event; waits for one.
-
-        Raises:
-            StopAsyncIteration: The mailbox is empty and has ended.
-        """
-        # Before looking into the deque: a thread that appends after the look finds the loop.
-        self._loop = asyncio.get_running_loop()
-        while not self._events:
-            if self.is_ended:
-                raise StopAsyncIteration
-            await self._wait()
-        return self._events.popleft()
-
-    async def _wait(self) -> None:
-        self._ready.clear()
-        self._waiting += 1
-        self._awaited.add(self)
-        try:
-            await self._ready.wait()
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._awaited.discard(self)
-
-    def _wake(self) -> None:
-        loop = self._loop
-        if loop is None:
-            return
-        if loop is running_loop():
-            self._ready.set()
-        else:
-            with suppress(RuntimeError):  # the reader's loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(self._ready.set)
+__all__ = ["EventStream", "StreamSubscriber"]
 
 
 class EventStream:
     """An async iterator over events, made by `EventBus.events`.
 
-    Events are kept from its creation on. When its buffer is full the oldest go and are counted in
-    `dropped`. It ends when it or the bus is closed; what was buffered when the bus was closed is
-    still delivered. Several tasks may read from it: each event goes to one of them.
+    Events are kept from its creation on. When its buffer is full its policy says which go; they are
+    counted in `dropped`. It ends when it or the bus is closed; what was buffered when the bus was
+    closed is still delivered. Several tasks may read from it: each event goes to one of them.
 
     Example:
         >>> async with bus.events("tool_updated") as events:
@@ -102,9 +29,13 @@ class EventStream:
         ...         print(event.tool_name)
     """
 
-    def __init__(self, mailbox: Mailbox, unsubscribe: Callable[[], None]) -> None:
+    def __init__(
+        self, mailbox: Mailbox, unsubscribe: Callable[[], None], replay: Replay | None = None
+    ) -> None:
         self._mailbox = mailbox
         self._unsubscribe = unsubscribe
+        self._replay = replay
+        self._is_closed = False
 
     @property
     def dropped(self) -> int:
@@ -119,7 +50,19 @@ class EventStream:
         return self
 
     async def __anext__(self) -> ToolEngineEvent:
-        return await self._mailbox.get()
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._replay is not None:
+            return await self._replay.next()
+        try:
+            return await self._mailbox.get()
+        except CutError:
+            await self.aclose()
+            raise EventsLostError(
+                f"more than {self._mailbox.limit} events waited to be read, and policy "
+                "'block_none' leaves none out: the stream has ended; read faster, give it a "
+                "larger buffer, or keep events with keep_events"
+            ) from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -134,6 +77,7 @@ class EventStream:
 
     async def aclose(self) -> None:
         """Ends the stream; what was not read is given up."""
+        self._is_closed = True
         self._unsubscribe()
         self._mailbox.clear()
         self._mailbox.end()
@@ -145,11 +89,21 @@ class StreamSubscriber(Subscriber):
     Args:
         mailbox: Held weakly, so that a stream that was abandoned leaves nothing behind.
         remove: Ends the subscription.
+        is_replayed: Whether the stream gets elsewhere what its mailbox has no room for.
     """
 
-    def __init__(self, mailbox: Mailbox, remove: Callable[[Subscriber], None]) -> None:
+    is_plain = False
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        remove: Callable[[Subscriber], None],
+        *,
+        is_replayed: bool = False,
+    ) -> None:
         self._mailbox = weakref.ref(mailbox)
         self._remove = remove
+        self._is_replayed = is_replayed
 
     def end(self) -> None:
         """Takes no more events, and lets the stream end."""
@@ -158,9 +112,16 @@ class StreamSubscriber(Subscriber):
         if mailbox is not None:
             mailbox.end()
 
-    def _deliver(self, event: ToolEngineEvent) -> None:
+    def settle(self) -> None:
+        """Wakes the reader; gives up once nobody holds the stream."""
         mailbox = self._mailbox()
         if mailbox is None:
             self._remove(self)
         else:
-            mailbox.put(event)
+            mailbox.wake()
+
+    def _deliver(self, event: ToolEngineEvent) -> None:
+        mailbox = self._mailbox()
+        if mailbox is not None and not mailbox.put(event) and not self._is_replayed:
+            self.dropped += 1
+            mailbox.dropped += 1

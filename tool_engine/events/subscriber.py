@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from tool_engine.errors import EventsLostError
+from tool_engine.events.buffer import DROP_OLDEST, Buffer
+from tool_engine.events.wanted import WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.event import ToolEngineEvent
 
@@ -41,20 +43,25 @@ class EventFailure(NamedTuple):
 class Subscriber:
     """Somebody who listens, and to what."""
 
-    event_types: frozenset[str] = frozenset()
-    tool_names: frozenset[str] | None = None
+    wanted: WantedEvents = WantedEvents()
     dropped: int = 0
     """Events that came faster than they were taken."""
-    _is_active = True
+    is_plain: bool = True
+    """Whether an event is handled at once; else it waits in a buffer, and `settle` follows."""
+    is_active: bool = True
+    """Whether it takes events."""
 
     def offer(self, event: ToolEngineEvent) -> None:
-        """Delivers the event if it is about a tool that is listened to."""
-        if self._is_active and (self.tool_names is None or event.tool_name in self.tool_names):
+        """Delivers the event, whose type is wanted, if all else is."""
+        if self.is_active and self.wanted.has_subject(event):
             self._deliver(event)
+
+    def settle(self) -> None:
+        """Sees to what was put into the buffer."""
 
     def end(self) -> None:
         """Takes no more events; what is buffered may still be delivered."""
-        self._is_active = False
+        self.is_active = False
 
     def wake(self) -> asyncio.Task[None] | None:
         """Goes on with what is buffered; the task that does it, if it is on the running loop."""
@@ -80,20 +87,26 @@ class CallbackSubscriber(Subscriber):
         callback: What to call.
         limit: The most events that wait for it.
         report: Told of each failure.
+        policy: What goes when more events than that wait for it.
     """
 
     def __init__(
-        self, callback: EventCallback, limit: int, report: Callable[[EventFailure], None]
+        self,
+        callback: EventCallback,
+        limit: int,
+        report: Callable[[EventFailure], None],
+        policy: str = DROP_OLDEST,
     ) -> None:
         self._callback = callback
         self._limit = limit
         self._report = report
-        self._is_async = _is_async(callback)
-        self._buffer: deque[tuple[ToolEngineEvent, Awaitable[None] | None]] = deque()
+        self.is_plain = not _is_async(callback)
+        self._buffer: Buffer[tuple[ToolEngineEvent, Awaitable[None] | None]] = Buffer(limit, policy)
         self._loop = running_loop()
         self._context = contextvars.copy_context()
         self._task: asyncio.Task[None] | None = None
         self._is_draining = False
+        self._cut_at: Any = None
 
     def wake(self) -> asyncio.Task[None] | None:
         """Goes on with what is buffered; the task that does it, if it is on the running loop."""
@@ -112,7 +125,7 @@ class CallbackSubscriber(Subscriber):
     def discard(self) -> None:
         """Forgets what is buffered."""
         while self._buffer:
-            self._forget_oldest()
+            _close(self._buffer.take())
 
     def cancel(self) -> None:
         """Gives up what is buffered, counts it as dropped, and stops what is running."""
@@ -127,9 +140,21 @@ class CallbackSubscriber(Subscriber):
         elif task is not asyncio.current_task():
             task.cancel()
 
+    def settle(self) -> None:
+        """Lets what waits be delivered; ends the subscription where it was cut off."""
+        self.wake()
+        if self._buffer.is_cut and self.is_active:
+            self.end()
+            error = EventsLostError(
+                f"more than {self._limit} events waited for this callback, and policy "
+                "'block_none' leaves none out: its subscription has ended; make it quicker or "
+                "give it a larger buffer"
+            )
+            self._report(EventFailure(self._cut_at, self._callback, error))
+
     def _deliver(self, event: ToolEngineEvent) -> None:
-        if self._is_async:
-            self._post(event, None)
+        if not self.is_plain:
+            self._put(event, None)
             return
         try:
             returned = self._callback(event)
@@ -138,19 +163,15 @@ class CallbackSubscriber(Subscriber):
             self._failed(event, error)
         else:
             if returned is not None and inspect.isawaitable(returned):
-                self._post(event, returned)
+                self._put(event, returned)
+                self.settle()
 
-    def _post(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
-        if len(self._buffer) >= self._limit:
-            self._forget_oldest()
+    def _put(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
+        refused = self._buffer.put((event, awaitable))
+        if refused is not None:
             self.dropped += 1
-        self._buffer.append((event, awaitable))
-        self.wake()
-
-    def _forget_oldest(self) -> None:
-        _, awaitable = self._buffer.popleft()
-        if inspect.iscoroutine(awaitable):
-            awaitable.close()
+            self._cut_at = refused[0]
+            _close(refused)
 
     def _start(self) -> None:
         if self._is_draining or not self._buffer:
@@ -170,7 +191,7 @@ class CallbackSubscriber(Subscriber):
     async def _drain(self) -> None:
         delivered = 0
         while self._buffer:
-            event, awaitable = self._buffer.popleft()
+            event, awaitable = self._buffer.take()
             try:
                 await (self._callback(event) if awaitable is None else awaitable)  # type: ignore[misc]
             except asyncio.CancelledError as error:
@@ -186,6 +207,11 @@ class CallbackSubscriber(Subscriber):
 
     def _failed(self, event: ToolEngineEvent, error: BaseException) -> None:
         self._report(EventFailure(event, self._callback, error))
+
+
+def _close(waiting: tuple[ToolEngineEvent, Awaitable[None] | None]) -> None:
+    if inspect.iscoroutine(waiting[1]):
+        waiting[1].close()
 
 
 def _is_async(callback: EventCallback) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-from tool_engine.events.bus import EventBus, EventTypes, ToolNames
+from tool_engine.events.buffer import DROP_OLDEST
+from tool_engine.events.bus import EventBus, Subscription
 from tool_engine.events.stream import EventStream
+from tool_engine.events.wanted import EventTypes, Names
 from tool_engine.interfaces import EventCallback
 
 __all__ = ["EventsView"]
@@ -20,30 +22,79 @@ class EventsView:
         self,
         callback: EventCallback,
         event_types: EventTypes = None,
-        tool_name: ToolNames = None,
-    ) -> Callable[[], None]:
+        tool_name: Names = None,
+        *,
+        call_id: Names = None,
+        conversation_id: Names = None,
+        buffer: int | None = None,
+        policy: str = DROP_OLDEST,
+    ) -> Subscription:
         """Calls `callback` with every event from now on; returns what ends that.
 
         Args:
             callback: A plain function, called at once, or an async one, called soon, in order.
             event_types: Only these; None: all.
             tool_name: Only events of this tool, or these; None: all.
+            call_id: Only events of this call, or these; None: all.
+            conversation_id: Only events of calls of this conversation, or these; None: all.
+            buffer: The most events that wait for an async callback; None: 10,000.
+            policy: What goes when more come: `drop_oldest`, `drop_newest`, or `block_none`: nothing
+                goes unnoticed, the subscription ends.
 
         Raises:
-            ConfigurationError: An event type is unknown.
+            ConfigurationError: An event type is unknown, or the buffer or its policy cannot be.
         """
-        return self._bus.subscribe(callback, event_types, tool_name)
+        return self._bus.subscribe(
+            callback,
+            event_types,
+            tool_name,
+            call_id=call_id,
+            conversation_id=conversation_id,
+            buffer=buffer,
+            policy=policy,
+        )
 
     def events(
         self,
         event_types: EventTypes = None,
-        tool_name: ToolNames = None,
+        tool_name: Names = None,
         *,
+        call_id: Names = None,
+        conversation_id: Names = None,
         buffer: int = 1000,
+        policy: str = DROP_OLDEST,
+        after: int | None = None,
     ) -> EventStream:
-        """An async iterator over the events from now on.
+        """An async iterator over the events from now on, or over those that follow number `after`.
 
-        It ends when the engine closes. It keeps at most `buffer` events for a slow reader and
-        counts in `dropped` what it let go, the oldest first.
+        It ends when the engine closes. It keeps at most `buffer` events for a slow reader, counts
+        in `dropped` what it let go, and `policy` says which go: see `subscribe`. With `after` it
+        begins with what `keep_events` kept, and leaves nothing out, however slow the reader is.
+
+        Raises:
+            ConfigurationError: A filter or the buffer cannot be, or there is nothing to go back to.
         """
-        return self._bus.events(event_types, tool_name, buffer)
+        return self._bus.events(
+            event_types,
+            tool_name,
+            buffer,
+            call_id=call_id,
+            conversation_id=conversation_id,
+            policy=policy,
+            after=after,
+        )
+
+    def get_event_statistics(self) -> dict[str, Any]:
+        """`sequence` (the newest number), `subscribers`, `failed`, `dropped` and `unkept`.
+
+        `failed` are failures of subscribers, `dropped` the events that they were too slow for, and
+        `unkept` those that should have been kept for replay and were not.
+        """
+        bus = self._bus
+        return {
+            "sequence": bus.log.sequence,
+            "subscribers": bus.subscribers,
+            "failed": bus.failed,
+            "dropped": bus.dropped,
+            "unkept": bus.log.unkept,
+        }

@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
-from tool_engine.executors.number import CalculationError, Number, Value
+from tool_engine.executors.number import MAX_BITS, CalculationError, Number, Value, bits_of
 from tool_engine.executors.operations import (
     add,
     bounded,
@@ -176,16 +176,28 @@ def _sqrt(value: Number) -> Number:
 
 
 def _root(value: Number, degree: Number) -> Number:
+    """Exact for powers of fractions, so that the cube root of 0.001 is 0.1."""
     number = _whole("root", degree)
     if not 1 <= number <= _MAX_DEGREE:
         raise CalculationError(f"root takes a degree between 1 and {_MAX_DEGREE}")
     if value < 0 and number % 2 == 0:
         raise CalculationError("an even root of a negative number is not a real number")
-    sign = -1 if value < 0 else 1
-    near = sign * math.pow(real(value if value > 0 else -value), 1 / number)
-    whole = round(near)
-    is_exact = abs(near) < 2**53 and whole**number == value
-    return whole if is_exact else near
+    size = value if value > 0 else -value
+    if not isinstance(size, float):
+        top, bottom = _whole_root(size.numerator, number), _whole_root(size.denominator, number)
+        if top**number == size.numerator and bottom**number == size.denominator:
+            return Fraction(top if value > 0 else -top, bottom)
+    near = math.pow(real(size), 1 / number)
+    return -near if value < 0 else near
+
+
+def _whole_root(value: int, degree: int) -> int:
+    """The root, rounded down; by Newton's method, from above."""
+    root = 1 << -(-value.bit_length() // degree)
+    less = degree - 1
+    while root and root > (smaller := (less * root + value // root**less) // degree):
+        root = smaller
+    return root
 
 
 def _of_reals(compute: Callable[..., float]) -> Callable[..., float]:
@@ -200,8 +212,16 @@ def _log(value: Number, base: Number | None = None) -> Number:
         raise CalculationError("there is no logarithm to the base 1")
     near = math.log(_loggable(value), _loggable(base))
     whole = round(near)
-    is_exact = abs(whole) <= _MAX_PLACES and not isinstance(base, float)
-    return whole if is_exact and power(base, whole) == value else near
+    # What comes near `value` is hardly larger, so its size needs no other bound.
+    is_exact = not isinstance(base, float) and bits_of(base) * abs(whole) <= 2 * MAX_BITS
+    return whole if is_exact and Fraction(base) ** whole == value else near
+
+
+def _exp(value: Number) -> Number:
+    result = math.exp(real(value))
+    if result == 0:
+        raise CalculationError("the result of exp() is too small for a number")
+    return result
 
 
 def _ln(value: Number) -> float:
@@ -246,7 +266,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "cos": _decimal("cos(x)", f"cosine of x {_ANGLE}", _of_reals(math.cos)),
     "cosh": _decimal("cosh(x)", "hyperbolic cosine", _of_reals(math.cosh)),
     "degrees": _decimal("degrees(x)", "x radians in degrees", _of_reals(math.degrees)),
-    "exp": _decimal("exp(x)", "e to the power of x", _of_reals(math.exp)),
+    "exp": _decimal("exp(x)", "e to the power of x", _exp),
     "factorial": Function("factorial(n)", "1 * 2 * ... * n", _factorial, **_TO_WHOLE),
     "floor": Function("floor(x)", "the next whole number, down", math.floor, **_TO_WHOLE),
     "gcd": Function("gcd(a, b, ...)", "greatest common divisor", _gcd, 1, _MANY, **_TO_WHOLE),

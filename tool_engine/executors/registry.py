@@ -39,7 +39,7 @@ __all__ = ["BUILTIN_EXECUTORS", "ENTRY_CHECKS", "ENTRY_POINT_GROUP", "PYTHON", "
 BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "echo": "tool_engine.executors.builtin:EchoExecutor",
     "calculator": "tool_engine.executors.calculator:CalculatorExecutor",
-    "http_request": "tool_engine.executors.http:HTTPExecutor",
+    "http_request": "tool_engine.executors.http.executor:HTTPExecutor",
     "run_command": "tool_engine.executors.commands.executor:CommandExecutor",
     "run_shell_command": "tool_engine.executors.commands.shell:ShellExecutor",
     "run_workflow": "tool_engine.executors.workflow.executor:WorkflowExecutor",
@@ -55,7 +55,7 @@ BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
 """Handler name -> where its class is."""
 
 ENTRY_CHECKS: Final[Mapping[str, str]] = {
-    "http_request": "tool_engine.executors.http_entry",
+    "http_request": "tool_engine.executors.http.entry",
     "run_command": "tool_engine.executors.commands.entry",
     "run_shell_command": "tool_engine.executors.commands.shell_entry",
     "run_workflow": "tool_engine.executors.workflow.entry",

@@ -36,7 +36,7 @@ def read_secret_file(path: str) -> str:
             path, f"is larger than {MAX_SECRET_BYTES} bytes", "name the file of one secret"
         )
     try:
-        text = data.decode().rstrip("\r\n")
+        text = data.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:

@@ -155,6 +155,10 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         attempts=kept.attempts,
         priority=kept.priority,
         weight=kept.weight,
+        generation=kept.generation,
+        key=kept.key,
+        result_size=kept.result_size,
+        agent_id=kept.agent_id,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import dropwhile, islice, takewhile
 from typing import Final
 
 from tool_engine.errors import ConfigurationError
@@ -16,6 +17,7 @@ from tool_engine.model.record import (
     RecordTotals,
     ToolCallRecord,
 )
+from tool_engine.model.statistics import CallStatistics
 
 __all__ = ["MemoryStorage"]
 
@@ -105,13 +107,27 @@ class MemoryStorage:
         while surplus > 0:
             surplus -= _size(self._kept.popleft())
 
+    async def statistics(self, query: RecordQuery) -> CallStatistics:
+        """How the records that match ended, and how long they took."""
+        return CallStatistics.of_records([kept async for kept in self._matching(query)])
+
     async def _matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
-        """One moment's entries that match, newest first, leaving other tasks room to run."""
-        for position, kept in enumerate(reversed(self._kept.copy()), start=1):
+        """One moment's entries that match, in the wanted order, leaving other tasks room to run."""
+        for position, kept in enumerate(_ordered(self._kept.copy(), query), start=1):
             if query.matches(kept):
                 yield kept
             if position % _STEP == 0:
                 await asyncio.sleep(0)
+
+
+def _ordered(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
+    """Those before and after the records that the query names; one that is gone was the oldest."""
+    found: Iterable[KeptCall] = reversed(kept)
+    if query.after is not None:
+        found = takewhile(lambda each: each.record_id != query.after, found)
+    if query.before is not None:
+        found = islice(dropwhile(lambda each: each.record_id != query.before, found), 1, None)
+    return reversed(list(found)) if query.oldest_first else found
 
 
 def _size(kept: KeptCall) -> int:

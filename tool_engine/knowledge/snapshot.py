@@ -38,6 +38,12 @@ _MAX_DEPTH: Final = 64
 _MAX_DECIMAL_BITS: Final = 4_096
 _OVERLAP: Final = 32_768
 """Characters behind a cut that are looked at; no secret should be longer."""
+_FOR_NOTE: Final = 40
+"""Bytes of what is said where a text was cut."""
+_FOR_NOTES: Final = 4_096
+"""Bytes of a snapshot that are left for all that is said about what is not in it."""
+_WIDEST: Final = 6
+"""The most bytes that one character takes, which is then escaped."""
 
 
 def snapshot(value: Any) -> bytes:
@@ -57,9 +63,14 @@ def snapshot(value: Any) -> bytes:
     return data if len(data) <= MAX_SNAPSHOT else _shortened(value, len(data))
 
 
-def beginning(value: Any) -> bytes:
-    """The beginning of a value that is known to be too long, without a look at the rest."""
-    return _shortened(value, None)
+def beginning(value: Any, size: int | None = None) -> bytes:
+    """The beginning of a value that is known to be too long, without a look at the rest.
+
+    Args:
+        value: What is kept.
+        size: The bytes that the whole of it takes; None: nobody knows.
+    """
+    return _shortened(value, size)
 
 
 def copy_whole(value: Any, most: int) -> bytes | None:
@@ -111,6 +122,10 @@ def _cut(text: str, room: int) -> str:
     return f"{visible[:room]}… [{len(text):,} characters in all]"
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
 def _digits(number: int) -> int | str:
     if -(2**63) <= number < 2**64:
         return number
@@ -136,7 +151,7 @@ def _shortened(value: Any, size: int | None) -> bytes:
 class _Copier:
     """Copies any value into what msgspec can encode, within a budget of bytes."""
 
-    def __init__(self, most: int = MAX_SNAPSHOT, most_text: int = MAX_ERROR) -> None:
+    def __init__(self, most: int = MAX_SNAPSHOT - _FOR_NOTES, most_text: int = MAX_ERROR) -> None:
         self._left = most
         self._most_text = most_text
         self.is_shortened = False
@@ -166,8 +181,10 @@ class _Copier:
         room = max(0, min(self._most_text, self._left))
         if len(text) > room:
             self.is_shortened = True
-            text = _cut(text, room)
-        data = text.encode("utf-8", "backslashreplace")
+        data = _encoded(text if len(text) <= room else _cut(text, room))
+        if len(data) > max(self._left, 0) + _FOR_NOTE:
+            self.is_shortened = True
+            data = _encoded(_cut(text, room // _WIDEST))
         self._left -= len(data)
         return data.decode()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -25,10 +25,13 @@ from tool_engine.model.record import (
     ToolCallSummary,
     success_rate,
 )
+from tool_engine.model.retention import RecordRetention
+from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 
 __all__ = ["RecordFilters", "ToolKnowledgeStore"]
 
+T = TypeVar("T")
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 1_000
 
@@ -45,10 +48,14 @@ class RecordFilters(TypedDict, total=False):
     workflow_id: str | None
     is_success: bool | None
     error_type: str | None
+    outcome: str | None
     start: datetime | None
     end: datetime | None
     limit: int | None
     offset: int
+    before: str | None
+    after: str | None
+    oldest_first: bool
 
 
 class ToolKnowledgeStore:
@@ -96,11 +103,14 @@ class ToolKnowledgeStore:
 
         Args:
             **filters: `tool_name`, `conversation_id`, `caller_id`, `workflow_id`, `is_success`,
-                `error_type`, `call_id`, `parent_call_id`, `record_id`; `start` (included) and
-                `end` (left out) for `created_at`; `limit` and `offset`.
+                `error_type`, `outcome`, `call_id`, `parent_call_id`, `record_id`; `start`
+                (included) and `end` (left out) for `created_at`; `limit` and `offset`; `before`
+                and `after`, each a `record_id` to go on from; `oldest_first`.
 
         Raises:
-            ConfigurationError: A limit or offset below 0, or a time without a zone.
+            ConfigurationError: A limit or offset below 0, a time without a zone, or an outcome that
+                there is not.
+            RecordsUnavailableError: The database of the records does not answer.
         """
         return list(await self.storage.query(RecordQuery(**filters)))
 
@@ -144,21 +154,66 @@ class ToolKnowledgeStore:
             `total_records`, `success_count`, `failure_count`, `success_rate` (percent, two
             decimals), `avg_execution_time` and `total_execution_time` (seconds, four decimals),
             `tool_distribution` (calls per tool), `error_distribution` (failed calls per error
-            type) and `dropped_records` (calls that the storage had to let go, not counted here).
+            type), `dropped_records` (calls that the storage had to let go, not counted here), and
+            `outcomes`, `execution_time`, `queue_wait`, `by_tool` and `by_bucket` as in
+            `CallStatistics`.
         """
-        totals = await self.storage.totals(RecordQuery(**filters))
-        average = totals.execution_time / totals.total if totals.total else 0.0
+        query = RecordQuery(**filters)
+        found = await self._statistics(query)
+        succeeded = found.outcomes.get("succeeded", 0)
+        usage = {name: each["total"] for name, each in found.by_tool.items()}
         return {
-            "total_records": totals.total,
-            "success_count": totals.successful,
-            "failure_count": totals.total - totals.successful,
-            "success_rate": success_rate(totals.successful, totals.total),
-            "avg_execution_time": round(average, 4),
-            "total_execution_time": round(totals.execution_time, 4),
-            "tool_distribution": _visible(totals.tool_usage),
-            "error_distribution": dict(totals.error_types),
-            "dropped_records": totals.dropped,
+            "total_records": found.total,
+            "success_count": succeeded,
+            "failure_count": found.total - succeeded,
+            "success_rate": success_rate(succeeded, found.total),
+            "avg_execution_time": round(found.execution_time["avg"], 4),
+            "total_execution_time": round(found.total_execution_time, 4),
+            "tool_distribution": _visible(usage),
+            "error_distribution": found.error_types,
+            "dropped_records": await self._dropped(),
+            "outcomes": found.outcomes,
+            "execution_time": found.execution_time,
+            "queue_wait": found.queue_wait,
+            "by_tool": _visible(found.by_tool),
+            "by_bucket": found.by_bucket,
         }
+
+    async def prune(self, retention: RecordRetention | None = None) -> int:
+        """Removes the records that are not to be kept, in small steps; the oldest go first.
+
+        Args:
+            retention: Which are; None: what the setting `retention` says.
+
+        Returns:
+            How many were removed; 0 for a storage that bounds itself, as memory does.
+        """
+        prune = getattr(self.storage, "prune", None)
+        return 0 if prune is None else int(await prune(retention))
+
+    async def open(self) -> None:
+        """Lets the storage connect; without it the first call does.
+
+        Raises:
+            ConfigurationError: The storage cannot be used; the message says why.
+            MissingExtraError: The libraries of its database are not installed.
+        """
+        open_storage = getattr(self.storage, "open", None)
+        if open_storage is not None:
+            await open_storage()
+
+    async def _dropped(self) -> int:
+        dropped: int | None = getattr(self.storage, "dropped", None)
+        if dropped is None:
+            return (await self.storage.totals(RecordQuery(limit=0))).dropped
+        return dropped
+
+    async def _statistics(self, query: RecordQuery) -> CallStatistics:
+        statistics = getattr(self.storage, "statistics", None)
+        if statistics is None:
+            return CallStatistics.of_records(await self.storage.query(query))
+        found: CallStatistics = await statistics(query)
+        return found
 
     async def close(self) -> None:
         """Lets the storage write what is left and give back what it holds."""
@@ -178,6 +233,6 @@ class ToolKnowledgeStore:
             )
 
 
-def _visible(usage: Mapping[str, int]) -> dict[str, int]:
-    """Calls per tool; what no tool is called is text that a model wrote."""
-    return {redact_text(name): count for name, count in usage.items()}
+def _visible(by_tool: Mapping[str, T]) -> dict[str, T]:
+    """What is known per tool; what no tool is called is text that a model wrote."""
+    return {redact_text(name): found for name, found in by_tool.items()}

@@ -256,6 +256,12 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             )
         return await self._nested(self, tool_name, params, timeout)
 
+    def note_failure(self, result: ToolExecutionResult) -> None:
+        """Told of how a call that did not succeed ended, before its caller gets to know.
+
+        Nothing here; for a context that stands for one call, whose caller may be cancelled.
+        """
+
     def back_off(self, seconds: float) -> None:
         """Says that the service behind the tool asks for a pause, as with `Retry-After`.
 

@@ -31,6 +31,10 @@ class ToolEngineEventType(str, Enum):
     EXECUTION_FAILED = "execution_failed"
     EXECUTION_QUEUED = "execution_queued"
     EXECUTION_CANCELLED = "execution_cancelled"
+    RECORDS_NOT_WRITTEN = "records_not_written"
+    RECORDS_WRITTEN_AGAIN = "records_written_again"
+    RECORDS_DROPPED = "records_dropped"
+    RECORD_REFUSED = "record_refused"
 
 
 class _EventFields(msgspec.Struct, frozen=True):
@@ -53,3 +57,8 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
     """Set on every event that belongs to a call."""
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     """What only this kind of event has, such as `added`, `modified`, `removed` of a reload."""
+    sequence: int | None = None
+    """Its number, one higher than that of the event published before; None until it is published,
+    and where numbers go on from a database that is not open yet."""
+    generation: int | None = None
+    """The tools that were in force: for a call those that it started with."""

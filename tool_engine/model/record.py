@@ -14,10 +14,13 @@ from typing import Any, ClassVar, Final, TypeAlias
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice
+from tool_engine.model.call import Outcome, outcome_of
 from tool_engine.model.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.tool import Tool
 
 __all__ = [
+    "AGENTS",
     "CallEntry",
     "KeptCall",
     "RecordQuery",
@@ -38,6 +41,7 @@ _MATCHED: Final = (
     "workflow_id",
     "is_success",
     "error_type",
+    "outcome",
 )
 
 
@@ -55,6 +59,16 @@ def _id_prefix(process_id: int) -> str:
     """Keyed by process, so that a forked child does not repeat the ids of its parent."""
     del process_id
     return str(uuid.uuid4())[:24]
+
+
+def _outcome(is_success: bool, error_type: str | None) -> Outcome:
+    if is_success:
+        return Outcome.SUCCEEDED
+    return Outcome.FAILED if error_type is None else outcome_of(error_type)
+
+
+AGENTS: Final = frozenset({"conversation_agent", "tool_sub_agent"})
+"""The caller types whose `caller_id` is that of an agent."""
 
 
 class _RecordFields(msgspec.Struct, frozen=True):
@@ -92,7 +106,32 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     priority: int = DEFAULT_PRIORITY
     weight: int = 1
     """How many units of the limits the call took."""
+    generation: int | None = None
+    """The generation of definitions that the call saw."""
+    key: str | None = None
+    """What the call shared slots with others by: its conversation, say, where keys are limited."""
+    result_size: int | None = None
+    """Bytes of the whole result, as far as it was kept, in MessagePack."""
+    agent_id: str | None = None
+    """The caller, where that is an agent."""
+    session_id: str | None = None
+    """The session that the call belongs to; None until there are sessions."""
     whole: ClassVar[None] = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Which of the five ways the call ended in."""
+        return _outcome(self.is_success, self.error_type)
+
+    @property
+    def started_at(self) -> datetime:
+        """When its tool began to run, UTC; of a call that never ran, when it was refused."""
+        return self.created_at - timedelta(seconds=self.execution_time)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it asked for a slot, UTC."""
+        return self.started_at - timedelta(seconds=self.queue_wait)
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON values; `created_at` in ISO 8601."""
@@ -127,10 +166,12 @@ class CallEntry(msgspec.Struct, gc=False):
     parent_call_id: str | None
     error_type: str | None
     reached_executor: bool
-    bucket: str | None
+    facts: dict[str, Any] | None
+    """What is the same for all calls of a plan: `bucket`, `generation`; None without a plan."""
     queue_wait: float
     attempts: int
     priority: int
+    key: str | None
     tool: Tool | None
     """The definition that the call ran on, which names the secret parameters."""
     serial: int
@@ -143,6 +184,31 @@ class CallEntry(msgspec.Struct, gc=False):
     def created_at(self) -> datetime:
         """When the call ended."""
         return self.date + timedelta(seconds=self.after)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Which of the five ways the call ended in."""
+        return _outcome(self.is_success, self.error_type)
+
+    @property
+    def bucket(self) -> str | None:
+        """The bucket that it asked for."""
+        return None if self.facts is None else self.facts["bucket"]
+
+    @property
+    def generation(self) -> int | None:
+        """The generation of definitions that the call saw."""
+        return None if self.facts is None else self.facts["generation"]
+
+    @property
+    def result_size(self) -> int:
+        """Bytes of the whole result, as far as it was kept."""
+        return len(self.result if self.whole is None else self.whole)
+
+    @property
+    def agent_id(self) -> str | None:
+        """The caller, where that is an agent."""
+        return self.caller_id if self.caller_type in AGENTS else None
 
     @property
     def weight(self) -> int:
@@ -175,6 +241,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     workflow_id: str | None = None
     is_success: bool | None = None
     error_type: str | None = None
+    outcome: str | None = None
+    """`succeeded`, `failed`, `timeout`, `cancelled` or `rejected`."""
     start: datetime | None = None
     """The earliest `created_at`, itself included; with a time zone."""
     end: datetime | None = None
@@ -182,15 +250,25 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """The most records; None: all."""
     offset: int = 0
-    """How many of the newest to leave out."""
+    """How many of the first to leave out."""
+    before: str | None = None
+    """A `record_id`: only records that stand before it, the older ones. To read page by page, ask
+    for those before the last one of the page; what comes meanwhile moves nothing."""
+    after: str | None = None
+    """A `record_id`: only records that stand after it, the newer ones."""
+    oldest_first: bool = False
     whole: bool = False
     """Whether results are wanted whole, as far as they were kept, where a record shows only the
     beginning; of a tool that selects, what it selected. Slower: for a few records."""
+    call_id_prefix: str | None = None
+    """How the `call_id` begins."""
 
     def __post_init__(self) -> None:
         if self.limit is not None:
             _check_position("limit", self.limit)
         _check_position("offset", self.offset)
+        if self.outcome is not None:
+            check_choice("outcome", self.outcome, [each.value for each in Outcome])
         _check_time("start", self.start)
         _check_time("end", self.end)
         if self.start is not None and self.end is not None and self.start > self.end:
@@ -208,6 +286,9 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
         if self.start is not None and kept.created_at < self.start:
             return False
         if self.end is not None and kept.created_at >= self.end:
+            return False
+        prefix = self.call_id_prefix
+        if prefix is not None and not (kept.call_id or "").startswith(prefix):
             return False
         return all(getattr(kept, name) == value for name, value in self.conditions.items())
 

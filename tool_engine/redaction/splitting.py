@@ -1,4 +1,4 @@
-"""Would a cut of a text leave half of a secret, which nothing recognises any more?"""
+"""Where may a text be cut, so that no half of a secret is left, which nothing recognises?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from tool_engine.redaction.text import redact_text
 
-__all__ = ["splits_secret"]
+__all__ = ["place_to_cut", "splits_secret"]
 
 _WINDOW: Final = 4_096
 """Characters on each side of a cut that are looked at; private keys are about as long."""
@@ -28,3 +28,17 @@ def splits_secret(text: str, place: int, secrets: Iterable[str] = ()) -> bool:
         if around > 0 and secret in before[-around:] + behind[:around]:
             return True
     return redact_text(before + behind) != redact_text(before) + redact_text(behind)
+
+
+def place_to_cut(text: str, place: int, step: int = -1) -> int:
+    """The nearest place to `place` at which a cut of `text` splits nothing that is hidden.
+
+    Args:
+        text: What is to be cut.
+        place: Where.
+        step: -1 to look before `place`, 1 to look behind it.
+    """
+    while 0 < place < len(text) and splits_secret(text, place):
+        place = min(max(place + step, 0), len(text))
+        step *= 2
+    return min(max(place, 0), len(text))

@@ -7,19 +7,22 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tool_engine.engine import ToolEngine
+from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.output.format import as_output, to_text
 from tool_engine.testing.comparison import differences, json_line
-from tool_engine.testing.exchanges import Recording
 from tool_engine.testing.report import CaseReport, CaseStatus
 from tool_engine.validation.position import build_validator
 from tool_engine.validation.validator import ToolParameterValidator
 
-__all__ = ["CaseRunner", "Player"]
+if TYPE_CHECKING:
+    from tool_engine.testing.stand_ins import StandIns
+
+__all__ = ["CaseRunner"]
 
 _CALLER: Final = "tool-engine-test"
 _ENV: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -28,23 +31,17 @@ _EXPECTED_OUTPUT: Final = ("output", "expect", "expect_part")
 _MOST_FINDINGS: Final = 5
 
 
-class Player(Protocol):
-    """Whoever plays a recording back to HTTP tools."""
-
-    recording: Recording
-
-
 class CaseRunner:
     """Runs examples and tests, one call at a time.
 
     Args:
         engine: Runs the calls.
-        player: Gets the recording of each.
+        stand_ins: Are set up for each.
     """
 
-    def __init__(self, engine: ToolEngine, player: Player) -> None:
+    def __init__(self, engine: ToolEngine, stand_ins: StandIns) -> None:
         self._engine = engine
-        self._player = player
+        self._stand_ins = stand_ins
         self._validator = ToolParameterValidator(strict=True)
 
     async def run(self, tool: Tool) -> list[CaseReport]:
@@ -69,20 +66,57 @@ class CaseRunner:
         return [f"params: {error.message}" for error in result.errors[:_MOST_FINDINGS]]
 
     async def _run(self, tool: Tool, case: Mapping[str, Any], report: CaseReport) -> None:
-        recording = self._player.recording = Recording(case.get("http", ()))
-        env, wanted = case.get("env", {}), _variables(tool)
+        env = case.get("env", {})
+        wanted = [name for each in self._reached(tool) for name in _variables(each)]
         context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct")
-        with _environment(wanted, env):
-            result = await self._engine.execute(tool.name, case["params"], context)
-        if result.error_type == _NO_EXECUTOR != _expected_error(case)[0]:
+        try:
+            async with self._stand_ins.of(case) as scene:
+                with _environment(wanted, env):
+                    result = await self._engine.execute(tool.name, case["params"], context)
+                told = await scene.problems(is_success=result.is_success)
+                missing = scene.missing
+        except ToolExecutionError as error:
+            report.problems = [str(error)]
+            return
+        if obstacle := _obstacle(tool, case, result, missing):
             report.status = CaseStatus.SKIPPED
-            report.problems = [_no_executor(tool)]
+            report.problems = [obstacle]
             return
         problems = _outcome_problems(tool, case, result)
         if problems:
             problems += _missing_variables(set(wanted) - set(env), result.error or "")
-        # How the call ended means nothing once a request of it got no answer.
-        report.problems = recording.problems + ([] if recording.is_broken else problems)
+        # How the call ended means nothing once something in it was not as recorded.
+        report.problems = told + ([] if scene.is_broken else problems)
+
+    def _reached(self, tool: Tool) -> list[Tool]:
+        """The tool, and all that it calls if it is a workflow."""
+        reached = {tool.name: tool}
+        pending = [tool]
+        while pending:
+            for name in _called(pending.pop().implementation_config.get("steps")):
+                found = self._engine.get(name)
+                if found is not None and name not in reached:
+                    reached[name] = found
+                    pending.append(found)
+        return list(reached.values())
+
+
+def _called(steps: Any) -> Iterator[str]:
+    """The tools that steps of a workflow call, those in `parallel` included."""
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, Mapping):
+            if isinstance(step.get("tool"), str):
+                yield step["tool"]
+            yield from _called(step.get("parallel"))
+
+
+def _obstacle(
+    tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult, missing: str
+) -> str:
+    """Why the test could not be run here; empty when it could."""
+    if result.error_type == _NO_EXECUTOR != _expected_error(case)[0]:
+        return _no_executor(tool)
+    return missing
 
 
 def _expected_error(case: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -118,10 +152,12 @@ def _error_problems(error_type: str, message: str, result: ToolExecutionResult) 
 
 def _output_problems(tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult) -> list[str]:
     got = json.loads(to_text(result.output))
-    key = next(key for key in _EXPECTED_OUTPUT if key in case)
-    # The engine hands over what is no mapping as {"result": ...}; either may be written.
-    expected = as_output(case[key])
-    problems = differences(expected, got, is_partial=key == "expect_part")
+    problems: list[str] = []
+    for key in _EXPECTED_OUTPUT:
+        if key in case:
+            # The engine hands over what is no mapping as {"result": ...}; either may be written.
+            expected = as_output(case[key])
+            problems += differences(expected, got, is_partial=key == "expect_part")
     return problems + _declared_problems(tool.output, got)
 
 

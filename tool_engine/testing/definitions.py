@@ -1,9 +1,9 @@
 """Do tools do what the examples and tests in their own definitions say?
 
 Each call goes through the whole engine: arguments are validated, the tool's executor runs, its
-output is compared and held against the output that the definition declares. HTTP tools meet
-recorded answers (`recorded_http`). Limits on how often and how many at once are lifted, for a test
-has to be quick; the number of attempts stays, the pause between them goes.
+output is compared and held against the output that the definition declares. What the test prepares
+stands in for the world (`stand_ins`). Limits on how often and how many at once are lifted, for a
+test has to be quick; the number of attempts stays, the pause between them goes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ async def check_definitions(
 ) -> list[ToolReport]:
     """Runs the examples and tests of the tools of `engine`, and tries out their parameters.
 
-    The engine is for this alone: its tools lose their limits, its HTTP tools their network.
+    The engine is for this alone: its tools lose their limits, its HTTP tools their network,
+    its SQL tools their databases, and no file tool writes to its real folder.
 
     Args:
         engine: Loaded, with the executors and handlers that its tools need.
@@ -56,11 +57,10 @@ async def check_definitions(
     chosen = engine.list_names() if names is None else sorted(set(names))
     tools = [engine.get_or_raise(name) for name in chosen]
     # Imported by name, in a thread: aiohttp takes longer to load than all else that runs here.
-    room = await asyncio.to_thread(import_module, "tool_engine.testing.recorded_http")
-    player = room.RecordedHTTPExecutor()
-    engine.register_executor("http_request", player)
+    room = await asyncio.to_thread(import_module, "tool_engine.testing.stand_ins")
+    stand_ins = room.StandIns(engine)
     engine.index = ToolIndex([_unlimited(tool) for tool in engine.index])
-    runner = CaseRunner(engine, player)
+    runner = CaseRunner(engine, stand_ins)
     reports = []
     for tool in tools:
         report = ToolReport(tool.name, tool.source)

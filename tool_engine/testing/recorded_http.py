@@ -8,14 +8,18 @@ nothing, whatever the tool and its arguments are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
 from yarl import URL
 
-from tool_engine.executors.addresses import AllowList
-from tool_engine.executors.http import HTTPExecutor
+from tool_engine.executors.http.addresses import AllowList
+from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.testing.exchanges import Recording, SentRequest
+from tool_engine.testing.scratch import ScratchFolder
+from tool_engine.testing.scratch_files import scratch_plan
 
 __all__ = ["RecordedHTTPExecutor"]
 
@@ -26,6 +30,8 @@ class RecordedHTTPExecutor(HTTPExecutor):
     def __init__(self) -> None:
         super().__init__()
         self._recording = Recording()
+        self.scratch: ScratchFolder | None = None
+        """Where answers are saved; None: nowhere, and a tool that wants to fails."""
 
     @property
     def recording(self) -> Recording:
@@ -37,6 +43,11 @@ class RecordedHTTPExecutor(HTTPExecutor):
         # Which requests a test has to record must not depend on the tests before it.
         self._tokens.forget()
         self._recording = recording
+
+    async def _save(
+        self, request: Any, sending: Any, plan: SavePlan, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return await super()._save(request, sending, scratch_plan(plan, self.scratch), params)
 
     def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         return _MemoryConnector(self)

@@ -76,3 +76,24 @@ def test_the_end_is_right_after_many_pieces() -> None:
     for number in range(20_000):
         kept.feed(b"%07d\n" % number)
     assert kept.text().endswith("0019998\n0019999\n")
+
+
+@pytest.mark.parametrize("limit", [60, 61, 80, 100, 130])
+def test_no_half_of_a_secret_is_kept(limit: int) -> None:
+    """A program that writes a secret where its output is cut leaves no half of it."""
+    secret = "sk-" + "Ab1x" * 12
+    kept = captured(limit, f"{'x' * 24} {secret} {'y' * 500} {secret} {'z' * 24}".encode())
+    assert kept.is_cut
+    shown = kept.text()
+    for part in ("Ab1x", "sk-A"):
+        assert part not in shown.replace(secret, "")
+    left_out = int(shown.partition("[... ")[2].partition(" bytes")[0])
+    assert kept.size == left_out + len(shown) - len(f"\n[... {left_out} bytes left out ...]\n")
+
+
+def test_a_secret_that_is_written_in_pieces() -> None:
+    """It does not matter how the bytes come."""
+    secret = "sk-" + "Ab1x" * 12
+    data = f"{'x' * 24} {secret} {'y' * 5000} {secret} {'z' * 24}".encode()
+    pieces = [data[at : at + 7] for at in range(0, len(data), 7)]
+    assert captured(80, *pieces).text() == captured(80, data).text()

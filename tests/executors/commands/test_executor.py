@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.commands import executor as module
 from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.outcome import output_of
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -182,3 +185,45 @@ async def test_mistakes_are_found_when_the_file_is_loaded(tmp_path: Path) -> Non
         ((_, message),) = engine.load_errors
     assert "entry.argv[3]" in message
     assert "did you mean 'file'?" in message
+
+
+@pytest.mark.parametrize("count", [970, 990])
+async def test_no_half_of_a_secret_in_an_error(
+    make: Make, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The end of a program's words is shown, and a secret at its beginning not in half."""
+    monkeypatch.setenv("SAMPLE_KEY", "correct-horse-battery-staple")
+    script = f'printf %s "$KEY"; head -c {count} /dev/zero | tr "\\0" x; exit 3'
+    with pytest.raises(ToolExecutionError, match="exit code 3") as caught:
+        await run(make, ["sh", "-c", script], config={"env": {"KEY": "${env:SAMPLE_KEY}"}})
+    assert "aple" not in str(caught.value)
+
+
+async def test_a_program_is_looked_at_before_each_run(make: Make, tmp_path: Path) -> None:
+    """What was nobody's to replace at the first call is refused when it is everybody's."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho one\n")
+    program.chmod(0o755)
+    tool, executor = make({"argv": [str(program)]}), CommandExecutor()
+    async with asyncio.timeout(BOUND):
+        assert (await executor.execute(tool, {}, ToolExecutionContext()))["stdout"] == "one\n"
+        program.chmod(0o777)
+        with pytest.raises(ToolExecutionError, match="can be replaced by every user"):
+            await executor.execute(tool, {}, ToolExecutionContext())
+
+
+@pytest.mark.parametrize("script", ["yes x | head -c 2000000", "yes x | head -c 2000000; exit 3"])
+async def test_a_large_output_does_not_hold_up_the_loop(make: Make, script: str) -> None:
+    """What a program wrote is made a text, and its secrets hidden, beside the event loop."""
+    threads = []
+
+    def hide(*args: Any) -> Any:
+        threads.append(threading.current_thread())
+        return output_of(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module.__name__}.output_of", hide)
+        with contextlib.suppress(ToolExecutionError):
+            await run(make, ["sh", "-c", script], config={"max_output": 4_000_000})
+    assert threads != [threading.main_thread()]
+    assert len(threads) == 1

@@ -30,6 +30,7 @@ from tool_engine.executors.commands.interpreters import script_places
         "awk HERE file",
         "awk -F : -v a=b HERE file",
         "gawk --source HERE",
+        "watch HERE",
     ],
 )
 def test_scripts(line: str) -> None:

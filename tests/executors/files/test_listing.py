@@ -101,6 +101,27 @@ def test_very_many_entries(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["cut"] == ["'.' has 5 entries; only the first 3 were looked at"]
 
 
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 9, 10, 11, 50])
+def test_names_are_sorted_in_small_steps(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """However many names there are, no more than a few are sorted at a time, or held too many."""
+    monkeypatch.setattr(tree, "MOST_NAMES", 5)
+    monkeypatch.setattr(tree, "_RUN", 2)
+    real, held = heapq.merge, []
+
+    def merging(*runs: list[str]) -> Any:
+        held.append(sum(map(len, runs)))
+        return real(*runs)
+
+    monkeypatch.setattr(heapq, "merge", merging)
+    names = [f"{number * 37 % 101:03}.txt" for number in range(count)]
+    for name in names:
+        desk.put(name)
+    assert desk.paths() == sorted(names)[:5]
+    assert max(held) <= 2 * 5 + 2
+
+
 def test_most_entries(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A walk ends after so many entries, also when none of them is shown."""
     monkeypatch.setattr(tree, "MOST_ENTRIES", 10)
@@ -165,14 +186,13 @@ def test_folder_that_goes_while_it_is_read(desk: Desk, monkeypatch: pytest.Monke
     """What is removed during the walk is left out, and the walk goes on."""
     gone = desk.put("a.txt")
     desk.put("b.txt")
-    real = heapq.nsmallest
+    real = heapq.merge
 
-    def sorting(*args: Any) -> list[str]:
-        names: list[str] = real(*args)
+    def sorting(*args: Any) -> Any:
         gone.unlink(missing_ok=True)
-        return names
+        return real(*args)
 
-    monkeypatch.setattr(heapq, "nsmallest", sorting)
+    monkeypatch.setattr(heapq, "merge", sorting)
     assert desk.paths() == ["b.txt"]
 
 

@@ -117,3 +117,10 @@ def test_other_names_of_a_file_keep_the_old_content(desk: Desk) -> None:
     desk.write("a.txt", "new")
     assert (desk.outside / "secret.txt").read_text() == "SECRET\n"
     assert (desk.root / "a.txt").read_text() == "new"
+
+
+def test_too_many_folders_are_not_begun(desk: Desk) -> None:
+    """A path that is refused for its depth leaves none of its folders."""
+    with pytest.raises(ToolExecutionError, match="more than 128 folders"):
+        desk.write("x/" * 200 + "y", create_folders=True)
+    assert list(desk.root.iterdir()) == []

@@ -43,7 +43,7 @@ def fail(value):
     raise ToolExecutionError("only 20 are left", details={"left": 20, "odd": value})
 def fail_oddly():
     from tool_engine import ToolExecutionError
-    raise ToolExecutionError("odd", details={"x": object()})
+    raise ToolExecutionError("odd", details={"x": object()}, is_final=True)
 def slow(seconds): time.sleep(seconds); return os.getpid()
 def times_out(): raise TimeoutError
 def silent(): raise ValueError
@@ -145,9 +145,11 @@ async def test_errors_cross(bench: Bench) -> None:
     with pytest.raises(ToolExecutionError, match=r"^only 20 are left$") as caught:
         await bench.run("fail", value="x")
     assert caught.value.details == {"left": 20, "odd": "x"}
+    assert caught.value.is_final is False
     with pytest.raises(ToolExecutionError, match=r"^odd$") as caught:
         await bench.run("fail_oddly")
     assert caught.value.details == {}
+    assert caught.value.is_final is True
     with pytest.raises(TimeoutError, match="gave up waiting"):
         await bench.run("times_out")
     with pytest.raises(ToolExecutionError, match=r"^ValueError$"):

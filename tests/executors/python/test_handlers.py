@@ -100,6 +100,14 @@ def test_nothing_is_run_where_nothing_may(make: Make, write: Write, tmp_path: Pa
         ("import no_such_module_of_test\ndef f(text): ...", "cannot be imported: ModuleNotFound"),
         ("1 / 0\ndef f(text): ...", "cannot be imported: ZeroDivisionError: division by zero"),
         ("import sys; sys.exit('no')\ndef f(text): ...", "cannot be imported: SystemExit: no"),
+        (
+            "class E(BaseException): ...\ndef f(text): ...\nraise E('no')",
+            "cannot be imported: E: no",
+        ),
+        (
+            "def __getattr__(name): raise KeyError(name)",
+            "f cannot be (read|imported): KeyError: 'f'",
+        ),
         ("if False:\n    def f(text): ...", "'f'"),
         ("f = 5", "must be a function"),
         ("f = [int][0]", "class|type"),

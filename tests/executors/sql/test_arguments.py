@@ -70,6 +70,10 @@ def test_lists() -> None:
     """Each element fits the type of the elements; what is no list is refused."""
     assert argument("x", [1, "2", None], "int4[]", True) == [1, 2, None]
     assert argument("x", ["a"], "_text", True) == ["a"]
+    assert argument("x", [[1, "2"], [None, 4]], "_int4", True) == [[1, 2], [None, 4]]
+    assert argument("x", [[1, "2"]], "_jsonb", True) == [[1, "2"]]
+    with pytest.raises(ArgumentError, match="type int4 here, got 'b'"):
+        argument("x", [["b"]], "_int4", True)
     with pytest.raises(ArgumentError, match="'x' must be a list here, got 'a'"):
         argument("x", "a", "int4[]", True)
     with pytest.raises(ArgumentError, match="type int4 here, got 'b'"):

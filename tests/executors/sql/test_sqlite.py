@@ -86,6 +86,18 @@ async def test_the_end_of_a_statement(shop: Shop) -> None:
     assert [pool.checkedin() for pool in shop.pools()] == [1]
 
 
+async def test_a_count_behind_a_with(shop: Shop) -> None:
+    """A statement that begins with WITH tells how many rows it wrote, as every other does."""
+    rows = "WITH more(id) AS (VALUES (7), (8)) "
+    for statement, count in (
+        ("INSERT INTO items (id) SELECT id FROM more", 2),
+        ("DELETE FROM items WHERE id IN (SELECT id + 1 FROM more)", 1),
+        ("DELETE FROM items WHERE id IN (SELECT -id FROM more)", 0),
+    ):
+        assert await shop.write(rows + statement) == {"row_count": count}
+    assert await shop.write("CREATE TABLE other (id integer)") == {"row_count": 0}
+
+
 async def test_a_cancelled_statement_ends(shop: Shop) -> None:
     """Nobody waits for it, so it does not run on; a second cancel changes nothing."""
     task = asyncio.create_task(shop.run(FOREVER, None))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tool_engine.executors.workflow.evaluation import LEFT_OUT, EvaluationError, Scope
 from tool_engine.executors.workflow.template import (
+    MAX_TEXT,
     Places,
     has_references,
     parse_template,
@@ -91,6 +92,13 @@ def test_what_cannot_be_put_in(value: Any, scope: Scope, told: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         rendered(value, scope)
     assert told in str(caught.value)
+
+
+def test_a_text_is_bounded() -> None:
+    """D21: steps that double a text again and again end with an error, not without memory."""
+    assert len(rendered("${item}${item}", Scope({}, {}, "a" * (MAX_TEXT // 2), 0))) == MAX_TEXT
+    with pytest.raises(EvaluationError, match="10000001 characters; the most is 10000000"):
+        rendered("${item}${item}.", Scope({}, {}, "a" * (MAX_TEXT // 2), 0))
 
 
 def test_mistakes_are_all_told() -> None:

@@ -13,6 +13,7 @@ from tool_engine.cli.completion import complete_strategy
 from tool_engine.cli.options import (
     JSONOption,
     NameArgument,
+    RecordsOption,
     TimeoutOption,
     ToolsOption,
     settings_of,
@@ -41,6 +42,7 @@ def call_command(
     timeout: TimeoutOption = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
+    records: RecordsOption = None,
 ) -> int:
     """Call one tool.
 
@@ -49,7 +51,7 @@ def call_command(
     from tool_engine.cli.calling import Request, call_tool
 
     request = Request(name, tuple(words or ()), params, timeout)
-    return call_tool(settings_of(ctx, tools), request, as_json=as_json)
+    return call_tool(settings_of(ctx, tools, records), request, as_json=as_json)
 
 
 def batch_command(
@@ -71,6 +73,7 @@ def batch_command(
     ] = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
+    records: RecordsOption = None,
 ) -> int:
     """Run many calls, each {"tool": NAME, "params": {...}} or a list of NAME and params.
 
@@ -79,7 +82,7 @@ def batch_command(
     from tool_engine.cli.calling import BatchOptions, run_batch
 
     options = BatchOptions(parallel or max_parallel is not None, max_parallel, trace)
-    return run_batch(settings_of(ctx, tools), file, options, as_json=as_json)
+    return run_batch(settings_of(ctx, tools, records), file, options, as_json=as_json)
 
 
 def simulate_command(

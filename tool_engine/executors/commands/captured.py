@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from tool_engine.redaction.splitting import place_to_cut
+
 __all__ = ["Captured"]
 
 _LONGEST_CHARACTER: Final = 4
 """Bytes, in UTF-8."""
+_BEYOND: Final = 4_096
+"""Bytes behind each cut that are known, to see whether it splits a secret."""
 
 
 class Captured:
@@ -36,35 +40,58 @@ class Captured:
         """Whether something was dropped."""
         return self.size > self._head_limit + self._tail_limit
 
+    @property
+    def kept(self) -> int:
+        """How many bytes there are to make a text of, about."""
+        return len(self._head) + len(self._tail)
+
     def feed(self, data: bytes) -> None:
         """Takes the next bytes."""
-        self.size += len(data)
-        room = self._head_limit - len(self._head)
+        room = self._head_limit + _BEYOND - len(self._head)
         if room > 0:
             self._head += data[:room]
-            data = data[room:]
-        self._tail += data
+        self._tail += data[max(0, self._head_limit - self.size) :]
+        self.size += len(data)
         # Trimmed seldom, so that a flood of small pieces is not copied for each of them.
         if len(self._tail) > 2 * self._tail_limit + 64 * 1024:
-            del self._tail[: len(self._tail) - self._tail_limit]
+            del self._tail[: len(self._tail) - self._tail_limit - _BEYOND]
 
     def text(self) -> str:
         """What was kept, as UTF-8; what cannot be read so is shown as U+FFFD.
 
-        Where something is left out, whole lines are, if there are lines; a line in square brackets
-        says how many bytes.
+        Where something is left out, whole lines are, if there are lines, and no half of a secret
+        stays; a line in square brackets says how many bytes.
         """
         if not self.is_cut:
-            return (self._head + self._tail).decode("utf-8", "replace")
-        head = _without_last_part(bytes(self._head))
-        kept = self._tail[len(self._tail) - self._tail_limit :] if self._tail_limit else b""
-        tail = _without_first_part(bytes(kept))
+            return (self._head[: self._head_limit] + self._tail).decode("utf-8", "replace")
+        head, tail = self._beginning(), self._end()
         left_out = self.size - len(head) - len(tail)
         separator = "" if head.endswith(b"\n") or not head else "\n"
         return (
             f"{head.decode('utf-8', 'replace')}{separator}[... {left_out} bytes left out ...]\n"
             f"{tail.decode('utf-8', 'replace')}"
         )
+
+    def _beginning(self) -> bytes:
+        kept = _text(_without_last_part(bytes(self._head[: self._head_limit])))
+        known = _text(self._head)
+        return _bytes(known[: place_to_cut(known, len(kept), -1)])
+
+    def _end(self) -> bytes:
+        if not self._tail_limit:
+            return b""
+        kept = _text(_without_first_part(bytes(self._tail[-self._tail_limit :])))
+        known = _text(self._tail[-self._tail_limit - _BEYOND :])
+        return _bytes(known[place_to_cut(known, len(known) - len(kept), 1) :])
+
+
+def _text(data: bytes | bytearray) -> str:
+    """Of exactly these bytes, whatever they are."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _without_last_part(head: bytes) -> bytes:

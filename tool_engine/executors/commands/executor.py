@@ -20,7 +20,7 @@ from tool_engine.executors.commands.entry import CommandPlan, compile_entry
 from tool_engine.executors.commands.outcome import exit_problem, hidden, output_of, own_words
 from tool_engine.executors.commands.process_group import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH, find_program
-from tool_engine.executors.commands.supervisor import Command
+from tool_engine.executors.commands.supervisor import Command, Finished
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
@@ -39,7 +39,6 @@ class CommandExecutor:
     def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
         self._path = tuple(path)
         self._plans = CompiledEntries(_compile)
-        self._programs: dict[str, str] = {}
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -63,24 +62,27 @@ class CommandExecutor:
             argv = [plan.program, *command_line(plan.arguments, params)]
             await secrets.read_files(part for _, text in plan.env for part in text.secrets)
             env = _environment(plan, secrets)
-            group = ProcessGroup(partial(self._command, plan, argv, env), timeout)
-            finished = await group.run()
-            output = output_of(plan.program, finished, timeout)
-            if problem := exit_problem(output["exit_code"], plan.ok_exit_codes):
-                raise ToolExecutionError(
-                    f"{plan.program} {problem}{own_words(output)}", details=output
-                )
-            return secrets.hide(output)  # type: ignore[no-any-return]
+            finished = await self._finished(plan, argv, env, timeout)
+            outcome = partial(_outcome, plan, finished, timeout, secrets)
+            return await asyncio.to_thread(outcome) if finished.is_large else outcome()
         except (ToolExecutionError, TimeoutError) as error:
             raise hidden(error, secrets) from None
 
+    async def _finished(
+        self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
+    ) -> Finished:
+        """Runs the program to its end."""
+        return await ProcessGroup(partial(self._command, plan, argv, env), seconds).run()
+
     def _command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
         """Asks the file system, so it is called in the thread of the run."""
-        program = self._programs.get(plan.program)
-        if program is None:
-            program = self._programs[plan.program] = find_program(plan.program, self._path)
+        # Looked up each time: what it was at the last call says nothing of who may replace it now.
         return Command(
-            program=program, argv=argv, env=env, cwd=plan.cwd, max_output=plan.max_output
+            program=find_program(plan.program, self._path),
+            argv=argv,
+            env=env,
+            cwd=plan.cwd,
+            max_output=plan.max_output,
         )
 
 
@@ -91,6 +93,16 @@ def _compile(tool: Tool) -> CommandPlan:
             "sure that nothing of a command is left"
         )
     return compile_entry(tool)
+
+
+def _outcome(
+    plan: CommandPlan, finished: Finished, timeout: float | None, secrets: SecretScope
+) -> dict[str, Any]:
+    """What the caller gets, without the secrets of the call."""
+    output = output_of(plan.program, finished, timeout)
+    if problem := exit_problem(output["exit_code"], plan.ok_exit_codes):
+        raise ToolExecutionError(f"{plan.program} {problem}{own_words(output)}", details=output)
+    return secrets.hide(output)  # type: ignore[no-any-return]
 
 
 def seconds_left(context: ToolExecutionContext) -> float | None:

@@ -20,6 +20,7 @@ _SCRIPT_OPTIONS: Final[Mapping[str, re.Pattern[str]]] = {
         ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "su"),
         _SHELL_OPTION,
     ),
+    "watch": re.compile(r"(?!)"),
     **dict.fromkeys(("python", "pypy"), _C_OPTION),
     **dict.fromkeys(("perl", "ruby", "lua", "Rscript"), _E_OPTION),
     **dict.fromkeys(("node", "nodejs", "deno", "bun"), re.compile(r"-e|-p|--eval|--print")),
@@ -28,7 +29,7 @@ _SCRIPT_OPTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), re.compile(r"-e|--source")),
 }
 """The start of the option whose value is a script, which may be joined to it."""
-_SCRIPT_IS_OPERAND: Final = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "nawk"})
+_SCRIPT_IS_OPERAND: Final = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "nawk", "watch"})
 """Programs that take their first operand for a script."""
 _TAKES_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oOWX]|-[vF]|--rcfile|--init-file")
 """Other options whose value is the next argument, as in `bash -o pipefail -c ...`."""

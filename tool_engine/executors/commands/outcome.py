@@ -9,11 +9,15 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, End, Finished
 from tool_engine.executors.secrets import SecretScope
+from tool_engine.redaction import redact_text
+from tool_engine.redaction.splitting import place_to_cut
 
 __all__ = ["exit_problem", "hidden", "output_of", "own_words"]
 
 _SHOWN: Final = 1000
 """The most characters of a program's own words in an error."""
+_READ: Final = 16_384
+"""Characters at the end of its words that are looked at."""
 
 
 def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str, Any]:
@@ -65,7 +69,9 @@ def exit_problem(code: int, expected: frozenset[int]) -> str:
 
 def own_words(output: Mapping[str, Any]) -> str:
     """The end of what the program had to say, for whoever is to put it right."""
-    text = (output["stderr"].strip() or output["stdout"].strip())[-_SHOWN:]
+    text = output["stderr"].strip() or output["stdout"].strip()
+    # A secret that the cut would split is hidden before it.
+    text = redact_text(text[place_to_cut(text, len(text) - _READ, 1) :])[-_SHOWN:]
     return f": {text}" if text else ""
 
 
@@ -73,7 +79,9 @@ def hidden(error: ToolExecutionError | TimeoutError, secrets: SecretScope) -> Ex
     """The same error, without the secrets of the call."""
     message = secrets.hide_text(str(error))
     if isinstance(error, ToolExecutionError):
-        return ToolExecutionError(message, details=secrets.hide(error.details))
+        return ToolExecutionError(
+            message, details=secrets.hide(error.details), is_final=error.is_final
+        )
     return TimeoutError(message)
 
 

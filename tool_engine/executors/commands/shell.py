@@ -28,7 +28,7 @@ from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["Approve", "ShellExecutor"]
+__all__ = ["Approve", "ShellExecutor", "check_script"]
 
 Approve = Callable[[str, ToolExecutionContext], bool | Awaitable[bool]]
 """Is asked about each script, with the caller's context; only `True` lets it run."""
@@ -88,7 +88,7 @@ class ShellExecutor:
         plan, script = self._plans.of(tool), params[SCRIPT]
         if obstacle := sandbox_launcher.obstacle():
             raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
-        _check_script(plan, script)
+        check_script(plan, script)
         await self._ask(tool, script, context)
         timeout = seconds_left(context)
         finished = await ProcessGroup(partial(_command, plan, script), timeout).run()
@@ -108,7 +108,8 @@ class ShellExecutor:
             raise ToolExecutionError("the script was not approved; it has not been run")
 
 
-def _check_script(plan: ShellPlan, script: str) -> None:
+def check_script(plan: ShellPlan, script: str) -> None:
+    """Raises `ToolExecutionError` for a script that the tool does not run, or that is no text."""
     for text in plan.deny:
         if text in script:
             raise ToolExecutionError(f"the script holds {text!r}, which this tool does not run")

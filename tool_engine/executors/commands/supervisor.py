@@ -42,6 +42,8 @@ MAX_FLOOD: Final = 64 * 1024 * 1024
 _GRACE: Final = 1.0
 """Seconds, at most, between the request to end and the kill."""
 _CHUNK: Final = 64 * 1024
+_LARGE: Final = 512 * 1024
+"""Bytes of output, of which little more is kept by default."""
 _DRAIN_READS: Final = 32
 """More than a pipe holds; bounded, for a process that got away may still write."""
 _SECONDS_TO_VANISH: Final = 1.0
@@ -79,6 +81,11 @@ class Finished(msgspec.Struct, frozen=True):
     stdout: Captured
     stderr: Captured
     end: End
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes a while to make texts of what was kept."""
+        return self.stdout.kept + self.stderr.kept > _LARGE
 
 
 class Bell:

@@ -101,7 +101,10 @@ class FileRoot(NamedTuple):
             raise ToolExecutionError(
                 f"{_quoted(path)} has '..' in it; give the path from the tool's folder on"
             )
-        return "/".join(parts) or ".", parts
+        shown = "/".join(parts) or "."
+        if len(parts) > MAX_DEPTH + 1:
+            raise _too_deep(shown)  # before folders are made for it
+        return shown, parts
 
     @contextlib.contextmanager
     def _walk(self, shown: str, *, writes: bool, makes: bool | None) -> Iterator[_Walk]:
@@ -216,10 +219,7 @@ class _Walk:
 
     def _enter(self, name: str) -> None:
         if len(self._folders) >= MAX_DEPTH:
-            raise ToolExecutionError(
-                f"{self._shown!r} leads through more than {MAX_DEPTH} folders, the most there may "
-                "be"
-            )
+            raise _too_deep(self._shown)
         if self._guarded is not None:
             self._check_name(name)
         self._folders.append(self._open(name))
@@ -274,6 +274,12 @@ def _check_text(path: str) -> None:
 
 def _quoted(path: str) -> str:
     return ascii(path) if len(path) <= 100 else f"{path[:100]!a}…"
+
+
+def _too_deep(shown: str) -> ToolExecutionError:
+    return ToolExecutionError(
+        f"{shown!r} leads through more than {MAX_DEPTH} folders, the most there may be"
+    )
 
 
 def _leads_out(shown: str) -> ToolExecutionError:

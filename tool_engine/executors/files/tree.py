@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
@@ -40,6 +41,7 @@ DEFAULT_IGNORED: Final = (
 MOST_NAMES: Final = 100_000
 """Of a folder with more entries, the first ones by name are looked at."""
 MOST_ENTRIES: Final = 1_000_000
+_RUN: Final = 2_000
 _SHARE: Final = 0.8
 _MOST_SECONDS: Final = 20.0
 _FLAGS: Final = (
@@ -168,7 +170,7 @@ def _descend(levels: list[_Level], entry: Entry, budget: Budget) -> None:
 
 
 def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
-    """The names in a folder, sorted; at most `MOST_NAMES` are held at a time."""
+    """The names in a folder, sorted; of many, the first `MOST_NAMES`."""
     count = 0
 
     def found() -> Iterator[str]:
@@ -183,13 +185,26 @@ def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
 
     where = prefix.rstrip("/") or "."
     try:
-        names = heapq.nsmallest(MOST_NAMES, found())
+        names = _first(found(), MOST_NAMES)
     except OSError as error:
         budget.note(f"{where!r} was left out: {error.strerror}")
         return iter(())
     if count > MOST_NAMES:
         budget.note(f"{where!r} has {count} entries; only the first {MOST_NAMES} were looked at")
-    return iter(names)
+    return names
+
+
+def _first(names: Iterator[str], most: int) -> Iterator[str]:
+    """The first `most` of `names`, sorted; of more, about twice as many are held at a time."""
+    runs: list[list[str]] = []
+    held = 0
+    # In small steps: while a list is sorted nothing else of the process can run.
+    while run := sorted(islice(names, _RUN)):
+        runs.append(run)
+        held += len(run)
+        if held >= 2 * most:
+            runs, held = [list(islice(heapq.merge(*runs), most))], most
+    return islice(heapq.merge(*runs), most)
 
 
 def _is_text(name: str) -> bool:

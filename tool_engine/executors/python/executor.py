@@ -16,6 +16,7 @@ from tool_engine.executors.python.entry import compile_entry
 from tool_engine.executors.python.pool import WorkerPool
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
+from tool_engine.model.trace import trace_headers
 
 __all__ = ["ProcessExecutor"]
 
@@ -32,13 +33,14 @@ class _Call(OwnThread[Any]):
         params: dict[str, Any],
         context: dict[str, Any],
         timeout: float | None,
+        trace: dict[str, str],
     ) -> None:
         # The caller's time is for the whole run: the end of the processes takes a part of it.
         super().__init__(None if timeout is None else timeout - min(_TO_END, timeout / 10))
-        self._pool, self._params, self._context = pool, params, context
+        self._pool, self._params, self._context, self._trace = pool, params, context, trace
 
     def work(self, deadline: float | None, bell: Bell) -> Any:
-        return self._pool.run(self._params, self._context, deadline, bell)
+        return self._pool.run(self._params, self._context, deadline, bell, self._trace)
 
 
 class ProcessExecutor:
@@ -63,8 +65,8 @@ class ProcessExecutor:
             TimeoutError: It did not end in time; nothing of the call is left.
             DefinitionError: The tool's entry is wrong.
         """
-        call = _Call(self._pool(tool), params, context.to_wire(), seconds_left(context))
-        return await call.run()
+        wire, timeout = context.to_wire(), seconds_left(context)
+        return await _Call(self._pool(tool), params, wire, timeout, trace_headers()).run()
 
     async def close(self) -> None:
         """Ends the worker processes that wait for a call; the others end with theirs."""

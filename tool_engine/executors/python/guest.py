@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import ctypes
 import functools
 import importlib
@@ -27,7 +28,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 __all__ = ["MAX_MESSAGE", "main"]
@@ -177,9 +178,10 @@ def _answer(
         arguments = dict(request["params"])
         if request["context"] is not None:
             arguments["context"] = _context(request["context"], request["seconds"])
-        value = function(**arguments)
-        if inspect.isawaitable(value):
-            value = runner.run(_wait(value))
+        with _traced(request.get("trace", {})):
+            value = function(**arguments)
+            if inspect.isawaitable(value):
+                value = runner.run(_wait(value), context=contextvars.copy_context())
         answer = _encoded({"id": request["id"], "value": value})
         if len(answer) > MAX_MESSAGE:
             raise _HandlerError(f"the result has {len(answer)} bytes; the most is {MAX_MESSAGE}")
@@ -196,6 +198,26 @@ def _answer(
 
 async def _wait(value: Any) -> Any:
     return await value
+
+
+@contextlib.contextmanager
+def _traced(headers: Mapping[str, str]) -> Iterator[None]:
+    """Lets the handler see which trace it is part of, as if it ran in the engine."""
+    names = {name.upper(): value for name, value in headers.items()}
+    os.environ.update(names)
+    # A handler that has no use for OpenTelemetry must not pay for its import.
+    context = sys.modules.get("opentelemetry.context") if headers else None
+    token = None
+    if context is not None:
+        form = importlib.import_module("opentelemetry.trace.propagation.tracecontext")
+        token = context.attach(form.TraceContextTextMapPropagator().extract(headers))
+    try:
+        yield
+    finally:
+        if context is not None:
+            context.detach(token)
+        for name in names:
+            os.environ.pop(name, None)
 
 
 def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
@@ -246,6 +268,7 @@ def _described(error: BaseException) -> dict[str, Any]:
     }
     if is_ours or isinstance(error, _HandlerError):
         described["kind"] = "execution"
+        described["is_final"] = getattr(error, "is_final", False) is True
         details = getattr(error, "details", None)
         with contextlib.suppress(TypeError, ValueError, RecursionError):
             described["details"] = json.loads(json.dumps(details or {}, allow_nan=False))

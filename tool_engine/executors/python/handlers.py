@@ -117,7 +117,9 @@ def _is_on_loop() -> bool:
 def _import(entry: PythonEntry, tool: Tool) -> Any:
     try:
         module = import_module(entry.module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may raise anything, and its neighbours are no part
         words = f"{type(error).__name__}: {error}"
         raise DefinitionError(
             _problem(tool, f"the module {entry.module} cannot be imported: {words}")
@@ -126,6 +128,9 @@ def _import(entry: PythonEntry, tool: Tool) -> Any:
         return reduce(getattr, entry.name.split("."), module)
     except AttributeError as error:
         raise DefinitionError(_problem(tool, f"there is no {entry.place}: {error}")) from None
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise DefinitionError(_problem(tool, f"{entry.place} cannot be read: {words}")) from error
 
 
 def _check_apart(entry: PythonEntry, tool: Tool) -> None:

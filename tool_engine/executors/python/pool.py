@@ -53,6 +53,7 @@ class WorkerPool:
         context: dict[str, Any],
         deadline: float | None,
         bell: Bell,
+        trace: dict[str, str] | None = None,
     ) -> Any:
         """What the handler returns. Blocks.
 
@@ -61,6 +62,7 @@ class WorkerPool:
             context: Its context, as JSON values; sent only to a handler that wants it.
             deadline: When all must be over, on the monotonic clock; None: no limit.
             bell: Ends the call early.
+            trace: The headers that name the trace it is part of, see `model.trace`.
 
         Raises:
             ToolExecutionError: The handler failed, or its worker process died.
@@ -72,7 +74,7 @@ class WorkerPool:
                 is_kept = False
                 try:
                     self._make_ready(worker, deadline, bell)
-                    answer = worker.call(params, context, deadline, bell)
+                    answer = worker.call(params, context, deadline, bell, trace)
                     is_kept = _may_go_on(answer) and worker.is_alive
                 finally:
                     self._give_back(worker, is_kept=is_kept)
@@ -161,7 +163,7 @@ def _may_go_on(answer: Answer) -> bool:
 def _raised(fault: Fault, entry: PythonEntry) -> Exception:
     """What a handler in this process would have raised."""
     if fault.kind == "execution":
-        return ToolExecutionError(fault.message, details=fault.details)
+        return ToolExecutionError(fault.message, details=fault.details, is_final=fault.is_final)
     if fault.kind == "timeout":
         return TimeoutError(fault.message or "the tool gave up waiting (TimeoutError)")
     if fault.kind == "memory":

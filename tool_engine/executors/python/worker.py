@@ -43,6 +43,7 @@ class Fault(msgspec.Struct):
     kind: str
     """`plain`, or what it means to the engine: `execution`, `timeout`, `memory`, `exit`."""
     details: dict[str, Any] = {}
+    is_final: bool = False
 
     @property
     def words(self) -> str:
@@ -147,6 +148,7 @@ class Worker:
         context: dict[str, Any],
         deadline: float | None,
         bell: Bell,
+        trace: dict[str, str] | None = None,
     ) -> Answer:
         """Lets it call the handler.
 
@@ -161,6 +163,7 @@ class Worker:
             "params": params,
             "context": context if self._wants_context else None,
             "seconds": None if deadline is None else deadline - monotonic(),
+            "trace": trace or {},
         }
         try:
             data = msgspec.json.encode(request)

@@ -29,8 +29,22 @@ def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
         return _single(name, value, kind)
     if not isinstance(value, list):
         raise ArgumentError(f"parameter {name!r} must be a list here, got {value!r:.80}")
-    element = kind.removesuffix("[]").removeprefix("_")
-    return [None if item is None else _single(name, item, element) for item in value]
+    return _items(name, value, kind.removesuffix("[]").removeprefix("_"))
+
+
+def _items(name: str, values: list[Any], kind: str) -> list[Any]:
+    """The items of an array; those of one with several dimensions are lists."""
+    return [
+        _items(name, item, kind)
+        if isinstance(item, list) and kind not in _JSON
+        else None
+        if item is None
+        else _single(name, item, kind)
+        for item in values
+    ]
+
+
+_JSON: Final = ("json", "jsonb")
 
 
 def _single(name: str, value: Any, kind: str) -> Any:

@@ -37,6 +37,9 @@ _BUSY_WAIT: Final = 0.02
 """Seconds for which SQLite itself waits for a lock, during which nothing can stop it."""
 _ROOM: Final = 4 * 1024 * 1024
 """Bytes that one value may have beyond the limit of the result."""
+_MAX_PATTERN: Final = 1_000
+"""Bytes of a pattern of LIKE or GLOB: SQLite compares one with one value without a look at the
+clock, and that takes as long as their lengths multiplied."""
 _BATCH: Final = 1_000
 _LATE: Final = "the statement ran at its deadline and was ended; nothing of it is kept"
 
@@ -98,6 +101,7 @@ class _Guard:
         except BaseException:
             connection.close()
             raise
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _MAX_PATTERN)
         connection.text_factory = _text
         connection.set_authorizer(self.authorize)
         connection.set_progress_handler(self.must_end, _STEPS)
@@ -107,12 +111,14 @@ class _Guard:
     @contextmanager
     def holds(self, watch: Watch, room: int) -> Iterator[None]:
         """Within it the connection runs a statement of a tool, not what the engine asks for."""
-        if self._connection is not None:
-            # Also bounds what a statement builds: no text or blob is ever larger.
-            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, room)
+        assert self._connection is not None  # noqa: S101 - `open` comes first
+        # Also bounds what a statement builds: no text or blob is ever larger.
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, room)
         self._watch = watch
         try:
-            yield
+            # An interrupt is seen at each row, the progress handler only after many of them.
+            with watch.interrupting(self._connection.interrupt):
+                yield
         finally:
             self._watch = None
 
@@ -172,7 +178,7 @@ class SQLiteDatabase:
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
         values = [_bound(params.get(name)) for name in names]
         async with self._pool.turn():
-            return await run_watched(self._run(plan, sql, values, watch), lambda _: _stop(watch))
+            return await run_watched(self._run(plan, sql, values, watch), lambda _: watch.stop())
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -213,9 +219,13 @@ class _FullError(Exception):
 async def _answer(
     connection: _GuardedConnection, plan: SQLPlan, sql: str, values: Sequence[Any]
 ) -> dict[str, Any]:
+    changed = connection.total_changes
     async with connection.execute(sql, values) as cursor:
         if cursor.description is None:
-            return {"row_count": max(cursor.rowcount, 0)}
+            is_counted = cursor.rowcount >= 0 or connection.total_changes == changed
+            # Python does not count what a statement behind WITH has written.
+            count = max(cursor.rowcount, 0) if is_counted else await _changes(connection)
+            return {"row_count": count}
         rows = Rows(plan, [column[0] for column in cursor.description])
 
         def take(_: object, row: Sequence[Any]) -> None:
@@ -234,6 +244,12 @@ async def _answer(
         return rows.result(None if plan.is_readonly else rows.count)
 
 
+async def _changes(connection: _GuardedConnection) -> int:
+    """How many rows the last statement wrote, without those that triggers wrote."""
+    async with connection.execute("SELECT changes()") as cursor:
+        return sum(row[0] for row in await cursor.fetchall())
+
+
 async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
     """Does `step` as soon as no other connection holds the file locked."""
     while True:
@@ -243,10 +259,6 @@ async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
             is_busy = (error.sqlite_errorcode & 0xFF) == sqlite3.SQLITE_BUSY
             if not is_busy or watch.is_over:
                 raise
-
-
-def _stop(watch: Watch) -> None:
-    watch.is_stopped = True
 
 
 def _bound(value: Any) -> Any:
@@ -264,6 +276,10 @@ def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exce
     if isinstance(error, OverflowError):
         return ToolExecutionError(
             "a number is too large for SQLite; whole numbers go from -2**63 to 2**63 - 1"
+        )
+    if "pattern too complex" in str(error):
+        return ToolExecutionError(
+            f"a pattern of LIKE or GLOB is longer than {_MAX_PATTERN} bytes; send a shorter one"
         )
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_INTERRUPT or (code == sqlite3.SQLITE_BUSY and watch.is_over):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionContext
@@ -19,11 +20,12 @@ _MARGIN: Final = 0.2
 class Watch:
     """The end of one statement, which a thread may ask about."""
 
-    __slots__ = ("deadline", "is_stopped")
+    __slots__ = ("_interrupt", "deadline", "is_stopped")
 
     def __init__(self, context: ToolExecutionContext) -> None:
         self.is_stopped = False
         """Whether nobody waits for the answer any more."""
+        self._interrupt: Callable[[], object] | None = None
         self.deadline: float | None = None
         """On the clock of `time.monotonic`; None: there is none."""
         if context.deadline is not None:
@@ -45,6 +47,27 @@ class Watch:
     def is_over(self) -> bool:
         """Whether the statement has to end now."""
         return self.is_stopped or self.is_late
+
+    def stop(self) -> None:
+        """Ends the statement now: nobody waits for its answer any more."""
+        self.is_stopped = True
+        if self._interrupt is not None:
+            self._interrupt()
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], object]) -> Iterator[None]:
+        """Within it, `interrupt` is called on the event loop as soon as the statement must end."""
+        left = self.left
+        timer = None
+        if left is not None:
+            timer = asyncio.get_running_loop().call_later(max(left, 0.0), interrupt)
+        self._interrupt = interrupt
+        try:
+            yield
+        finally:
+            self._interrupt = None
+            if timer is not None:
+                timer.cancel()
 
 
 async def run_watched(

@@ -29,8 +29,18 @@ from tool_engine.executors.workflow.expression import (
     read_reference,
 )
 
-__all__ = ["Places", "Text", "has_references", "parse_template", "references_in", "render"]
+__all__ = [
+    "MAX_TEXT",
+    "Places",
+    "Text",
+    "has_references",
+    "parse_template",
+    "references_in",
+    "render",
+]
 
+MAX_TEXT: Final = 10_000_000
+"""The most characters of a text with references in it: steps could double it again and again."""
 _START: Final = re.compile(r"\$?\$\{")
 
 Places = list[tuple[str, str]]
@@ -108,8 +118,8 @@ def render(tree: Any, scope: Scope) -> Any:
     if isinstance(tree, Text):
         if (whole := tree.whole) is not None:
             return value_of(whole, scope)
-        return "".join(
-            part if isinstance(part, str) else _text_of(part, scope) for part in tree.parts
+        return _joined(
+            [part if isinstance(part, str) else _text_of(part, scope) for part in tree.parts]
         )
     if isinstance(tree, dict):
         rendered = {key: render(each, scope) for key, each in tree.items()}
@@ -137,6 +147,15 @@ def _parse_text(text: str) -> Any:
     if not parts:
         return written
     return Text((*parts, written) if written else tuple(parts))
+
+
+def _joined(texts: list[str]) -> str:
+    size = sum(map(len, texts))
+    if size > MAX_TEXT:
+        raise EvaluationError(
+            f"a text with references would have {size} characters; the most is {MAX_TEXT}"
+        )
+    return "".join(texts)
 
 
 def _text_of(node: Node, scope: Scope) -> str:

@@ -1,0 +1,62 @@
+"""One name per fact, wherever it is told."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import tool_engine
+from tool_engine.model.event import ToolEngineEventType
+from tool_engine.observability.event_lines import LINES
+from tool_engine.observability.names import FACTS
+
+PACKAGE = Path(tool_engine.__file__).parent
+PAGE = PACKAGE.parent / "docs/how-to/logging.md"
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def log_lines() -> Iterator[tuple[str, str]]:
+    """Level and name of every line that the package writes, as its source says."""
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            words = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            target = node.func.value
+            if isinstance(target, ast.Name) and target.id == "_log" and node.func.attr in LEVELS:
+                yield node.func.attr, str(words[0])
+            elif node.func.attr == "_tell" and words[:1] and words[0] in LEVELS:
+                yield str(words[0]), str(words[1])
+
+
+def test_every_line_and_every_event_has_its_name_in_one_table() -> None:
+    """A line or an event that nobody listed, or one listed that is nowhere, is found here."""
+    lines = {name for _, name in log_lines()} | {kind.value for kind in LINES}
+    events = {kind.value for kind in ToolEngineEventType}
+    assert lines | events == set(FACTS)
+
+
+def test_levels_are_those_of_the_source() -> None:
+    """The level in the table is the level of the line."""
+    wrong = {name for level, name in log_lines() if FACTS[name].level != level}
+    assert wrong <= {"watch_failed"}, "one of its two lines may be another level"
+
+
+def test_every_event_is_logged_under_its_own_name() -> None:
+    """No event is without a log line: here, or where it arises."""
+    elsewhere = {name for _, name in log_lines()}
+    for kind in ToolEngineEventType:
+        assert (kind in LINES) != (kind.value in elsewhere), kind
+
+
+def test_the_page_lists_them_all() -> None:
+    """Whoever reads a line finds its name, its level and its meaning in the documentation."""
+    tables = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if line[:3] == "| `"]
+    rows = {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in tables}
+    events = {kind.value for kind in ToolEngineEventType}
+    expected = {
+        name: [fact.level, "yes" if name in events else "", fact.meaning]
+        for name, fact in FACTS.items()
+    }
+    assert rows == expected

@@ -1,0 +1,36 @@
+"""How are small pictures drawn with characters, also on a terminal that knows only ASCII?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+
+__all__ = ["drawn", "sparkline"]
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_ASCII: Final = str.maketrans(
+    {**dict(zip(_BARS, "..:-=+*#", strict=True)), "└": "`", "├": "|", "│": "|", "─": "-", "µ": "u"}
+)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar per value, the highest for the largest one; a blank for 0.
+
+    Example:
+        >>> sparkline([0, 1, 4, 8])
+        ' ▁▄█'
+    """
+    most = max(values, default=0)
+    steps = len(_BARS)
+    return "".join(
+        _BARS[min(steps, -(-value * steps // most).__int__()) - 1] if value > 0 else " "
+        for value in values
+    )
+
+
+def drawn(text: str, console: Console) -> str:
+    """`text` as `console` can show it."""
+    is_unicode = console.encoding.lower().replace("-", "").startswith("utf")
+    return text if is_unicode else text.translate(_ASCII)

@@ -1,0 +1,75 @@
+"""What waits for one subscriber, and what has to go when too much does?"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Generic, TypeVar
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice
+
+__all__ = ["BLOCK_NONE", "DROP_NEWEST", "DROP_OLDEST", "POLICIES", "Buffer", "check_buffer"]
+
+DROP_OLDEST: Final = "drop_oldest"
+"""What waits longest makes room."""
+DROP_NEWEST: Final = "drop_newest"
+"""What comes when there is no room goes."""
+BLOCK_NONE: Final = "block_none"
+"""Blocks nobody and loses nothing unnoticed: a subscriber that is too slow is cut off."""
+POLICIES: Final = (DROP_OLDEST, DROP_NEWEST, BLOCK_NONE)
+
+_Item = TypeVar("_Item")
+
+
+class Buffer(Generic[_Item]):
+    """Items that wait; one side puts, from any thread, the other side takes.
+
+    Args:
+        limit: The most that wait.
+        policy: What goes when one more comes.
+    """
+
+    __slots__ = ("_items", "_limit", "_policy", "is_cut")
+
+    def __init__(self, limit: int, policy: str) -> None:
+        self.is_cut = False
+        """Takes no more: one came for which there was no room, and nothing may be left out."""
+        self._limit = limit
+        self._policy = policy
+        self._items: deque[_Item] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: _Item) -> _Item | None:
+        """Takes one; what has to go, if something has."""
+        items = self._items
+        if self.is_cut:
+            return item
+        if len(items) < self._limit:
+            items.append(item)
+            return None
+        if self._policy == DROP_OLDEST:
+            items.append(item)
+            return items.popleft()
+        self.is_cut = self._policy == BLOCK_NONE
+        return item
+
+    def take(self) -> _Item:
+        """The one that waits longest.
+
+        Raises:
+            IndexError: Nothing waits.
+        """
+        return self._items.popleft()
+
+
+def check_buffer(buffer: object, policy: object = DROP_OLDEST) -> None:
+    """Raises unless a buffer can have this size and policy.
+
+    Raises:
+        ConfigurationError: The size is no whole number >= 1, or the policy is unknown.
+    """
+    if isinstance(buffer, bool) or not isinstance(buffer, int) or buffer < 1:
+        raise ConfigurationError(f"buffer must be a whole number >= 1, got {buffer!r}")
+    check_choice("policy", policy, POLICIES)

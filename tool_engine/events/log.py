@@ -1,0 +1,109 @@
+"""Which number does an event get, and where is it kept?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import force_setattr, replace
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import EventStorage
+from tool_engine.logger import get_logger
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.redaction import redact_text
+
+__all__ = ["EventLog"]
+
+_log: Final = get_logger(__name__)
+_LOG_EVERY: Final = 100
+
+
+class EventLog:
+    """Numbers the events of one engine and hands them to its storage, if it has one.
+
+    Args:
+        storage: Where all events are kept; None: nowhere.
+        generation: The number of the present tools, for events that do not say which they mean.
+    """
+
+    def __init__(
+        self, storage: EventStorage | None = None, generation: Callable[[], int] | None = None
+    ) -> None:
+        self.unkept = 0
+        """Events that the storage refused, against its contract, or that came before it opened."""
+        self._storage = storage
+        self._generation = generation
+        self._sequence: int | None = 0 if storage is None else None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a storage."""
+        return self._storage is not None
+
+    @property
+    def sequence(self) -> int | None:
+        """The number of the newest event; None until the storage says where numbers go on."""
+        if self._sequence is None and self._storage is not None:
+            self._sequence = self._storage.newest
+        return self._sequence
+
+    async def open(self) -> None:
+        """Opens the storage."""
+        opening = getattr(self._storage, "open", None)
+        if opening is not None:
+            await opening()
+
+    async def close(self) -> None:
+        """Lets the storage write what is left and give back what it holds."""
+        close = getattr(self._storage, "close", None)
+        if close is not None:
+            await close()
+
+    def take(self, event: ToolEngineEvent) -> ToolEngineEvent:
+        """Writes the next number into the event, and keeps it; for one thread at a time."""
+        if event.sequence is not None:  # it was published before
+            event = replace(event, sequence=None)
+        if event.generation is None and self._generation is not None:
+            force_setattr(event, "generation", self._generation())
+        newest = self._sequence
+        if newest is None and (newest := self.sequence) is None:
+            self.unkept += 1
+            return event
+        self._sequence = newest + 1
+        force_setattr(event, "sequence", newest + 1)
+        if self._storage is not None:
+            try:
+                self._storage.append(event)
+            except Exception as error:  # noqa: BLE001 - a storage must not fail the call
+                self._lost(event, error)
+        return event
+
+    def current(self) -> int:
+        """The number of the newest event.
+
+        Raises:
+            ConfigurationError: The storage is not open.
+        """
+        newest = self.sequence
+        if newest is None:
+            raise ConfigurationError(
+                "the events that are kept can be read once the engine is loaded: use 'async with' "
+                "or await engine.load()"
+            )
+        return newest
+
+    async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """What the storage has; see `interfaces.EventStorage`."""
+        return [] if self._storage is None else await self._storage.read(after, limit)
+
+    def _lost(self, event: ToolEngineEvent, error: Exception) -> None:
+        self.unkept += 1
+        if self.unkept % _LOG_EVERY == 1:
+            _log.error(
+                "event_lost",
+                event_type=event.event_type.value,
+                sequence=event.sequence,
+                error=redact_text(f"{type(error).__name__}: {error}"),
+                lost=self.unkept,
+            )

@@ -1,0 +1,69 @@
+"""Which events are kept in memory, to be heard again?"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from threading import Lock
+
+from tool_engine.errors import ConfigurationError, EventsExpiredError
+from tool_engine.model.bounds import check_count
+from tool_engine.model.event import ToolEngineEvent
+
+__all__ = ["MemoryEventStorage"]
+
+
+class MemoryEventStorage:
+    """Keeps the newest events of one engine; see `interfaces.EventStorage`.
+
+    Args:
+        max_events: The most that are kept; the oldest go first.
+
+    Raises:
+        ConfigurationError: `max_events` is less than 1.
+
+    Example:
+        >>> engine = ToolEngine(event_storage=MemoryEventStorage(5_000))
+    """
+
+    def __init__(self, max_events: int = 10_000) -> None:
+        check_count("max_events", max_events, minimum=1)
+        self.newest = 0
+        """The number of the newest event; 0 before the first."""
+        self._events: deque[ToolEngineEvent] = deque(maxlen=max_events)
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __repr__(self) -> str:
+        return f"<MemoryEventStorage {len(self)} of {self._events.maxlen}, newest {self.newest}>"
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest event that is kept; of the next one where none is."""
+        return self.newest - len(self._events) + 1
+
+    def append(self, event: ToolEngineEvent) -> None:
+        """Keeps one event, numbered one higher than the one before; never waits."""
+        with self._lock:
+            self._events.append(event)
+            self.newest += 1
+
+    async def read(self, after: int, limit: int) -> list[ToolEngineEvent]:
+        """The events that follow number `after`, oldest first, at most `limit`.
+
+        Raises:
+            EventsExpiredError: Some of them are not kept any more.
+            ConfigurationError: There is no event `after` yet.
+        """
+        with self._lock:
+            if after > self.newest:
+                raise ConfigurationError(
+                    f"there is no event {after}: the newest is {self.newest}; numbers of another "
+                    "engine, or of before a restart, mean nothing here"
+                )
+            if after < self.oldest - 1:
+                raise EventsExpiredError(after, self.oldest)
+            start = after - self.oldest + 1
+            return list(islice(self._events, start, start + limit))

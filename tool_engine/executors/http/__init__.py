@@ -1,0 +1,1 @@
+"""How does a tool talk HTTP?"""

@@ -1,0 +1,113 @@
+"""What does a call return for the HTTP answer that it got?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from jmespath.exceptions import JMESPathError
+from jmespath.parser import ParsedResult
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
+
+__all__ = [
+    "HTTPAnswer",
+    "apart",
+    "check_success",
+    "described",
+    "is_final_status",
+    "json_of",
+    "searched",
+    "selected",
+]
+
+_LARGE: Final = 128 * 1024
+"""A body of more bytes is read in a thread."""
+_IN_TIME: Final = frozenset({408, 409, 423, 425, 429})
+"""Refusals (RFC 9110, 15.5; RFC 4918, 8470, 6585) of what may be granted a little later."""
+
+
+class HTTPAnswer(msgspec.Struct, frozen=True):
+    """What came back."""
+
+    status: int
+    reason: str
+    headers: dict[str, str]
+    content_type: str
+    charset: str | None
+    body: bytes
+    origin: str
+
+
+async def apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
+    """What `function` makes of `args`; beside the event loop where they hold many bytes."""
+    return function(*args) if size <= _LARGE else await asyncio.to_thread(function, *args)
+
+
+def described(answer: HTTPAnswer) -> dict[str, Any]:
+    """The whole answer, whatever its status: `{"status_code", "headers", "body"}`."""
+    body = read_body(answer.body, answer.content_type, answer.charset)
+    return {"status_code": answer.status, "headers": answer.headers, "body": body}
+
+
+def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
+    """The body, or what `select` finds in it; `{"status_code"}` where there is none.
+
+    Raises:
+        ToolExecutionError: The status is no success, or the body is not what the entry needs.
+    """
+    check_success(answer)
+    if select is None:
+        if not answer.body:
+            return {"status_code": answer.status}
+        if not is_json_type(answer.content_type):
+            return read_body(answer.body, answer.content_type, answer.charset)
+        return json_of(answer)
+    return searched(select, json_of(answer), "entry.response", answer.origin)
+
+
+def check_success(answer: HTTPAnswer) -> None:
+    """Raises `ToolExecutionError` unless the status says that the body was asked for."""
+    if not 200 <= answer.status < 300:
+        said = excerpt(answer.body, answer.content_type, answer.charset)
+        message = f"{answer.origin} answered {answer.status} {answer.reason}".rstrip() + f": {said}"
+        raise ToolExecutionError(
+            message,
+            details={"status_code": answer.status},
+            is_final=is_final_status(answer.status),
+        )
+
+
+def is_final_status(status: int) -> bool:
+    """Whether the same request would be refused again: it is the client's mistake, not the time."""
+    return 400 <= status < 500 and status not in _IN_TIME
+
+
+def json_of(answer: HTTPAnswer) -> Any:
+    """The JSON value of the body; raises `ToolExecutionError` for what is none, or says so."""
+    if not is_json_type(answer.content_type):
+        raise ToolExecutionError(
+            f"{answer.origin} answered with {answer.content_type or 'no content type'}, and "
+            "entry.response can select only in JSON"
+        )
+    try:
+        return read_json(answer.body, answer.charset)
+    except BodyError as error:
+        raise ToolExecutionError(
+            f"{answer.origin} says that it answers with JSON, but: {error}"
+        ) from None
+
+
+def searched(expression: ParsedResult, value: Any, path: str, origin: str) -> Any:
+    """What `expression`, which stands at `path`, finds in `value`, which came from `origin`.
+
+    Raises:
+        ToolExecutionError: The expression needs something else, such as a list.
+    """
+    try:
+        return expression.search(value)
+    except (JMESPathError, RecursionError, TypeError) as error:
+        raise ToolExecutionError(f"{path} does not fit the answer of {origin}: {error}") from None

@@ -1,0 +1,138 @@
+"""How does a request say who sends it?
+
+A definition names the kind and the secrets; nothing of a call gets a say in it. What is made here
+goes to the host of the definition and to no other.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.http.template import URLTemplate, query_text
+from tool_engine.executors.secrets import SecretPart, SecretScope
+from tool_engine.executors.templates import TextTemplate
+
+__all__ = [
+    "NO_CREDENTIAL",
+    "AuthPlan",
+    "BasicAuth",
+    "Credential",
+    "KeyAuth",
+    "TokenAuth",
+    "basic_value",
+    "filled_in",
+]
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """What a request carries to say who sends it."""
+
+    header: tuple[str, str] | None = None
+    """Name and value."""
+    query: str | None = None
+    """`name=value`, percent-encoded."""
+
+
+class KeyAuth(msgspec.Struct, frozen=True):
+    """A secret in a header, such as a bearer token, or in the query."""
+
+    name: str
+    value: TextTemplate
+    is_in_query: bool = False
+
+    @property
+    def secrets(self) -> list[SecretPart]:
+        """What it takes."""
+        return self.value.secrets
+
+    @property
+    def header_name(self) -> str | None:
+        """The header that it sets; None: none."""
+        return None if self.is_in_query else self.name
+
+    def credential(self, secrets: SecretScope) -> Credential:
+        """What is sent."""
+        value = filled_in(self.value, secrets)
+        if self.is_in_query:
+            return Credential(query=query_text(self.name, value))
+        return Credential(header=(self.name, value))
+
+
+class BasicAuth(msgspec.Struct, frozen=True):
+    """User name and password (RFC 7617)."""
+
+    username: TextTemplate
+    password: TextTemplate
+
+    @property
+    def secrets(self) -> list[SecretPart]:
+        """What it takes."""
+        return [*self.username.secrets, *self.password.secrets]
+
+    @property
+    def header_name(self) -> str | None:
+        """The header that it sets."""
+        return "Authorization"
+
+    def credential(self, secrets: SecretScope) -> Credential:
+        """What is sent.
+
+        Raises:
+            ToolExecutionError: The user name has a colon, which ends it.
+        """
+        username = filled_in(self.username, secrets)
+        if ":" in username:
+            raise ToolExecutionError(
+                "the user name of entry.request.auth has a ':', where a server takes it to end; "
+                "correct the user name"
+            )
+        value = basic_value(username, filled_in(self.password, secrets), secrets)
+        return Credential(header=("Authorization", value))
+
+
+class TokenAuth(msgspec.Struct, frozen=True):
+    """An access token for the tool itself (OAuth 2, client credentials; RFC 6749, 4.4)."""
+
+    token_url: URLTemplate
+    client_id: TextTemplate
+    client_secret: TextTemplate
+    form: tuple[tuple[str, TextTemplate], ...]
+    """What is sent to the token endpoint beside the grant type and the client."""
+    is_in_body: bool
+    """Whether id and secret are sent in the form instead of a header."""
+
+    @property
+    def secrets(self) -> list[SecretPart]:
+        """What it takes."""
+        texts = (self.client_id, self.client_secret, *(text for _, text in self.form))
+        return [part for text in texts for part in text.secrets] + self.token_url.secrets
+
+    @property
+    def header_name(self) -> str | None:
+        """The header that it sets."""
+        return "Authorization"
+
+    def credential(self, secrets: SecretScope) -> Credential:
+        """Nothing yet: the token has to be fetched first."""
+        del secrets
+        return NO_CREDENTIAL
+
+
+NO_CREDENTIAL: Final = Credential()
+AuthPlan = KeyAuth | BasicAuth | TokenAuth
+
+
+def filled_in(template: TextTemplate, secrets: SecretScope) -> str:
+    """The text of a template that takes no parameter."""
+    return template.render({}, secrets) or ""
+
+
+def basic_value(username: str, password: str, secrets: SecretScope) -> str:
+    """The value of an `Authorization` header, hidden from now on."""
+    encoded = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+    secrets.hide_value(encoded)
+    return f"Basic {encoded}"

@@ -1,0 +1,195 @@
+"""What does `entry.request.auth` say, and is it right?
+
+A credential comes from the environment or from a file: one that is written out is a mistake of
+the definition, and so is one that a call would choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.http.auth import AuthPlan, BasicAuth, KeyAuth, TokenAuth
+from tool_engine.executors.http.headers import header_problem
+from tool_engine.executors.http.template import URLTemplate
+from tool_engine.executors.templates import TemplateError, TextTemplate
+
+__all__ = ["AUTH_TYPES", "read_auth"]
+
+AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "bearer": ("token",),
+    "basic": ("username", "password"),
+    "header": ("name", "value"),
+    "query": ("name", "value"),
+    "oauth2": (
+        "token_url",
+        "client_id",
+        "client_secret",
+        "scope",
+        "audience",
+        "fields",
+        "client_auth",
+    ),
+}
+"""Kind of authentication -> its keys."""
+
+_PATH: Final = "entry.request.auth"
+_CLIENT_AUTH: Final = ("header", "body")
+_OWN_FIELDS: Final = (
+    "grant_type",
+    "client_id",
+    "client_secret",
+    "client_assertion",
+    "scope",
+    "audience",
+)
+
+
+def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
+    """Reads `entry.request.auth`; None, with the reader's problems, where it is wrong."""
+    if not isinstance(auth, Mapping):
+        reader.problem(_PATH, f"must be a mapping such as {{type: bearer, ...}}, got {auth!r}")
+        return None
+    kind = auth.get("type")
+    if not isinstance(kind, str) or kind not in AUTH_TYPES:
+        hint = nearest(str(kind), AUTH_TYPES)
+        reader.problem(
+            f"{_PATH}.type", f"must be one of {', '.join(AUTH_TYPES)}, got {kind!r}{hint}"
+        )
+        return None
+    known = len(reader.problems)
+    reader.keys(auth, ("type", *AUTH_TYPES[kind]), _PATH)
+    plan = _READERS[kind](_AuthReader(reader, auth))
+    return plan if len(reader.problems) == known else None
+
+
+class _AuthReader:
+    """Reads the keys of one mapping."""
+
+    def __init__(self, reader: EntryReader[Any], auth: Mapping[str, Any]) -> None:
+        self._reader = reader
+        self._auth = auth
+
+    def bearer(self) -> AuthPlan:
+        token = self._secret("token")
+        return KeyAuth("Authorization", TextTemplate(("Bearer ", *token.parts)))
+
+    def basic(self) -> AuthPlan:
+        username, password = self._text("username"), self._text("password")
+        if any(isinstance(part, str) and ":" in part for part in username.parts):
+            self._problem("username", "has a ':', where a server takes it to end; correct it")
+        # Some services take a key as the user name, and no password.
+        is_key = username.has_secret and not password.parts
+        if not is_key:
+            self._check_secret("password", password)
+        return BasicAuth(username, password)
+
+    def header(self) -> AuthPlan:
+        value, name = self._secret("value"), self._name()
+        literal = "".join(part for part in value.parts if isinstance(part, str))
+        if name and (problem := header_problem(name, literal)) is not None:
+            self._problem("name", problem)
+        return KeyAuth(name, value)
+
+    def query(self) -> AuthPlan:
+        return KeyAuth(self._name(), self._secret("value"), is_in_query=True)
+
+    def oauth2(self) -> AuthPlan:
+        form = self._scope()
+        if "audience" in self._auth:
+            form.append(("audience", self._text("audience")))
+        form += self._fields()
+        how = self._auth.get("client_auth", "header")
+        if how not in _CLIENT_AUTH:
+            self._problem("client_auth", f"must be header or body, got {how!r}")
+        return TokenAuth(
+            token_url=self._token_url(),
+            client_id=self._text("client_id"),
+            client_secret=self._secret("client_secret"),
+            form=tuple(form),
+            is_in_body=how == "body",
+        )
+
+    def _token_url(self) -> URLTemplate:
+        try:
+            template = URLTemplate.parse(self._auth.get("token_url"))
+        except TemplateError as error:
+            self._problem("token_url", str(error))
+            return _NO_URL
+        if template.parameters:
+            self._problem("token_url", f"{_NO_PARAMETER}; remove it")
+        return template
+
+    def _scope(self) -> list[tuple[str, TextTemplate]]:
+        scope = self._auth.get("scope")
+        if isinstance(scope, list) and all(isinstance(each, str) for each in scope):
+            scope = " ".join(scope)
+        if scope is None:
+            return []
+        return [("scope", self._parsed("scope", scope))]
+
+    def _fields(self) -> list[tuple[str, TextTemplate]]:
+        fields = self._auth.get("fields", {})
+        if not isinstance(fields, Mapping):
+            self._problem("fields", f"must map names to texts, got {fields!r}")
+            return []
+        for name in fields:
+            if name in _OWN_FIELDS:
+                self._problem(f"fields.{name}", "has a place of its own, or is always sent")
+        return [(str(name), self._parsed(f"fields.{name}", fields[name])) for name in fields]
+
+    def _name(self) -> str:
+        name = self._auth.get("name")
+        if not isinstance(name, str) or not name or TextTemplate.parse(name).parts != (name,):
+            self._problem("name", f"must be a plain text, such as X-API-Key, got {name!r}")
+            return ""
+        return name
+
+    def _text(self, key: str) -> TextTemplate:
+        if key in self._auth:
+            return self._parsed(key, self._auth[key])
+        self._problem(key, "is missing; write it")
+        return TextTemplate(())
+
+    def _secret(self, key: str) -> TextTemplate:
+        known = len(self._reader.problems)
+        template = self._text(key)
+        if len(self._reader.problems) == known:
+            self._check_secret(key, template)
+        return template
+
+    def _check_secret(self, key: str, template: TextTemplate) -> None:
+        if not template.has_secret:
+            self._problem(
+                key,
+                "is a secret that stands in the file; put it into an environment variable and "
+                "write ${env:NAME}, or into a file and write ${file:/path}",
+            )
+
+    def _parsed(self, key: str, text: Any) -> TextTemplate:
+        if not isinstance(text, str):
+            self._problem(key, f"must be a text, got {text!r}")
+            return TextTemplate(())
+        try:
+            template = TextTemplate.parse(text)
+        except TemplateError as error:
+            self._problem(key, str(error))
+            return TextTemplate(())
+        if template.parameters:
+            self._problem(key, f"{_NO_PARAMETER}; write ${{env:NAME}} or ${{file:/path}}")
+        return template
+
+    def _problem(self, key: str, message: str) -> None:
+        self._reader.problem(f"{_PATH}.{key}", message)
+
+
+_NO_PARAMETER: Final = "takes a parameter, but a call does not choose who it is"
+_NO_URL: Final = URLTemplate(origin=("",), path=TextTemplate(()), query=None)
+_READERS: Final[Mapping[str, Callable[[_AuthReader], AuthPlan]]] = {
+    "bearer": _AuthReader.bearer,
+    "basic": _AuthReader.basic,
+    "header": _AuthReader.header,
+    "query": _AuthReader.query,
+    "oauth2": _AuthReader.oauth2,
+}

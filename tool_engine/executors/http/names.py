@@ -1,0 +1,88 @@
+"""How are host names looked up, so that one that nobody answers for keeps no other work waiting?
+
+The system's own look-up blocks a thread, for many seconds where a name server is silent. asyncio
+has a few threads for all that blocks; names have theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from typing import Any, Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+__all__ = ["NameResolver", "NameThreads"]
+
+MAX_THREADS: Final = 16
+_NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+
+
+class NameThreads:
+    """The threads in which names are looked up; there are none before the first name."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def look_up(self, host: str, port: int, family: socket.AddressFamily) -> Future[list[Any]]:
+        """What `socket.getaddrinfo` finds, some time later."""
+        ask = partial(
+            socket.getaddrinfo,
+            host,
+            port,
+            family=family,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_ADDRCONFIG,
+        )
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="tool-names")
+            return self._pool.submit(ask)
+
+    def close(self) -> None:
+        """Lets the threads end, without waiting; another look-up starts new ones."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
+
+
+class NameResolver(AbstractResolver):
+    """Asks the operating system for the addresses of a name.
+
+    Args:
+        threads: Where it waits for them.
+    """
+
+    def __init__(self, threads: NameThreads) -> None:
+        self._threads = threads
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of `host`; raises `socket.gaierror` where there are none."""
+        found = await asyncio.wrap_future(self._threads.look_up(host, port, family))
+        return [
+            ResolveResult(
+                hostname=host,
+                host=_text(address),
+                port=address[1],
+                family=kind,
+                proto=protocol,
+                flags=_NUMERIC,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        """The threads belong to whoever made them."""
+
+
+def _text(address: tuple[Any, ...]) -> str:
+    """The address itself, with the zone that an IPv6 one may have."""
+    zone = address[3] if len(address) > 3 else 0
+    return f"{address[0]}%{zone}" if zone else str(address[0])

@@ -1,0 +1,140 @@
+"""How is the body of an HTTP answer read, within a limit that holds for what it decodes to?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import aiohttp
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.http.answer import HTTPAnswer
+from tool_engine.executors.http.decoding import Decoder, DecodingError, decoder_for
+
+__all__ = ["Budget", "answer_of", "is_success", "pour", "read_answer"]
+
+_BREATH: Final = 256 * 1024
+"""Bytes that are decoded before other tasks get their turn."""
+
+
+class Budget:
+    """The bytes that all answers of one call may have together.
+
+    Args:
+        max_bytes: The most, after decoding. Before it, an answer may have twice as many: what
+            decodes to nothing is no reason to read for ever.
+        cure: What to do where it is too little.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        cure: str = "ask for less, or raise entry.request.max_bytes in the tool's YAML",
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.cure = cure
+        self._decoded = max_bytes
+        self._encoded = 2 * max_bytes + _BREATH
+
+    @property
+    def spent(self) -> int:
+        """The decoded bytes so far."""
+        return self.max_bytes - self._decoded
+
+    def spend(self, *, encoded: int = 0, decoded: int = 0) -> bool:
+        """Takes these bytes off; False when there are not so many left."""
+        self._encoded -= encoded
+        self._decoded -= decoded
+        return self._encoded >= 0 and self._decoded >= 0
+
+
+async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPAnswer:
+    """The whole answer, decoded, in memory.
+
+    Raises:
+        ToolExecutionError: It is larger than the budget, cannot be decoded, or is cut off.
+    """
+    if "Content-Encoding" not in response.headers:
+        size = response.content_length
+        if size is not None and budget.spend(encoded=size, decoded=size):
+            return answer_of(response, await response.content.read())
+    pieces: list[bytes] = []
+
+    async def keep(piece: bytes) -> None:
+        pieces.append(piece)
+
+    await pour(response, budget, keep)
+    return answer_of(response, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer:
+    """What `response` says, with the body that was read."""
+    headers = dict(response.headers)
+    if len({name.lower() for name in headers}) < len(response.headers):
+        names: dict[str, str] = {}
+        for name in response.headers:
+            names.setdefault(name.lower(), name)
+        headers = {name: ", ".join(response.headers.getall(name)) for name in names.values()}
+    return HTTPAnswer(
+        status=response.status,
+        reason=_printable(response.reason or ""),
+        headers=headers,
+        content_type=response.content_type if "Content-Type" in response.headers else "",
+        charset=response.charset,
+        body=body,
+        origin=_origin(response),
+    )
+
+
+async def pour(
+    response: aiohttp.ClientResponse, budget: Budget, write: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Decodes the body and gives it to `write`, piece by piece.
+
+    Raises:
+        ToolExecutionError: It is larger than the budget, cannot be decoded, or is cut off.
+    """
+    decoder: Decoder | None = None
+    since_breath = 0
+    try:
+        async for data in response.content.iter_any():
+            if decoder is None:
+                decoder = decoder_for(", ".join(response.headers.getall("Content-Encoding", ())))
+            if not budget.spend(encoded=len(data)):
+                raise _too_large(response, budget)
+            for piece in decoder.feed(data):
+                if not budget.spend(decoded=len(piece)):
+                    raise _too_large(response, budget)
+                await write(piece)
+                since_breath += len(piece)
+                if since_breath >= _BREATH:
+                    since_breath = 0
+                    await asyncio.sleep(0)
+        if decoder is not None:
+            decoder.close()
+    except DecodingError as error:
+        response.close()
+        raise ToolExecutionError(f"the answer of {_origin(response)} {error}") from None
+
+
+def is_success(response: aiohttp.ClientResponse) -> bool:
+    """Whether the status says that the body is what was asked for."""
+    return 200 <= response.status < 300
+
+
+def _printable(reason: str) -> str:
+    if reason.isprintable():
+        return reason[:80]
+    return "".join(char for char in reason[:80] if char.isprintable())
+
+
+def _origin(response: aiohttp.ClientResponse) -> str:
+    return str(response.url.host_port_subcomponent)
+
+
+def _too_large(response: aiohttp.ClientResponse, budget: Budget) -> ToolExecutionError:
+    response.close()
+    return ToolExecutionError(
+        f"the answer of {_origin(response)} is larger than {budget.max_bytes} bytes; {budget.cure}"
+    )

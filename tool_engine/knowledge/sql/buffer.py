@@ -1,0 +1,116 @@
+"""Which calls wait to be written, and which have to go when too many do?
+
+The oldest go, as in memory: what an operator looks for after a long outage is what happened last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from tool_engine.model.record import CallEntry, KeptCall
+
+__all__ = ["MOST_BYTES", "MOST_ENTRIES", "RecordBuffer", "size_of"]
+
+MOST_ENTRIES: Final = 50_000
+"""Calls that wait at most."""
+MOST_BYTES: Final = 134_217_728
+"""About the most bytes that their arguments and outputs take."""
+_LARGE: Final = 4_096
+"""Bytes of a snapshot from which on it counts against the bytes."""
+
+
+class RecordBuffer:
+    """Takes calls at the cost of an append, and gives them out in the order in which they came.
+
+    Args:
+        attend: Called with the first call after `rest`, and with each `look_every` calls that come.
+        most_entries: Calls that wait at most.
+        most_bytes: About the most bytes that they take.
+    """
+
+    look_every: Final = 1_000
+
+    def __init__(
+        self,
+        attend: Callable[[], None],
+        most_entries: int = MOST_ENTRIES,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.most_entries = most_entries
+        self.most_bytes = most_bytes
+        self.added = 0
+        """Calls that were ever taken: the number of the newest."""
+        self.given = 0
+        """Calls that were ever given out."""
+        self._attend = attend
+        # Beyond its length a deque lets the oldest go by itself.
+        self._waiting: deque[KeptCall] = deque(maxlen=most_entries)
+        self._append = self._waiting.append
+        self._look_at = 0
+        self._unweighed = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def dropped(self) -> int:
+        """Calls that had to go."""
+        return self.added - self.given - len(self._waiting)
+
+    def add(self, kept: KeptCall) -> None:
+        """Takes one call; never waits, never raises."""
+        self._append(kept)
+        self.added += 1
+        # A dict's length is its number of keys: only an entry's snapshots ever count as large.
+        if (
+            self.added >= self._look_at
+            or len(kept.result) > _LARGE
+            or len(kept.params) > _LARGE
+            or kept.whole is not None
+        ):
+            self._look(kept)
+
+    def rest(self) -> None:
+        """The next call that comes is attended to."""
+        self._look_at = 0
+
+    def take(self, most: int, most_bytes: int) -> list[KeptCall]:
+        """The oldest calls, `most` at most, and no more once they have `most_bytes`."""
+        taken: list[KeptCall] = []
+        size = 0
+        while self._waiting and len(taken) < most and size < most_bytes:
+            kept = self._waiting.popleft()
+            taken.append(kept)
+            size += size_of(kept)
+        self.given += len(taken)
+        return taken
+
+    def clear(self) -> None:
+        """Lets all go that wait."""
+        self._waiting.clear()
+
+    def _look(self, kept: KeptCall) -> None:
+        size = size_of(kept)
+        if size > _LARGE:
+            self._unweighed += size
+            # All are weighed now and then: the bound may be passed by a sixteenth.
+            if self._unweighed > self.most_bytes // 16:
+                self._unweighed = 0
+                self._make_room()
+        if self.added >= self._look_at:
+            self._look_at = self.added + self.look_every
+            self._attend()
+
+    def _make_room(self) -> None:
+        surplus = sum(map(size_of, self._waiting)) - self.most_bytes
+        while surplus > 0 and self._waiting:
+            surplus -= size_of(self._waiting.popleft())
+
+
+def size_of(kept: KeptCall) -> int:
+    """About the bytes that a call takes; a record that was made elsewhere counts as small."""
+    if not isinstance(kept, CallEntry):
+        return 0
+    return len(kept.params) + len(kept.result) + len(kept.whole or b"")

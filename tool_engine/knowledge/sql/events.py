@@ -1,0 +1,358 @@
+"""How does a database keep events, so that another process can go on where this one stopped?
+
+Events are appended to a buffer and written behind the calls. Numbers go on where the last engine
+stopped, and never twice: an engine takes a block of numbers when it opens, and gives back what it
+did not use when it closes. After a crash the rest of a block is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import (
+    ConfigurationError,
+    EventsExpiredError,
+    RecordsUnavailableError,
+)
+from tool_engine.knowledge.snapshot import restore, snapshot
+from tool_engine.knowledge.sql.address import explained
+from tool_engine.knowledge.sql.opening import LazyDatabase
+from tool_engine.logger import get_logger
+from tool_engine.model.bounds import check_count
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.retention import RecordsURL
+from tool_engine.redaction import redact
+
+__all__ = ["BLOCK", "SQLEventStorage"]
+
+_log: Final = get_logger(__name__)
+BLOCK: Final = 10_000_000_000
+"""Numbers that an engine takes at once: ten thousand a second for eleven days."""
+_MOST_WAITING: Final = 50_000
+_BATCH: Final = 1_000
+_INTERVAL: Final = 0.05
+"""Seconds that an event waits for others to be written with it."""
+_LONGEST_PAUSE: Final = 2.0
+_CLOSE_LIMIT: Final = 5.0
+_RESERVE: Final = (
+    "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :block) ON CONFLICT (id) "
+    "DO UPDATE SET reserved = tool_event_numbers.reserved + :block RETURNING reserved"
+)
+_GIVE_BACK: Final = (
+    "UPDATE tool_event_numbers SET reserved = :newest WHERE id = 1 AND reserved = :end"
+)
+_INSERT: Final = (
+    "INSERT INTO tool_events (sequence, event_type, happened_at, body) "
+    "VALUES (:sequence, :event_type, :happened_at, :body) ON CONFLICT DO NOTHING"
+)
+_READ: Final = (
+    "SELECT sequence, event_type, happened_at, body FROM tool_events "
+    "WHERE sequence > :after AND sequence <= :newest ORDER BY sequence LIMIT :limit"
+)
+_KEEP_RESERVED: Final = (
+    "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :end) ON CONFLICT (id) DO NOTHING"
+)
+_OLDEST: Final = "SELECT min(sequence) FROM tool_events"
+_PRUNE: Final = (
+    "DELETE FROM tool_events WHERE sequence <= "
+    "(SELECT sequence FROM tool_events ORDER BY sequence DESC LIMIT 1 OFFSET :most)"
+)
+
+
+class SQLEventStorage:
+    """Keeps the newest events in a SQLite file or a PostgreSQL database.
+
+    An event that comes from there has no `tool`; its name, version and hash are there. One engine
+    at a time is meant to keep its events in a database: another one gets numbers of its own, and a
+    reader hears what happens live in its own engine only.
+
+    Args:
+        url: The URL of the database; see the setting `records`.
+        max_events: About how many are kept; the oldest go first.
+
+    Raises:
+        ConfigurationError: The URL is wrong, or `max_events` is less than 1.
+
+    Example:
+        >>> storage = SQLEventStorage("sqlite:///calls.db", 100_000)
+    """
+
+    def __init__(self, url: str, max_events: int = 100_000) -> None:
+        check_count("max_events", max_events, minimum=1)
+        self.newest: int | None = None
+        """The highest number that was given out; None until it is open."""
+        self.dropped = 0
+        """Events that had to go before they were written."""
+        self.is_failing = False
+        """Whether the database did not take the last batch."""
+        self._database = LazyDatabase(str(RecordsURL(url)), is_synchronous=False)
+        self._max_events = max_events
+        self._end = 0
+        self._waiting: deque[ToolEngineEvent] = deque()
+        self._lock = Lock()
+        self._bell = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._unpruned = 0
+        self._file: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closing else "failing" if self.is_failing else "writing"
+        return f"<SQLEventStorage {state}, {len(self._waiting)} waiting, newest {self.newest}>"
+
+    async def open(self) -> None:
+        """Connects, and takes the numbers that follow those of the engine before.
+
+        Raises:
+            ConfigurationError: The database cannot be used.
+            RecordsUnavailableError: It does not answer now.
+            MissingExtraError: Its libraries are not installed.
+        """
+        if self.newest is not None:
+            return
+        problem = await self._database.start()
+        if problem is not None:
+            raise RecordsUnavailableError(
+                f"events go on where they stopped, and the database cannot be asked where: "
+                f"{explained(problem)}; start it, or leave out keep_events"
+            )
+        self._file = await asyncio.to_thread(self._identity)
+        ((self._end,),) = await self._ask(_RESERVE, block=BLOCK)
+        self.newest = self._end - BLOCK
+
+    def append(self, event: ToolEngineEvent) -> None:
+        """Keeps one event; never waits, never raises."""
+        sequence = event.sequence or 0
+        with self._lock:
+            if sequence > self._end or self._is_closing:
+                self._drop(1)  # the block is used up, and what follows may be another engine's
+                return
+            self.newest = sequence
+            self._waiting.append(event)
+            if len(self._waiting) > _MOST_WAITING:
+                self._waiting.popleft()
+                self._drop(1)
+            if len(self._waiting) == 1 or self._loop is None or self._loop.is_closed():
+                self._attend()
+
+    async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """The events that follow number `after`, oldest first, at most `limit`.
+
+        Raises:
+            EventsExpiredError: Some of them are not kept any more.
+            ConfigurationError: There is no event `after` yet.
+            RecordsUnavailableError: The database does not answer.
+        """
+        newest = self.newest or 0
+        if after > newest:
+            raise ConfigurationError(f"there is no event {after}: the newest is {newest}")
+        # First what is not written: an event that is written meanwhile is found in the database.
+        with self._lock:
+            waiting = self._waiting_after(after, limit)
+        if waiting and waiting[0].sequence == after + 1:
+            return waiting
+        rows = await self._ask(_READ, after=after, newest=newest, limit=limit)
+        if not rows or rows[0][0] != after + 1:
+            await self._check_kept(after, newest)
+        found = await asyncio.to_thread(lambda: list(map(_event_of, rows)))
+        if len(found) < limit:
+            last = found[-1].sequence or 0 if found else after
+            found += [each for each in waiting if (each.sequence or 0) > last]
+        return found[:limit]
+
+    async def close(self) -> None:
+        """Writes what is left, for 5 seconds at most, and gives back the unused numbers."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        task, self._task = self._task, None
+        self._bell.set()
+        if task is not None and self._loop is asyncio.get_running_loop():
+            await asyncio.wait([task], timeout=_CLOSE_LIMIT)
+            task.cancel()
+            await asyncio.wait([task])
+        try:
+            if self.newest is not None and not self.is_failing:
+                with suppress(RecordsUnavailableError, ConfigurationError):
+                    await self._write_waiting()
+                    await self._tell(_GIVE_BACK, {"newest": self.newest, "end": self._end})
+        finally:
+            self._drop(len(self._waiting))
+            await self._database.close()
+
+    def _waiting_after(self, after: int, limit: int) -> list[ToolEngineEvent]:
+        if not self._waiting:
+            return []
+        # They are numbered one by one: what was let go came before all of them.
+        start = max(0, after + 1 - (self._waiting[0].sequence or 0))
+        return list(islice(self._waiting, start, start + limit))
+
+    async def _check_kept(self, after: int, newest: int) -> None:
+        ((oldest,),) = await self._ask(_OLDEST)
+        if oldest is None:
+            with self._lock:
+                oldest = self._waiting[0].sequence if self._waiting else newest + 1
+        if after + 1 < oldest and after < newest:
+            raise EventsExpiredError(after, oldest)
+
+    def _attend(self) -> None:
+        """Sees to it that a task writes what waits; with the lock held."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if self._loop is not None and not self._loop.is_closed():
+            if loop is self._loop:
+                self._bell.set()
+            else:
+                self._loop.call_soon_threadsafe(self._bell.set)
+        elif loop is not None and not self._is_closing:
+            self._loop, self._bell = loop, asyncio.Event()
+            self._bell.set()
+            self._task = loop.create_task(self._run(), name="tool-engine-events")
+
+    async def _run(self) -> None:
+        pause = _INTERVAL
+        while not self._is_closing:
+            await self._bell.wait()
+            self._bell.clear()
+            await self._rest(pause)
+            try:
+                await self._write_waiting()
+                pause = _INTERVAL
+            except (RecordsUnavailableError, ConfigurationError) as error:
+                if not self.is_failing:
+                    self.is_failing = True
+                    _log.error("events_not_written", error=str(error), waiting=len(self._waiting))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                self._bell.set()
+
+    async def _rest(self, seconds: float) -> None:
+        """Lets more events come, but for the last ones."""
+        left = seconds
+        while left > 0 and not self._is_closing:
+            await asyncio.sleep(min(left, _INTERVAL))
+            left -= _INTERVAL
+
+    async def _write_waiting(self) -> None:
+        while self._waiting:
+            with self._lock:
+                batch = list(islice(self._waiting, _BATCH))
+            await self._look_for_file()
+            rows = await asyncio.to_thread(lambda some: list(map(_row_of, some)), batch)
+            await self._tell(_INSERT, rows)
+            with self._lock:
+                # What waited longest may have been let go meanwhile.
+                last = batch[-1].sequence or 0
+                while self._waiting and (self._waiting[0].sequence or 0) <= last:
+                    self._waiting.popleft()
+            self._unpruned += len(batch)
+            if self._unpruned >= min(_BATCH, self._max_events):
+                self._unpruned = 0
+                await self._tell(_PRUNE, {"most": self._max_events})
+        if self.is_failing:
+            self.is_failing = False
+            _log.warning("events_written_again", dropped=self.dropped)
+
+    async def _look_for_file(self) -> None:
+        """A file that was deleted or replaced would go on taking rows that nobody ever sees."""
+        if await asyncio.to_thread(self._identity) != self._file:
+            await self._database.close()
+            problem = await self._database.start()
+            if problem is not None:
+                raise RecordsUnavailableError(explained(problem))
+            self._file = await asyncio.to_thread(self._identity)
+            await self._tell(_KEEP_RESERVED, {"end": self._end})
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file it is; None where there is none."""
+        address = self._database.address
+        if address is None or address.kind != "sqlite":
+            return None
+        try:
+            found = Path(address.place).stat()
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    def _drop(self, count: int) -> None:
+        if count and not self.dropped:
+            _log.error("events_dropped", waiting=len(self._waiting))
+        self.dropped += count
+
+    async def _ask(self, statement: str, **values: Any) -> list[Any]:
+        from sqlalchemy import text
+
+        async with self._database.reader.connection() as connection:
+            return list((await connection.execute(text(statement), values)).fetchall())
+
+    async def _tell(self, statement: str, values: Any) -> None:
+        from sqlalchemy import text
+
+        async with self._database.reader.connection() as connection:
+            await connection.execute(text(statement), values)
+
+
+def _row_of(event: ToolEngineEvent) -> dict[str, Any]:
+    result = event.execution_result
+    body = {
+        "tool_name": event.tool_name,
+        "error": event.error,
+        "validation_errors": event.validation_errors,
+        "execution_result": None if result is None else result.to_dict(),
+        "call_id": event.call_id,
+        "data": event.data,
+        "generation": event.generation,
+    }
+    return {
+        "sequence": event.sequence,
+        "event_type": event.event_type.value,
+        "happened_at": int(event.timestamp.timestamp() * 1e6),
+        "body": _encoded(body),
+    }
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(redact(body))
+    except Exception:  # noqa: BLE001 - a foreign value may refuse to be written
+        return msgspec.json.encode(redact(restore(snapshot(body))))
+
+
+def _event_of(row: Sequence[Any]) -> ToolEngineEvent:
+    try:
+        return _read(*row)
+    except (ValueError, LookupError, TypeError) as error:
+        raise RecordsUnavailableError(
+            f"the event {row[0]} in the database is not one that this version wrote: {error}"
+        ) from error
+
+
+def _read(sequence: int, event_type: str, happened_at: int, encoded: bytes) -> ToolEngineEvent:
+    body = msgspec.json.decode(encoded)
+    result = body["execution_result"]
+    return ToolEngineEvent(
+        ToolEngineEventType(event_type),
+        body["tool_name"],
+        None,
+        body["error"],
+        body["validation_errors"],
+        None if result is None else msgspec.convert(result, ToolExecutionResult),
+        datetime.fromtimestamp(happened_at / 1e6, UTC),
+        call_id=body["call_id"],
+        data=body["data"],
+        sequence=sequence,
+        generation=body["generation"],
+    )

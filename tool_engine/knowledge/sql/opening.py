@@ -1,0 +1,116 @@
+"""When is the database connected to, and what if that fails?
+
+With the first use, or when the engine starts: there, what only a person can mend is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sqlite3
+from importlib import import_module
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError, MissingExtraError
+from tool_engine.knowledge.sql.address import Address, explained
+from tool_engine.knowledge.sql.failing import BusyError, UnusableDatabaseError
+from tool_engine.knowledge.sql.rows import Batch
+from tool_engine.redaction import redact_text
+
+__all__ = ["LazyDatabase"]
+
+_ROOM: Final = "tool_engine.knowledge.sql"
+_KINDS: Final = {
+    "sqlite": ("sqlite", "SQLiteDatabase", "sql"),
+    "postgresql": ("postgres", "PostgresDatabase", "postgres"),
+}
+"""Per kind of database: module, class, and the extra that brings its libraries."""
+
+
+class LazyDatabase:
+    """A database that is connected to when it is needed.
+
+    Args:
+        url: Its URL; secrets are not filled in yet.
+        is_synchronous: Whether a commit waits until the disk has it.
+    """
+
+    def __init__(self, url: str, *, is_synchronous: bool) -> None:
+        self._url = url
+        self._is_synchronous = is_synchronous
+        self._opening = asyncio.Lock()
+        self._database: Any = None
+        self._is_open = False
+        self.address: Address | None = None
+        """Where it is; None before it was opened."""
+        self.reader: Any = None
+        """What asks it; None before it was opened."""
+
+    async def start(self) -> Exception | None:
+        """Opens it; what may pass by itself is returned.
+
+        Raises:
+            ConfigurationError: The setting or the database has to be changed; the message says how.
+            MissingExtraError: Its libraries are not installed.
+        """
+        try:
+            await self.open()
+        except (UnusableDatabaseError, sqlite3.Error, socket.gaierror) as error:
+            raise ConfigurationError(self._unusable(error)) from error
+        except BusyError as error:
+            return error
+        except OSError as error:
+            if self.address is not None and self.address.kind == "sqlite":
+                raise ConfigurationError(self._unusable(error)) from error
+            return error
+        return None
+
+    async def open(self) -> None:
+        """Connects, and makes and migrates the tables, where that was not done yet."""
+        async with self._opening:
+            if self._is_open:
+                return
+            if self._database is None:
+                await asyncio.to_thread(self._load)
+            await self._database.open()
+            self._is_open = True
+
+    async def write(self, batch: Batch) -> None:
+        """Writes and commits all rows, or none."""
+        if not self._is_open:
+            await self.open()
+        await self._database.write(batch)
+
+    async def close(self) -> None:
+        """Gives up every connection."""
+        self._is_open = False
+        if self._database is not None:
+            try:
+                await self._database.close()
+            finally:
+                await self.reader.close()
+
+    def _load(self) -> None:
+        address = Address.of(self._url)
+        module, name, extra = _KINDS[address.kind]
+        try:
+            writing = import_module(f"{_ROOM}.{module}")
+            reading = import_module(f"{_ROOM}.reading")
+            for each in ("queries", "retention"):
+                import_module(f"{_ROOM}.{each}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("tool_engine"):
+                raise
+            raise MissingExtraError(
+                f"records in {address.kind} need {error.name}; run: "
+                f"pip install 'tool-engine[{extra}]'"
+            ) from error
+        self.address = address
+        self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
+        self.reader = reading.Reader(address)
+
+    def _unusable(self, error: Exception) -> str:
+        place = "the database" if self.address is None else self.address.shown
+        is_told = isinstance(error, UnusableDatabaseError)
+        reason = redact_text(str(error)) if is_told else explained(error)
+        return f"records: {place} cannot be used: {reason}; make it usable, or name another one"

@@ -1,0 +1,127 @@
+"""Which statements answer the questions about records?
+
+Each follows an index from the first row of its answer to the last, so that its cost grows with the
+answer and not with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, literal_column, null, select, text
+
+from tool_engine.knowledge.sql.beginning import begins_with
+from tool_engine.knowledge.sql.keys import SLACK, key_of_id, key_of_time, microseconds
+from tool_engine.knowledge.sql.rows import plain_text
+from tool_engine.knowledge.sql.tables import calls, definitions, values
+from tool_engine.model.record import RecordQuery
+
+__all__ = ["counted_calls", "counted_times", "records", "totals"]
+
+_FAILED: Final = text("outcome <> 'succeeded'")
+"""As it stands in the index of failed calls: a parameter would hide it from the planner."""
+
+
+def records(query: RecordQuery) -> Select[Any]:
+    """The rows that match, in the order that is wanted."""
+    large = values.alias()
+    wanted: ColumnElement[Any] = calls.c.result_hash
+    if query.whole:
+        wanted = func.coalesce(calls.c.whole_hash, calls.c.result_hash)
+    statement = (
+        select(calls, definitions.c.version, definitions.c.definition_hash, large.c.data)
+        .add_columns(large.c.data.label("large"))
+        .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
+        .join(large, large.c.hash == wanted, isouter=True)
+        .where(*_conditions(query))
+        .order_by(calls.c.key if query.oldest_first else calls.c.key.desc())
+    )
+    if query.limit is not None:
+        statement = statement.limit(query.limit)
+    return statement.offset(query.offset) if query.offset else statement
+
+
+def totals(query: RecordQuery) -> Select[Any]:
+    """Tool, outcome, error type, and what the calls that have them in common add up to."""
+    group = (calls.c.tool_name, calls.c.outcome, calls.c.error_type)
+    return (
+        select(*group, func.count(), func.sum(calls.c.execution_time), func.max(calls.c.key))
+        .where(*_conditions(query))
+        .group_by(*group)
+    )
+
+
+def counted_calls(query: RecordQuery) -> Select[Any]:
+    """The fields of `CallCount`."""
+    group = (calls.c.tool_name, calls.c.bucket, calls.c.outcome, calls.c.error_type)
+    return (
+        select(
+            *group,
+            func.count(),
+            func.sum(calls.c.execution_time),
+            func.sum(calls.c.queue_wait),
+        )
+        .where(*_conditions(query))
+        .group_by(*group)
+    )
+
+
+def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
+    """Tool, bucket, bin, count and the longest time, of `execution_time` or `queue_wait`."""
+    bins = calls.c.time_bin if measure == "execution_time" else calls.c.wait_bin
+    group = (calls.c.tool_name, calls.c.bucket, bins)
+    return (
+        select(*group, func.count(), func.max(calls.c[measure]))
+        .where(*_conditions(query))
+        .group_by(*group)
+    )
+
+
+def _conditions(query: RecordQuery) -> Iterator[Any]:
+    for name, value in query.conditions.items():
+        if name == "record_id":
+            yield _has_id(value)
+        elif name == "is_success":
+            yield calls.c.outcome == literal_column("'succeeded'") if value else _FAILED
+        elif name == "outcome":
+            if value != "succeeded":
+                yield _FAILED
+            yield calls.c.outcome == value
+        else:
+            yield calls.c[name] == plain_text(value)
+    if query.call_id_prefix is not None:
+        yield begins_with(calls.c.call_id, plain_text(query.call_id_prefix) or "")
+    yield from _bounds(query)
+
+
+def _bounds(query: RecordQuery) -> Iterator[Any]:
+    """Where on the way through the rows the answer begins and ends."""
+    if query.start is not None:
+        start = microseconds(query.start)
+        yield and_(calls.c.key >= key_of_time(start), calls.c.finished_at >= start)
+    if query.end is not None:
+        end = microseconds(query.end)
+        yield and_(calls.c.key < key_of_time(end + SLACK), calls.c.finished_at < end)
+    if query.before is not None:
+        yield calls.c.key < _key_of(query.before)
+    if query.after is not None:
+        key = _key_of(query.after)
+        # One that is gone was older than all that are there.
+        yield calls.c.key > (key if isinstance(key, int) else func.coalesce(key, -(2**63)))
+
+
+def _has_id(record_id: str) -> ColumnElement[bool]:
+    key = key_of_id(record_id)
+    if key is None:
+        return calls.c.record_id == plain_text(record_id)
+    return and_(calls.c.key == key, calls.c.record_id == null())
+
+
+def _key_of(record_id: str) -> Any:
+    key = key_of_id(record_id)
+    if key is not None:
+        return key
+    other = calls.alias()
+    found = select(other.c.key).where(other.c.record_id == plain_text(record_id))
+    return found.scalar_subquery()

@@ -1,0 +1,146 @@
+"""How are old records removed, without keeping anybody from writing new ones?
+
+In small steps, each a transaction of its own, the oldest first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from time import time
+from typing import Any, Final
+
+from sqlalchemy import delete, exists, func, select, text
+
+from tool_engine.knowledge.sql.keys import KEY_STEP, key_of_time, microseconds
+from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.tables import calls, definitions, values
+from tool_engine.model.retention import RecordRetention
+
+__all__ = ["prune"]
+
+_STEP: Final = 500
+"""Rows per transaction: a few milliseconds."""
+_PAUSE: Final = 0.002
+_PAGES: Final = 500
+_RECENT: Final = 300
+"""Seconds for which a value stays that nothing refers to, as a batch may be about to; longer than
+`FRESH` and the time that a batch takes."""
+_SAMPLE: Final = 1_000
+
+
+async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
+    """Removes what `retention` does not keep; the number of records that it removed."""
+    removed = 0
+    if retention.max_age is not None:
+        oldest = datetime.now(UTC) - timedelta(seconds=retention.max_age)
+        removed += await _remove_before(reader, key_of_time(microseconds(oldest)))
+    if retention.max_count is not None:
+        removed += await _keep_newest(reader, retention.max_count)
+    if retention.max_bytes is not None:
+        removed += await _keep_bytes(reader, retention.max_bytes, kind)
+    if removed:
+        await _remove_unused(reader)
+        if kind == "sqlite":
+            await _give_back(reader)
+    return removed
+
+
+async def _remove_before(reader: Reader, key: int, most: int | None = None) -> int:
+    """Removes the records with smaller keys, `most` at most."""
+    removed = 0
+    while most is None or removed < most:
+        step = _STEP if most is None else min(_STEP, most - removed)
+        oldest = select(calls.c.key).where(calls.c.key < key).order_by(calls.c.key).limit(step)
+        async with reader.connection() as connection:
+            done = await connection.execute(delete(calls).where(calls.c.key.in_(oldest)))
+        removed += done.rowcount
+        if done.rowcount < step:
+            break
+        await asyncio.sleep(_PAUSE)
+    return removed
+
+
+async def _keep_newest(reader: Reader, count: int) -> int:
+    newest = select(calls.c.key).order_by(calls.c.key.desc()).offset(count).limit(1)
+    ((found,),) = (await reader.rows(newest),)
+    return await _remove_before(reader, found[0][0] + 1) if found else 0
+
+
+async def _keep_bytes(reader: Reader, most: int, kind: str) -> int:
+    if kind == "postgresql":
+        return await _keep_newest(reader, await _count_within(reader, most))
+    removed = 0
+    # Values that only the newest calls use cannot be told from those that a batch is about to use.
+    newest = key_of_time(microseconds(datetime.now(UTC))) - _RECENT * 1_000_000 * KEY_STEP
+    while await _used_bytes(reader) > most:
+        step = await _remove_before(reader, newest, _STEP)
+        removed += step
+        await _remove_unused(reader)
+        if step < _STEP:
+            break
+    return removed
+
+
+async def _used_bytes(reader: Reader) -> int:
+    """The bytes of a SQLite file without the pages that are free."""
+    async with reader.connection() as connection:
+        pages, free, size = [
+            (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
+            for name in ("page_count", "freelist_count", "page_size")
+        ]
+    return int((pages - free) * size)
+
+
+async def _count_within(reader: Reader, most: int) -> int:
+    """How many of PostgreSQL's rows have about `most` bytes: its files never shrink by themselves.
+
+    The size of a row is that of the newest ones on average, with what they refer to.
+    """
+    newest = (
+        select(
+            func.pg_column_size(text("tool_calls.*")).label("size"),
+            func.coalesce(func.length(values.c.data), 0).label("large"),
+        )
+        .select_from(calls.outerjoin(values, values.c.hash == calls.c.result_hash))
+        .order_by(calls.c.key.desc())
+        .limit(_SAMPLE)
+        .subquery()
+    )
+    (((size,),),) = await reader.rows(select(func.avg(newest.c.size + newest.c.large)))
+    return int(most / float(size)) if size else 0
+
+
+async def _remove_unused(reader: Reader) -> None:
+    """Removes the values and definitions that no record refers to any more."""
+    (((oldest,),),) = await reader.rows(select(func.min(calls.c.finished_at)))
+    before = time() if oldest is None else min(time(), oldest / 1e6)
+    # Calls go in the order of time: what was last used before the oldest of them is not used.
+    unused = select(values.c.hash).where(values.c.used_at < before - _RECENT)
+    await _remove_all(reader, unused, values)
+    is_named = exists().where(calls.c.tool_name == definitions.c.tool_name)
+    await _remove_all(reader, select(definitions.c.id).where(~is_named), definitions)
+
+
+async def _remove_all(reader: Reader, unused: Any, table: Any) -> None:
+    (column,) = table.primary_key.columns
+    while True:
+        async with reader.connection() as connection:
+            done = await connection.execute(delete(table).where(column.in_(unused.limit(_STEP))))
+        if done.rowcount < _STEP:
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+async def _give_back(reader: Reader) -> None:
+    """Shrinks a SQLite file by the pages that became free."""
+    while True:
+        async with reader.connection() as connection:
+            free = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
+            if not free:
+                return
+            await connection.execute(text(f"PRAGMA incremental_vacuum({_PAGES})"))
+            left = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
+        if left >= free:
+            return
+        await asyncio.sleep(_PAUSE)

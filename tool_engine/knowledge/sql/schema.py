@@ -1,0 +1,206 @@
+"""Which tables does the database have, and how did they come to be?
+
+Migrations are numbered by their place and append-only: a database that ran some of them gets the
+others. Each statement may run again on a database that has its result already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+__all__ = [
+    "COLUMNS",
+    "FRESH",
+    "IDENTITY",
+    "LOCK_NUMBER",
+    "MIGRATIONS",
+    "TABLES",
+    "identity_of",
+    "statements",
+]
+
+COLUMNS: Final = (
+    "key",
+    "record_id",
+    "call_id",
+    "parent_call_id",
+    "tool_name",
+    "definition_id",
+    "generation",
+    "outcome",
+    "error_type",
+    "reached_executor",
+    "caller_id",
+    "caller_type",
+    "conversation_id",
+    "workflow_id",
+    "agent_id",
+    "session_id",
+    "bucket",
+    "admission_key",
+    "priority",
+    "weight",
+    "attempts",
+    "finished_at",
+    "queue_wait",
+    "execution_time",
+    "wait_bin",
+    "time_bin",
+    "result_size",
+    "error",
+    "params",
+    "result",
+    "result_hash",
+    "whole_hash",
+)
+"""The columns of `tool_calls`, in the order in which rows are written."""
+
+IDENTITY: Final = ("key", "call_id", "finished_at", "tool_name", "params")
+"""What two rows have in common that were made of one call."""
+_IDENTITY_AT: Final = tuple(COLUMNS.index(name) for name in IDENTITY)
+
+TABLES: Final = (
+    *("tool_engine_schema", "tool_definitions", "tool_values", "tool_calls"),
+    *("tool_events", "tool_event_numbers"),
+)
+
+FRESH: Final = 60
+"""Seconds for which the `used_at` of a value in `tool_values` is not brought up to date."""
+
+LOCK_NUMBER: Final = 0x746F6F6C
+"""PostgreSQL's advisory lock under which migrations run."""
+
+_CALLS: Final = """
+CREATE TABLE IF NOT EXISTS tool_calls (
+    key {key} PRIMARY KEY,
+    record_id TEXT,
+    call_id TEXT,
+    parent_call_id TEXT,
+    tool_name TEXT NOT NULL,
+    definition_id {integer},
+    generation {integer},
+    outcome TEXT NOT NULL,
+    error_type TEXT,
+    reached_executor {boolean} NOT NULL,
+    caller_id TEXT,
+    caller_type TEXT NOT NULL,
+    conversation_id TEXT,
+    workflow_id TEXT,
+    agent_id TEXT,
+    session_id TEXT,
+    bucket TEXT,
+    admission_key TEXT,
+    priority {integer} NOT NULL,
+    weight {integer} NOT NULL,
+    attempts {integer} NOT NULL,
+    finished_at {integer} NOT NULL,
+    queue_wait {real} NOT NULL,
+    execution_time {real} NOT NULL,
+    wait_bin {integer} NOT NULL,
+    time_bin {integer} NOT NULL,
+    result_size {integer},
+    error TEXT,
+    params TEXT NOT NULL,
+    result TEXT,
+    result_hash {bytes},
+    whole_hash {bytes}
+)
+"""
+_DEFINITIONS: Final = """
+CREATE TABLE IF NOT EXISTS tool_definitions (
+    id {key} PRIMARY KEY,
+    tool_name TEXT NOT NULL,
+    version TEXT,
+    definition_hash TEXT
+)
+"""
+_VALUES: Final = """
+CREATE TABLE IF NOT EXISTS tool_values (
+    hash {bytes} PRIMARY KEY,
+    size {integer} NOT NULL,
+    used_at {integer} NOT NULL,
+    data {bytes} NOT NULL
+)
+"""
+_INDEXES: Final = (
+    (
+        "CREATE UNIQUE INDEX IF NOT EXISTS tool_calls_record ON tool_calls (record_id) "
+        "WHERE record_id IS NOT NULL"
+    ),
+    "CREATE INDEX IF NOT EXISTS tool_calls_call ON tool_calls (call_id) WHERE call_id IS NOT NULL",
+    *(
+        f"CREATE INDEX IF NOT EXISTS tool_calls_{name} ON tool_calls ({column}{{then_key}}) "
+        f"WHERE {column} IS NOT NULL"
+        for name, column in (
+            ("parent", "parent_call_id"),
+            ("caller", "caller_id"),
+            ("conversation", "conversation_id"),
+            ("workflow", "workflow_id"),
+            ("error", "error_type"),
+        )
+    ),
+    "CREATE INDEX IF NOT EXISTS tool_calls_tool ON tool_calls (tool_name{then_key})",
+    "CREATE INDEX IF NOT EXISTS tool_calls_failed ON tool_calls (key) WHERE outcome <> 'succeeded'",
+)
+
+_EVENTS: Final = """
+CREATE TABLE IF NOT EXISTS tool_events (
+    sequence {key} PRIMARY KEY,
+    event_type TEXT NOT NULL,
+    happened_at {integer} NOT NULL,
+    body {bytes} NOT NULL
+)
+"""
+_EVENT_NUMBERS: Final = """
+CREATE TABLE IF NOT EXISTS tool_event_numbers (
+    id {key} PRIMARY KEY,
+    reserved {integer} NOT NULL
+)
+"""
+
+MIGRATIONS: Final = (
+    (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
+    (_EVENTS, _EVENT_NUMBERS),
+)
+"""Statements by version; the first brings an empty database to version 1."""
+
+_WORDS: Final = {
+    "sqlite": {
+        "key": "INTEGER",
+        "integer": "INTEGER",
+        "real": "REAL",
+        "boolean": "INTEGER",
+        "bytes": "BLOB",
+        # An index of SQLite ends with the primary key of its own accord.
+        "then_key": "",
+    },
+    "postgresql": {
+        "key": "BIGINT",
+        "integer": "BIGINT",
+        "real": "DOUBLE PRECISION",
+        "boolean": "BOOLEAN",
+        "bytes": "BYTEA",
+        "then_key": ", key",
+    },
+}
+
+
+def identity_of(row: Sequence[Any]) -> list[Any]:
+    """The values of `IDENTITY` in a row."""
+    return [row[at] for at in _IDENTITY_AT]
+
+
+def statements(kind: str, version: int) -> list[str]:
+    """What brings a database of `version` up to date.
+
+    Args:
+        kind: `sqlite` or `postgresql`.
+        version: How many migrations it had.
+    """
+    words = _WORDS[kind]
+    found = [text.format(**words) for migration in MIGRATIONS[version:] for text in migration]
+    if found:
+        found.append("DELETE FROM tool_engine_schema")
+        found.append(f"INSERT INTO tool_engine_schema VALUES ({len(MIGRATIONS)})")  # noqa: S608 - a number
+    return found

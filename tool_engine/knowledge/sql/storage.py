@@ -1,0 +1,240 @@
+"""How does a database keep records for an engine?
+
+`SQLRecordStorage` takes calls at the cost of an append and answers questions; the libraries for the
+database are loaded when it is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.sql.address import explained
+from tool_engine.knowledge.sql.opening import LazyDatabase
+from tool_engine.knowledge.sql.rows import record_of_row
+from tool_engine.knowledge.sql.writer import RecordWriter, Trouble
+from tool_engine.logger import get_logger
+from tool_engine.model.bounds import check_choice
+from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
+from tool_engine.model.retention import DURABILITIES, RecordRetention, RecordsURL
+from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
+
+__all__ = ["SQLRecordStorage"]
+
+_log: Final = get_logger(__name__)
+_INTERVALS: Final = {"buffered": 0.5, "batch": 0.02, "call": 0.0}
+"""Seconds that a call waits for others to be written with it."""
+_MEASURES: Final = ("execution_time", "queue_wait")
+_SOON: Final = 2.0
+"""Seconds that a question waits for the newest calls to be in the database."""
+_CLOSE_LIMIT: Final = 5.0
+
+
+class SQLRecordStorage:
+    """Keeps records in a SQLite file or a PostgreSQL database.
+
+    Args:
+        url: `sqlite:///calls.db` or `postgresql://user:${env:PASSWORD}@host/records`.
+        durability: `buffered`, `batch` or `call`; see the setting `durability`.
+        retention: Which records are kept; None: all.
+        on_trouble: Called with the name and the fields of each line that the storage logs.
+
+    Raises:
+        ConfigurationError: The URL is wrong, or there is no such durability.
+
+    Example:
+        >>> store = ToolKnowledgeStore(SQLRecordStorage("sqlite:///calls.db"))
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: str = "buffered",
+        retention: RecordRetention | None = None,
+        on_trouble: Trouble | None = None,
+    ) -> None:
+        check_choice("durability", durability, DURABILITIES)
+        self.url = RecordsURL(url)
+        self.durability = durability
+        self.retention = RecordRetention() if retention is None else retention
+        self.on_trouble = on_trouble
+        self._database = LazyDatabase(str(self.url), is_synchronous=durability == "call")
+        self._writer = RecordWriter(self._database, _INTERVALS[durability], self._tell)
+        self._pruning: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.add = self._writer.buffer.add
+        """Takes one call; never waits, never raises."""
+
+    def __repr__(self) -> str:
+        return f"<SQLRecordStorage {self.url!r} {self.durability}, {self._writer!r}>"
+
+    @property
+    def waiting(self) -> int:
+        """Calls that are not in the database yet."""
+        return self._writer.waiting
+
+    @property
+    def dropped(self) -> int:
+        """Calls that are kept nowhere, since the storage was made."""
+        return self._writer.dropped
+
+    async def open(self) -> None:
+        """Connects, makes and migrates the tables; a server that is not there yet is waited for.
+
+        Called by `ToolEngine.load`; without it the first call opens the database.
+
+        Raises:
+            ConfigurationError: The database cannot be used; the message says why.
+            MissingExtraError: Its libraries are not installed.
+        """
+        problem = await self._database.start()
+        if problem is not None:
+            _log.warning(
+                "records_unreachable",
+                error=explained(problem),
+                hint="calls are kept in memory until the database answers, the newest 50,000",
+            )
+        if self.retention.has_bounds and self._pruning is None:
+            self._pruning = asyncio.create_task(self._keep_pruned(), name="tool-engine-retention")
+
+    async def committed(self) -> bool:
+        """Waits until every call that was added is committed.
+
+        Returns:
+            Whether they are; False at once while the database takes nothing, else after 5 seconds.
+        """
+        return await self._writer.committed()
+
+    async def flush(self, timeout: float = _SOON) -> bool:  # noqa: ASYNC109 - it returns, in time
+        """Writes what waits; whether it is in the database within `timeout` seconds."""
+        return await self._writer.flush(timeout)
+
+    async def query(self, query: RecordQuery) -> list[ToolCallRecord]:
+        """The records that match, newest first.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        if query.limit == 0:
+            return []
+        async with self._asking() as reader:
+            return list(await reader.made(_queries().records(query), record_of_row))
+
+    async def totals(self, query: RecordQuery) -> RecordTotals:
+        """What the records that match add up to; limit and offset do not count.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        async with self._asking() as reader:
+            (rows,) = await reader.rows(_queries().totals(query))
+        usage: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        successful, seconds = 0, 0.0
+        for tool, outcome, error_type, count, total, _ in sorted(rows, key=lambda row: -row[5]):
+            usage[tool] += count
+            seconds += total
+            if outcome == "succeeded":
+                successful += count
+            else:
+                errors[error_type or "unknown"] += count
+        return RecordTotals(
+            total=usage.total(),
+            successful=successful,
+            execution_time=seconds,
+            tool_usage=dict(usage.most_common()),
+            error_types=dict(errors.most_common()),
+            dropped=self.dropped,
+        )
+
+    async def statistics(self, query: RecordQuery) -> CallStatistics:
+        """How the records that match ended and how long they took; limit and offset do not count.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        statements = _queries()
+        async with self._asking() as reader:
+            counted, *timed = await reader.rows(
+                statements.counted_calls(query),
+                *(statements.counted_times(query, measure) for measure in _MEASURES),
+            )
+        return CallStatistics.of(
+            (CallCount((tool, bucket), *rest) for tool, bucket, *rest in counted),
+            (
+                TimeCount((tool, bucket), measure, *rest)
+                for measure, rows in zip(_MEASURES, timed, strict=True)
+                for tool, bucket, *rest in rows
+            ),
+        )
+
+    async def prune(self, retention: RecordRetention | None = None) -> int:
+        """Removes the records that are not to be kept, in small steps.
+
+        Args:
+            retention: Which are; None: those of the storage's own setting.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        from tool_engine.knowledge.sql.retention import prune
+
+        async with self._asking() as reader:
+            address = self._database.address
+            kind = "" if address is None else address.kind
+            return await prune(reader, retention or self.retention, kind)
+
+    async def close(self) -> None:
+        """Writes what is left, for 5 seconds at most, and gives up the connections."""
+        self._is_closed = True
+        pruning, self._pruning = self._pruning, None
+        if pruning is not None:
+            pruning.cancel()
+            await asyncio.wait([pruning])
+        await self._writer.close(_CLOSE_LIMIT)
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[Any]:
+        """What asks the database, once the newest calls are in it, or take too long."""
+        if not self._is_closed:
+            await self._writer.flush(_SOON)
+        try:
+            await self._database.open()
+        except Exception as error:
+            raise RecordsUnavailableError(
+                f"the records in {self.url!r} cannot be read: {explained(error)}"
+            ) from error
+        try:
+            yield self._database.reader
+        finally:
+            if self._is_closed:
+                # After the end it is open for one question only.
+                await self._database.close()
+
+    async def _keep_pruned(self) -> None:
+        while True:
+            try:
+                removed = await self.prune()
+                if removed:
+                    _log.info("records_pruned", removed=removed)
+            except RecordsUnavailableError as error:
+                _log.warning("records_not_pruned", error=str(error))
+            await asyncio.sleep(self.retention.interval)
+
+    def _tell(self, name: str, fields: dict[str, Any]) -> None:
+        if self.on_trouble is not None:
+            self.on_trouble(name, fields)
+
+
+def _queries() -> Any:
+    from tool_engine.knowledge.sql import queries
+
+    return queries

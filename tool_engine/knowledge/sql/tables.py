@@ -1,0 +1,65 @@
+"""What do queries know of the tables? The tables themselves are made by `schema`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+from sqlalchemy.types import TypeEngine
+
+from tool_engine.knowledge.sql.schema import COLUMNS
+
+__all__ = ["calls", "definitions", "values"]
+
+_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    "reached_executor": Boolean(),
+    "queue_wait": Double(),
+    "execution_time": Double(),
+    "result_hash": LargeBinary(),
+    "whole_hash": LargeBinary(),
+    **dict.fromkeys(
+        (
+            *("key", "definition_id", "generation", "priority", "weight", "attempts"),
+            *("finished_at", "wait_bin", "time_bin", "result_size"),
+        ),
+        BigInteger(),
+    ),
+}
+_metadata: Final = MetaData()
+
+calls: Final = Table(
+    "tool_calls",
+    _metadata,
+    *(
+        Column(name, _KINDS.get(name, Text()), primary_key=name == "key", autoincrement=False)
+        for name in COLUMNS
+    ),
+)
+"""One row per call."""
+definitions: Final = Table(
+    "tool_definitions",
+    _metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("tool_name", Text),
+    Column("version", Text),
+    Column("definition_hash", Text),
+)
+"""The definitions that calls ran on."""
+values: Final = Table(
+    "tool_values",
+    _metadata,
+    Column("hash", LargeBinary, primary_key=True),
+    Column("size", BigInteger),
+    Column("used_at", BigInteger),
+    Column("data", LargeBinary),
+)
+"""Large results, compressed, each once."""

@@ -1,0 +1,117 @@
+"""Which events become log lines, and at which level?
+
+Only where the program has configured structlog: nobody who does not read logs pays for them, and
+what fails stands in its result anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tool_engine.errors import EngineClosedError
+from tool_engine.logger import get_logger, is_configured, watch
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+
+__all__ = ["EVENTS_LOGGER", "LINES", "EventLines", "level_of"]
+
+EVENTS_LOGGER: Final = "tool_engine.events"
+"""The field `logger` of these lines."""
+_log: Final = get_logger(EVENTS_LOGGER)
+
+LINES: Final = {
+    ToolEngineEventType.TOOL_LOADED: "debug",
+    ToolEngineEventType.TOOL_ADDED: "info",
+    ToolEngineEventType.TOOL_UPDATED: "info",
+    ToolEngineEventType.TOOL_REMOVED: "info",
+    ToolEngineEventType.RELOAD_STARTED: "debug",
+    ToolEngineEventType.RELOAD_COMPLETED: "info",
+    ToolEngineEventType.VALIDATION_ERROR: "info",
+    ToolEngineEventType.EXECUTION_QUEUED: "debug",
+    ToolEngineEventType.EXECUTION_STARTED: "debug",
+    ToolEngineEventType.EXECUTION_COMPLETED: "debug",
+    ToolEngineEventType.EXECUTION_FAILED: "warning",
+    ToolEngineEventType.EXECUTION_CANCELLED: "info",
+}
+"""The level of each event that becomes a line here; the other ones are logged where they arise."""
+_NOBODYS_FAULT: Final = ("tool_not_found", "tool_quarantined", "engine_closed", "cancelled")
+"""Failures that the one who calls brings about, and nobody has to mend anything."""
+_OF_RESULTS: Final = ("error_type", "execution_time")
+_OF_METADATA: Final = ("attempts", "tool_version")
+_LISTED: Final = 20
+
+
+class EventLines:
+    """Writes the events of one engine as log lines of the same names.
+
+    Args:
+        subscribe: The engine's way to listen.
+        bind: Told whether calls are to be found in `logger.current_call` while their tools run.
+    """
+
+    def __init__(
+        self,
+        subscribe: Callable[[Callable[[ToolEngineEvent], None], Sequence[str]], Callable[[], None]],
+        bind: Callable[[bool], None],
+    ) -> None:
+        self._subscribe = subscribe
+        self._bind = bind
+        self._types: list[str] = []
+        self._unsubscribe: Callable[[], None] | None = None
+        watch(self)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Listens to the events whose lines are written as structlog is configured now."""
+        is_on = is_configured()
+        types = [kind.value for kind, level in LINES.items() if is_on and _log.is_enabled(level)]
+        self._bind(is_on)
+        if types == self._types:
+            return
+        self.end()
+        if types:
+            try:
+                self._unsubscribe = self._subscribe(_write, types)
+            except EngineClosedError:
+                return
+        self._types = types
+
+    def end(self) -> None:
+        """Writes no more lines."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self._unsubscribe, self._types = None, []
+
+
+def level_of(event: ToolEngineEvent) -> str:
+    """The level of the event's line."""
+    result = event.execution_result
+    if result is not None and result.error_type in _NOBODYS_FAULT:
+        return "info"
+    if event.event_type is ToolEngineEventType.RELOAD_COMPLETED and event.error is not None:
+        return "warning"
+    return LINES[event.event_type]
+
+
+def _write(event: ToolEngineEvent) -> None:
+    fields: dict[str, Any] = {
+        "tool_name": event.tool_name,
+        "call_id": event.call_id,
+        "error": event.error,
+        "sequence": event.sequence,
+        "generation": event.generation,
+    }
+    result = event.execution_result
+    if result is not None:
+        fields |= {name: getattr(result, name) for name in _OF_RESULTS}
+        fields |= {name: result.metadata.get(name) for name in _OF_METADATA}
+    fields |= {name: _short(value) for name, value in event.data.items()}
+    shown = {name: value for name, value in fields.items() if value is not None}
+    _log.write(level_of(event), event.event_type.value, shown)
+
+
+def _short(value: object) -> object:
+    """What can be long in an event, such as the names of ten thousand tools, is counted."""
+    if isinstance(value, list) and len(value) > _LISTED:
+        return [*value[:_LISTED], f"... {len(value) - _LISTED} more"]
+    return value

@@ -1,0 +1,146 @@
+"""How does a program set up its log lines?
+
+The engine never does that by itself. A program that has no set-up of its own calls `configure`; one
+that has adds `add_call` and `hide_secrets` to its processors.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Final, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.logger import configured, current_call
+from tool_engine.model.bounds import check_choice
+from tool_engine.redaction import redact
+
+__all__ = ["add_call", "configure", "hide_secrets", "processors"]
+
+LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+RENDERERS: Final = ("auto", "console", "json")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def configure(
+    level: str = "info",
+    *,
+    renderer: str = "auto",
+    stream: TextIO | None = None,
+    extra: Sequence[Processor] = (),
+) -> None:
+    """Sets up structlog for the whole program; engines that are open notice.
+
+    Each line has the time (UTC), the level, its name, and where a tool runs `call_id`, `tool_name`
+    and `conversation_id`. Secrets are hidden. Nothing is added to Python's own `logging`.
+
+    Args:
+        level: The lowest level that is written: `debug`, `info`, `warning`, `error` or `critical`.
+        renderer: `json`, one object per line; `console`, for people; `auto`: `console` where the
+            stream is a terminal.
+        stream: Where lines go; None: whatever `sys.stderr` is when a line is written.
+        extra: Processors that come before secrets are hidden.
+
+    Raises:
+        ConfigurationError: The level or the renderer is unknown.
+
+    Example:
+        >>> configure("debug", renderer="json")
+    """
+    check_choice("level", level, LEVELS)
+    check_choice("renderer", renderer, RENDERERS)
+    if any(not callable(each) for each in extra):
+        raise ConfigurationError(f"extra must be processors of structlog, got {list(extra)!r}")
+    target = sys.stderr if stream is None else stream
+    is_console = renderer == "console" or (renderer == "auto" and target.isatty())
+    structlog.configure(
+        processors=processors(is_console=is_console, colors=target.isatty(), extra=extra),
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr if stream is None else stream),
+        cache_logger_on_first_use=False,
+    )
+    configured()
+
+
+def processors(
+    *, is_console: bool = False, colors: bool = False, extra: Sequence[Processor] = ()
+) -> list[Processor]:
+    """The steps that `configure` uses, for a program that configures structlog itself."""
+    if is_console:
+        rendering: list[Processor] = [
+            _escape,
+            structlog.dev.ConsoleRenderer(
+                colors=colors, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    else:
+        rendering = [structlog.processors.JSONRenderer(serializer=_to_json)]
+    return [
+        structlog.contextvars.merge_contextvars,
+        add_call,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        *extra,
+        hide_secrets,
+        *rendering,
+    ]
+
+
+def add_call(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
+    """Adds `call_id`, `tool_name` and `conversation_id` of the call whose tool writes the line."""
+    del logger, method_name
+    call = current_call.get()
+    if call is not None:
+        event_dict.setdefault("call_id", call.call_id)
+        event_dict.setdefault("tool_name", call.tool_name)
+        if call.context.conversation_id is not None:
+            event_dict.setdefault("conversation_id", call.context.conversation_id)
+    return event_dict
+
+
+def hide_secrets(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
+    """Hides secrets in all that a line says, as `tool_engine.redaction.redact` does."""
+    del logger, method_name
+    return dict(redact(dict(event_dict)))
+
+
+def _escape(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
+    """A line stays one line, and no text of a model's moves the cursor of a terminal."""
+    del logger, method_name
+    return {
+        _printable(name): _printable(value)
+        if isinstance(value, str) and name != "exception"
+        else value
+        for name, value in event_dict.items()
+    }
+
+
+def _printable(text: str) -> str:
+    escaped = _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    return escaped.encode("utf-8", "backslashreplace").decode()
+
+
+def _to_json(event_dict: EventDict, **options: Any) -> str:
+    try:
+        return json.dumps(event_dict, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(event_dict), **options)
+
+
+def _finite(value: Any) -> Any:
+    """The value, with texts in the place of the numbers that JSON does not have."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value

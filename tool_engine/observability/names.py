@@ -1,0 +1,73 @@
+"""What is each fact called, wherever it is told?
+
+A fact has one name: its log line, its event on the bus and the label of a metric that counts it
+carry the same one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tool_engine.observability.event_lines import LINES
+
+__all__ = ["FACTS", "Fact"]
+
+
+class Fact(NamedTuple):
+    """One name, and where it is found."""
+
+    level: str
+    """The level of its log line."""
+    meaning: str
+
+
+_OF_EVENTS: Final = {
+    "tool_loaded": "a tool was loaded at the start",
+    "tool_added": "there is a new tool",
+    "tool_updated": "a tool has other content",
+    "tool_removed": "a tool is gone",
+    "reload_started": "a reload begins",
+    "reload_completed": "a reload has ended; `warning` when it failed",
+    "validation_error": "a call ended: its arguments were refused",
+    "execution_queued": "a call waits for its slot",
+    "execution_started": "a call has its slot",
+    "execution_completed": "a call succeeded",
+    "execution_failed": "a call failed; `info` where nobody has to act, as for an unknown tool",
+    "execution_cancelled": "a call ended: its caller was cancelled",
+}
+
+FACTS: Final[dict[str, Fact]] = {
+    **{kind.value: Fact(level, _OF_EVENTS[kind.value]) for kind, level in LINES.items()},
+    "load_error": Fact("warning", "a definition could not be loaded; `file` and `error`"),
+    "tool_quarantined": Fact("warning", "the lock file does not approve tools"),
+    "records_not_written": Fact("error", "the database of records takes nothing; it is retried"),
+    "records_written_again": Fact("warning", "it takes records again"),
+    "records_dropped": Fact("error", "records had to go, as too many waited to be written"),
+    "record_refused": Fact("error", "the database refused a record for what it says"),
+    "arguments_not_captured": Fact("warning", "a trace has no arguments: they could not be shown"),
+    "cache_not_read": Fact("debug", "the cache of definitions is not there or not usable"),
+    "cache_not_written": Fact("debug", "the cache of definitions could not be kept"),
+    "close_left_threads": Fact("warning", "threads of tools outlive `close()`"),
+    "event_lost": Fact("error", "the storage of events refused one"),
+    "events_dropped": Fact("error", "events had to go, as too many waited to be written"),
+    "events_not_written": Fact("error", "the database of events takes nothing; it is retried"),
+    "events_written_again": Fact("warning", "it takes events again"),
+    "executor_close_failed": Fact("error", "an executor could not be closed"),
+    "leftover_ended": Fact("debug", "work that outlived its call has ended"),
+    "leftover_failed": Fact("error", "work that outlived its call has failed"),
+    "limit_for_unknown_bucket": Fact("warning", "a limit names a bucket that no tool uses"),
+    "record_lost": Fact("error", "the storage of records refused one"),
+    "records_not_pruned": Fact("warning", "old records could not be removed"),
+    "records_pruned": Fact("info", "old records were removed"),
+    "records_unreachable": Fact("warning", "the database of records does not answer yet"),
+    "reload_failed": Fact("error", "the watcher could not reload; it goes on"),
+    "result_callback_failed": Fact("warning", "a callback of a sub-agent failed"),
+    "second_reader_lost": Fact("debug", "a helper process for large folders has ended"),
+    "second_reader_not_started": Fact("debug", "a helper process for large folders did not start"),
+    "slot_subscriber_failed": Fact("warning", "a listener of the controller failed"),
+    "subscriber_failed": Fact("warning", "a subscriber failed; with its traceback"),
+    "tool_edit": Fact("warning", "a tool was edited in a breaking way without a new major version"),
+    "watch_failed": Fact("warning", "the file system reports no changes; polling goes on"),
+    "workflow_finding": Fact("warning", "a workflow does not fit the tools that it calls"),
+}
+"""All names; those of `ToolEngineEventType` are events too."""

@@ -1,0 +1,241 @@
+"""Which span does a call become, and what stands in it?
+
+One span per call, by OpenTelemetry's semantic conventions for generative AI (`execute_tool NAME`),
+with a child for the time that it waited for a slot. While a tool runs, its span is the current one,
+for whatever the tool calls.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from time import time_ns
+from typing import Any, Final
+
+import msgspec
+from opentelemetry import context as current
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import set_span_in_context as with_span
+
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.model.trace import TraceCarrier, trace_carrier
+from tool_engine.observability.calls import FollowedCall
+
+__all__ = ["CallSpans"]
+
+_MAX_LEADERS: Final = 1_000
+_MAX_TEXT: Final = 1_000
+_TYPES: Final = {ToolCategory.HTTP: "extension", ToolCategory.DATABASE: "datastore"}
+"""`gen_ai.tool.type` by what a tool works on; the others are functions."""
+_DATA: Final = {
+    "bucket": "tool_engine.bucket",
+    "caller_id": "tool_engine.caller.id",
+    "caller_type": "tool_engine.caller.type",
+    "parent_call_id": "tool_engine.parent_call.id",
+    "conversation_id": "gen_ai.conversation.id",
+}
+"""The attributes that events have the values of."""
+
+EndSpan = Callable[[Span, ToolEngineEvent, ToolExecutionResult, int], None]
+
+
+class _OpenSpan(msgspec.Struct, eq=False):
+    """The span of a call that has not ended."""
+
+    span: Span
+    wait: Span | None = None
+    started: int = 0
+    """When its tool was first run, in nanoseconds of the wall clock."""
+    inside: Context | None = None
+    """The context in which the tool runs."""
+    outside: Context | None = None
+    """The caller's, which comes back at the end."""
+    carrier: TraceCarrier | None = None
+    """Who traced the caller."""
+
+
+class CallSpans:
+    """Makes the spans; see `CallListener`.
+
+    Args:
+        tracer: Makes and exports them.
+        carrier: What outgoing requests of the tools ask for headers.
+        end: Ends a span in place of its `end`, soon, with what else is to stand in it.
+    """
+
+    def __init__(self, tracer: Tracer, carrier: TraceCarrier, end: EndSpan | None = None) -> None:
+        self._tracer = tracer
+        self._carrier = carrier
+        self._end = end
+        self._open: dict[str | None, Span] = {}
+        self._leaders: OrderedDict[str | None, SpanContext] = OrderedDict()
+        """The newest calls that others may have shared the run of."""
+
+    def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
+        """Begins the span of the call and, in it, that of its wait."""
+        opened = self._begin(call, event)
+        opened.wait = self._tracer.start_span(
+            _name("queue", event.tool),
+            context=with_span(opened.span),
+            attributes={
+                "tool_engine.bucket": call.bucket,
+                "gen_ai.tool.call.id": str(event.call_id),
+            },
+        )
+
+    def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
+        """Ends the wait, and makes the span the current one for the tool."""
+        started = time_ns() if was_queued else call.began
+        opened: _OpenSpan = self._begin(call, event) if call.span is None else call.span
+        if opened.wait is not None:
+            opened.wait.end(started)
+        opened.started = started
+        opened.outside = current.get_current()
+        opened.inside = with_span(opened.span, opened.outside)
+        opened.carrier = trace_carrier.get()
+        # The caller's own context: the tool runs in a copy of it that is made right after this.
+        current.attach(opened.inside)
+        trace_carrier.set(self._carrier)
+
+    def ended(
+        self,
+        call: FollowedCall,
+        event: ToolEngineEvent,
+        result: ToolExecutionResult,
+        now: int,
+    ) -> None:
+        """Ends the span."""
+        opened: _OpenSpan = call.span or _OpenSpan(self._span_at_end(call, event, result))
+        self._open.pop(event.call_id, None)
+        self._leave(opened)
+        span = opened.span
+        if opened.wait is not None and not opened.started:
+            _mark(opened.wait, result)
+            opened.wait.end(now)
+        if span.is_recording():
+            _describe_end(span, opened, result, now)
+            if self._end is not None:
+                self._end(span, event, result, now)
+                return
+        span.end(now)
+
+    def _begin(self, call: FollowedCall, event: ToolEngineEvent) -> _OpenSpan:
+        span = self._start(call, event)
+        call.span = _OpenSpan(span)
+        self._open[event.call_id] = span
+        tool = event.tool
+        if tool is not None and tool.concurrency.collision is CollisionPolicy.SINGLE_FLIGHT:
+            self._leaders[event.call_id] = span.get_span_context()
+            if len(self._leaders) > _MAX_LEADERS:
+                self._leaders.popitem(last=False)
+        return call.span  # type: ignore[no-any-return]
+
+    def _start(self, call: FollowedCall, event: ToolEngineEvent, **where: Any) -> Span:
+        return self._tracer.start_span(
+            _name("execute_tool", event.tool),
+            kind=SpanKind.INTERNAL,
+            attributes=_attributes(event),
+            start_time=call.began,
+            **where,
+        )
+
+    def _span_at_end(
+        self, call: FollowedCall, event: ToolEngineEvent, result: ToolExecutionResult
+    ) -> Span:
+        """The span of a call of which nothing was heard before its end."""
+        if not call.is_shared:
+            return self._start(call, event)
+        # Told by the call whose result it got, so in a context that is not its caller's.
+        leader = self._leaders.get(result.metadata["shared_with"])
+        outer = self._open.get(event.data.get("parent_call_id"))
+        return self._start(
+            call,
+            event,
+            context=Context() if outer is None else with_span(outer, Context()),
+            links=None if leader is None else [Link(leader)],
+        )
+
+    def _leave(self, opened: _OpenSpan) -> None:
+        """Gives the caller its own context back, if it is the caller's that we are in."""
+        outside = opened.outside
+        if outside is not None and current.get_current() is opened.inside:
+            current.attach(outside)
+            trace_carrier.set(opened.carrier)
+
+
+def _name(operation: str, tool: Tool | None) -> str:
+    """The name of a span; what no tool is called would make too many names."""
+    return operation if tool is None else f"{operation} {tool.name}"
+
+
+def _attributes(event: ToolEngineEvent) -> dict[str, str | int]:
+    """What is known from the beginning, so that samplers can go by it."""
+    tool = event.tool
+    attributes: dict[str, str | int] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": (event.tool_name or "")[:_MAX_TEXT],
+        "gen_ai.tool.call.id": event.call_id or "",
+    }
+    if tool is not None:
+        attributes["gen_ai.tool.type"] = _TYPES.get(tool.category, "function")
+        attributes["gen_ai.tool.description"] = tool.description[:_MAX_TEXT]
+        attributes["tool_engine.tool.version"] = tool.version
+    for key, name in _DATA.items():
+        value = event.data.get(key)
+        if value is not None:
+            attributes[name] = value if type(value) is int else str(value)[:_MAX_TEXT]
+    return attributes
+
+
+def _describe_end(span: Span, opened: _OpenSpan, result: ToolExecutionResult, now: int) -> None:
+    metadata = result.metadata
+    span.set_attributes(
+        {
+            "tool_engine.outcome": result.outcome.value,
+            "tool_engine.attempts": metadata["attempts"],
+            "tool_engine.queue_wait": metadata["queue_wait"],
+            "tool_engine.execution_time": result.execution_time,
+        }
+    )
+    for key in ("generation", "shared_with"):
+        if metadata.get(key) is not None:
+            span.set_attribute(f"tool_engine.{key}", metadata[key])
+    log = metadata.get("attempt_log") or []
+    if len(log) > 1:
+        _tell_retries(span, log, opened.started, now)
+    _mark(span, result)
+
+
+def _mark(span: Span, result: ToolExecutionResult) -> None:
+    """Says how a call failed, by the conventions for recording errors."""
+    if not result.is_success:
+        span.set_attribute("error.type", result.error_type or "_OTHER")
+        span.set_status(Status(StatusCode.ERROR, (result.error or "")[:_MAX_TEXT]))
+
+
+def _tell_retries(span: Span, log: list[dict[str, Any]], started: int, now: int) -> None:
+    """One event per attempt that was followed by another, at its end.
+
+    The lengths of the attempts are known, those of the pauses are not: each takes twice the one
+    before it. With one retry that is exact.
+    """
+    runs = [int(attempt["execution_time"] * 1e9) for attempt in log]
+    pauses = max(0, now - started - sum(runs))
+    unit = pauses / (2 ** (len(runs) - 1) - 1)
+    at = started
+    for number, (attempt, run) in enumerate(zip(log[:-1], runs, strict=False), start=1):
+        at += run
+        span.add_event(
+            "tool_engine.retry",
+            {
+                "tool_engine.attempt": number,
+                "tool_engine.execution_time": attempt["execution_time"],
+                "error.type": attempt["error_type"] or "_OTHER",
+            },
+            timestamp=min(at, now),
+        )
+        at += int(unit * 2 ** (number - 1))

@@ -1,0 +1,153 @@
+"""Which commands did a test expect, which would have been run, and what do they return?
+
+The arguments are put together as ever, and what a recorded program wrote is read as ever; only no
+program is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.captured import Captured
+from tool_engine.executors.commands.entry import CommandPlan, compile_entry
+from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.outcome import output_of
+from tool_engine.executors.commands.shell import check_script
+from tool_engine.executors.commands.shell_entry import SCRIPT
+from tool_engine.executors.commands.shell_entry import compile_entry as compile_shell_entry
+from tool_engine.executors.commands.supervisor import End, Finished
+from tool_engine.executors.entry_reader import CompiledEntries
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.tool import Tool
+from tool_engine.testing.comparison import json_line
+
+__all__ = ["CommandRecording", "RecordedCommandExecutor", "RecordedShellExecutor"]
+
+_SHELL_OUTPUT = 64 * 1024
+
+
+class CommandRecording:
+    """The commands of one test, in their order.
+
+    Args:
+        commands: The test's `command`: one mapping, or a list of them.
+    """
+
+    def __init__(self, commands: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()) -> None:
+        self._is_list = not isinstance(commands, Mapping)
+        self._commands = [commands] if isinstance(commands, Mapping) else list(commands)
+        self._next = 0
+        self._problems: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the test has recorded no command."""
+        return not self._commands
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a command would have been run that is not the recorded one."""
+        return bool(self._problems)
+
+    @property
+    def problems(self) -> list[str]:
+        """Where what would have been run is not what was recorded, as far as the test has come."""
+        if self._problems or self._next == len(self._commands):
+            return self._problems
+        message = (
+            "the tool ran no such command; correct the tool, or remove it: only what run_command "
+            "and run_shell_command run is seen here"
+        )
+        return [f"{self._place}: {message}"]
+
+    def finished(self, argv: Sequence[str], max_output: int) -> Finished:
+        """What the next command is recorded to have done.
+
+        Raises:
+            ToolExecutionError: It is not the recorded one.
+        """
+        ran = json_line(list(argv))
+        if not self._problems and self._next == len(self._commands):
+            message = (
+                f"the tool ran {ran} as well, which is not recorded, so nothing was started; make "
+                "the test's command a list, and add it"
+            )
+            self._problems = [f"{self._place}: {message}"]
+        if not self._problems:
+            command = self._commands[self._next]
+            expected = command.get("argv")
+            if expected is None or list(expected) == list(argv):
+                self._next += 1
+                return _finished(command, max_output)
+            self._problems = [f"{self._place}.argv: expected {json_line(expected)}, got {ran}"]
+        raise ToolExecutionError("the command is not the recorded one, so nothing was started")
+
+    @property
+    def _place(self) -> str:
+        return f"command[{self._next}]" if self._is_list else "command"
+
+
+class RecordedCommandExecutor(CommandExecutor):
+    """Runs command tools against a recording; without one, the real program.
+
+    Args:
+        real: Starts programs.
+    """
+
+    def __init__(self, real: ToolExecutor) -> None:
+        super().__init__()
+        self._plans = CompiledEntries(compile_entry)
+        self.real = real
+        self.recording = CommandRecording()
+        """What the commands of the test return."""
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> Any:
+        """What the program wrote, or what is recorded of it; see `CommandExecutor`."""
+        if self.recording.is_empty:
+            return await self.real.execute(tool, params, context)
+        return await super().execute(tool, params, context)
+
+    async def _finished(
+        self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
+    ) -> Finished:
+        return self.recording.finished(argv, plan.max_output)
+
+
+class RecordedShellExecutor:
+    """Plays a recording to tools that run shell scripts; no script runs in a test."""
+
+    def __init__(self) -> None:
+        self._plans = CompiledEntries(compile_shell_entry)
+        self.recording = CommandRecording()
+        """What the scripts of the test return."""
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """What is recorded of the script.
+
+        Raises:
+            ToolExecutionError: The tool does not run this script, or it is not the recorded one.
+            DefinitionError: The tool's entry is wrong.
+        """
+        script = params[SCRIPT]
+        check_script(self._plans.of(tool), script)
+        if self.recording.is_empty:
+            raise ToolExecutionError(
+                f"{tool.name} runs only what somebody approves, and nobody is asked in a test; "
+                "record what the script would return: command: {stdout: …}"
+            )
+        finished = self.recording.finished(["sh", "-c", script], _SHELL_OUTPUT)
+        return output_of("the script", finished, None)
+
+
+def _finished(command: Mapping[str, Any], max_output: int) -> Finished:
+    stdout, stderr = Captured(max_output), Captured(max_output)
+    stdout.feed(command.get("stdout", "").encode())
+    stderr.feed(command.get("stderr", "").encode())
+    return Finished(command.get("exit_code", 0), stdout, stderr, End.ITSELF)

@@ -1,0 +1,128 @@
+"""Where do tools read and write files during a test?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.files.root import FileRoot, Place
+from tool_engine.testing.comparison import json_line
+
+__all__ = ["ScratchFolder", "UntouchedRoot"]
+
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""The largest file that is compared."""
+_CURE_FOR_MISSING: Final = "create_folders"
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
+
+
+class ScratchFolder:
+    """A new folder of its own, with the files of one test. Its methods block.
+
+    Args:
+        files: Maps relative paths to texts.
+    """
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.is_used = False
+        """Whether a tool has asked for the folder."""
+        # It goes with its last reference too, and at the end of the program.
+        self._held = tempfile.TemporaryDirectory(
+            prefix="tool-engine-test-", ignore_cleanup_errors=True
+        )
+        try:
+            base = Path(self._held.name).resolve()
+            self._root = base / "files"
+            self._guarded = base / "definitions"
+            self._root.mkdir()
+            self._guarded.mkdir()
+            for path, text in files.items():
+                self._make(path, text)
+        except BaseException:
+            self.remove()
+            raise
+
+    @property
+    def root(self) -> FileRoot:
+        """The folder as file tools see it: as one that is not that of their definition."""
+        self.is_used = True
+        return FileRoot(str(self._root), str(self._guarded))
+
+    def remove(self) -> None:
+        """Removes the folder with all that is in it; calling it again does nothing."""
+        self._held.cleanup()
+
+    def problems(self, expected: Mapping[str, str | None]) -> list[str]:
+        """Where the folder is not as expected.
+
+        Args:
+            expected: Maps relative paths to texts; None for a file that must not be there.
+        """
+        told = []
+        for path, text in expected.items():
+            found = self._text(path)
+            if found != text:
+                wanted = "no file" if text is None else json_line(text)
+                got = "there is no such file" if found is None else f"got {json_line(found)}"
+                told.append(f"expect_files.{path}: expected {wanted}, {got}")
+        return told
+
+    def _make(self, path: str, text: str) -> None:
+        target = self._root.joinpath(*path.split("/"))
+        # The form is checked when a definition is loaded; not that of a tool that is made in code.
+        is_below = target.parts[: len(self._root.parts)] == self._root.parts
+        if not is_below or {".", "..", ""} & set(path.split("/")) or "\0" in path:
+            raise ToolExecutionError(f"files.{path}: is no path below the test's own folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode())
+
+    def _text(self, path: str) -> str | None:
+        """The content of a file, read as file tools do: no link leads out of the folder."""
+        try:
+            with FileRoot(str(self._root)).place(path) as place:
+                file = os.open(place.name, _FLAGS, dir_fd=place.folder)
+        except (OSError, ToolExecutionError):
+            return None
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+                return f"[no text, but {stat.filemode(status.st_mode)} of {status.st_size} bytes]"
+            with open(file, "rb", closefd=False) as opened:
+                return opened.read(_MOST_BYTES).decode("utf-8", "backslashreplace")
+        finally:
+            os.close(file)
+
+
+class UntouchedRoot(FileRoot):
+    """A real folder, in which nothing is written: no test has been given another one."""
+
+    @contextlib.contextmanager
+    def place(
+        self, path: str, *, writes: bool = False, makes: bool | None = None
+    ) -> Iterator[Place]:
+        """As in `FileRoot`; raises `ToolExecutionError` where a file could be written."""
+        with contextlib.ExitStack() as held:
+            try:
+                # Folders that are missing must not be made either.
+                walked = super().place(path, writes=writes, makes=None if makes is None else False)
+                place = held.enter_context(walked)
+            except ToolExecutionError as error:
+                if makes and _CURE_FOR_MISSING in str(error):
+                    raise _untouched(path) from None
+                raise
+            if writes:
+                raise _untouched(place.path)
+            yield place
+
+
+def _untouched(path: str) -> ToolExecutionError:
+    return ToolExecutionError(
+        f"{path!r} would be written to the real folder of the tool, which a test leaves alone; "
+        "give the test a folder of its own: files: {}, or the files that it is to have"
+    )

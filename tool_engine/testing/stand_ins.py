@@ -1,0 +1,162 @@
+"""What stands in for the world while a test runs?
+
+Recorded answers and commands, a folder of its own for files, databases of its own for SQL. They
+are set up for each test, and removed after it, however it ends. What the program of the user has
+registered in place of an executor of ours is left as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.commands.executor import CommandExecutor
+from tool_engine.executors.commands.shell import ShellExecutor
+from tool_engine.executors.sql.executor import SQLExecutor
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.testing.exchanges import Recording
+from tool_engine.testing.recorded_commands import (
+    CommandRecording,
+    RecordedCommandExecutor,
+    RecordedShellExecutor,
+)
+from tool_engine.testing.recorded_http import RecordedHTTPExecutor
+from tool_engine.testing.scratch import ScratchFolder
+from tool_engine.testing.scratch_files import FILE_EXECUTORS
+from tool_engine.testing.scratch_sources import ScratchSources, ScratchSQLExecutor
+
+__all__ = ["Scene", "StandIns"]
+
+
+class _Removable(Protocol):
+    def remove(self) -> None: ...
+
+
+HeldT = TypeVar("HeldT", bound=_Removable)
+
+
+class StandIns:
+    """Takes the place of the executors of `engine` that reach out of the process.
+
+    Args:
+        engine: Used for tests alone.
+    """
+
+    def __init__(self, engine: ToolEngine) -> None:
+        self._scratch: ScratchFolder | None = None
+        self._http = RecordedHTTPExecutor()
+        self._shell = RecordedShellExecutor()
+        self._sql = ScratchSQLExecutor(_real(engine, "sql_query", SQLExecutor) or SQLExecutor())
+        self._commands: RecordedCommandExecutor | None = None
+        engine.register_executor("http_request", self._http)
+        for name, (kind, make) in FILE_EXECUTORS.items():
+            if _real(engine, name, kind) is not None:
+                engine.register_executor(name, make(lambda: self._scratch))
+        if (real := _real(engine, "run_command", CommandExecutor)) is not None:
+            self._commands = RecordedCommandExecutor(real)
+            engine.register_executor("run_command", self._commands)
+        if _real(engine, "run_shell_command", ShellExecutor) is not None:
+            engine.register_executor("run_shell_command", self._shell)
+        if _real(engine, "sql_query", SQLExecutor) is not None:
+            engine.register_executor("sql_query", self._sql)
+
+    @contextlib.asynccontextmanager
+    async def of(self, case: Mapping[str, Any]) -> AsyncIterator[Scene]:
+        """What one test meets.
+
+        Raises:
+            ToolExecutionError: Its files or databases cannot be made.
+        """
+        async with contextlib.AsyncExitStack() as held:
+            folder, sources = None, None
+            if "files" in case or "expect_files" in case:
+                folder = await _made(held, ScratchFolder, case.get("files", {}))
+            if "sources" in case:
+                sources = await _made(held, ScratchSources, case["sources"])
+            held.push_async_callback(self._sql.use, None)
+            await self._sql.use(sources)
+            self._scratch = self._http.scratch = folder
+            recording = self._http.recording = Recording(case.get("http", ()))
+            commands = self._shell.recording = CommandRecording(case.get("command", ()))
+            if self._commands is not None:
+                self._commands.recording = commands
+            yield Scene(case, recording, commands, folder, self._sql)
+
+
+class Scene:
+    """One test under way: what stands in for the world, and what came of it."""
+
+    def __init__(
+        self,
+        case: Mapping[str, Any],
+        http: Recording,
+        commands: CommandRecording,
+        folder: ScratchFolder | None,
+        sql: ScratchSQLExecutor,
+    ) -> None:
+        self._case = case
+        self._http, self._commands, self._folder, self._sql = http, commands, folder, sql
+
+    @property
+    def missing(self) -> str:
+        """What is to be installed before the test can run; empty when it has run."""
+        return self._sql.missing
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the tool did something else than was recorded: then nothing else counts."""
+        return self._http.is_broken or self._commands.is_broken
+
+    async def problems(self, *, is_success: bool) -> list[str]:
+        """Where what the tool did is not what the test says."""
+        found = self._http.problems + self._commands.problems
+        if self.is_broken:
+            return found
+        if self._folder is not None:
+            expected = self._case.get("expect_files", {})
+            found = found + await asyncio.to_thread(self._folder.problems, expected)
+        return [*found, *self._needless()] if is_success else found
+
+    def _needless(self) -> Iterator[str]:
+        """What the test has prepared, and a call that succeeded has not asked for."""
+        if self._folder is not None and not self._folder.is_used:
+            key = "files" if "files" in self._case else "expect_files"
+            yield (
+                f"{key}: the tool used no folder; remove it: only the file tools of the engine, "
+                "and save_to of an HTTP tool, see it"
+            )
+        if "sources" in self._case and not self._sql.is_used:
+            yield "sources: the tool asked no database; remove it: only sql_query sees it"
+
+
+async def _made(
+    held: contextlib.AsyncExitStack, make: Callable[[Any], HeldT], given: Mapping[str, Any]
+) -> HeldT:
+    """Makes something in a thread that `held` removes, in a thread too."""
+    work = asyncio.get_running_loop().run_in_executor(None, make, given)
+    # Before the first wait: a thread cannot be stopped, and what it makes must go.
+    held.push_async_callback(_remove, work)
+    await asyncio.wait([work])
+    try:
+        return work.result()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ToolExecutionError(f"what the test prepares cannot be made: {reason}") from None
+
+
+async def _remove(work: asyncio.Future[HeldT]) -> None:
+    await asyncio.wait([work])
+    if work.exception() is None:
+        await asyncio.to_thread(work.result().remove)
+
+
+def _real(engine: ToolEngine, name: str, kind: type[Any]) -> ToolExecutor | None:
+    """The engine's executor of this name if it is one of ours; None for one of the user's."""
+    found = engine._registry.get(name)  # noqa: SLF001 - no program has a use for it
+    if isinstance(found, RecordedCommandExecutor | ScratchSQLExecutor):
+        return found.real
+    return found if isinstance(found, kind | RecordedShellExecutor) else None
