@@ -86,9 +86,8 @@ setup: $(VENV)/.synced ## Create .venv and install everything into it (the other
 run: setup ## Show the engine at work: the demo, offline, under 20 seconds
 	@$(BIN)/tool-engine demo
 
-test: setup ## Run all tests with branch coverage
-	$(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage report
+test: setup ## Run all tests with branch coverage, in two processes
+	$(BIN)/python -m tests
 
 check: setup ## Check format, lint, types, layers and documentation
 	@status=0; \
