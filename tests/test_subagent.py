@@ -22,7 +22,7 @@ from tool_engine.model.call import (
 from tool_engine.model.tool import Tool
 from tool_engine.subagent import ToolSubAgent
 
-BOUND = 5.0
+BOUND = 20.0
 PARAMETERS: list[dict[str, Any]] = [
     {"name": "word", "type": "string", "secret": True, "description": "A secret word"},
     *(

@@ -19,9 +19,9 @@ from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, beginning, pack, restor
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.output import PLAIN, as_output
 from tool_engine.model.record import CallEntry
 from tool_engine.model.tool import Tool
-from tool_engine.output.format import PLAIN, as_output
 from tool_engine.output.limited import LimitedOutput
 from tool_engine.plan import Plan
 from tool_engine.progress import Call
@@ -254,10 +254,24 @@ class CallEnding:
                 break
         return date, read
 
+    def tell_retry(self, call: Call, failure: Failure, seconds: float, delay: float) -> None:
+        """Tells that the tool of a call runs again, `delay` seconds after an attempt failed."""
+        facts = {
+            "attempt": call.attempts,
+            "delay": delay,
+            "error_type": failure.error_type,
+            "execution_time": seconds,
+        }
+        self.publish(call, ToolEngineEventType.EXECUTION_RETRIED, facts=facts)
+
     def publish(
-        self, call: Call, kind: ToolEngineEventType, result: ToolExecutionResult | None = None
+        self,
+        call: Call,
+        kind: ToolEngineEventType,
+        result: ToolExecutionResult | None = None,
+        facts: dict[str, Any] | None = None,
     ) -> None:
-        """Tells whoever listens how far the call has come."""
+        """Tells whoever listens how far the call has come, with `facts` that only this kind has."""
         if not self._bus.listens_to(kind):
             return
         plan, slot, context = call.plan, call.slot, call.context
@@ -279,6 +293,7 @@ class CallEnding:
                     "caller_type": context.caller_type,
                     "conversation_id": context.conversation_id,
                     "parent_call_id": context.parent_call_id,
+                    **(facts or {}),
                 },
                 generation=None if plan is None else plan.facts["generation"],
             )

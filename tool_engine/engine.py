@@ -9,15 +9,15 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
 from tool_engine.catalog.decorator import ToolDecorator
-from tool_engine.catalog.generations import Generations, GenerationsView
+from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.lock import QuarantinedTool
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.closing import end_calls
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.ending import CallEnding
@@ -37,9 +37,10 @@ from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
 from tool_engine.pipeline import Pipeline
 from tool_engine.plan import Planner
-from tool_engine.protocols.definitions import definitions
-from tool_engine.reloading import ReloadChanges, Reloader, limit_warnings
 from tool_engine.validation import ToolParameterValidator
+
+if TYPE_CHECKING:
+    from tool_engine.reloading import Reloader
 
 __all__ = ["ToolEngine"]
 
@@ -92,7 +93,8 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
         self._backend = LocalBackend(self.config.max_threads)
-        self._reloader = Reloader(
+        # Loaded with the first engine: a process that runs one tool or handler has none.
+        self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
         self._pipeline = self._make_pipeline()
@@ -339,18 +341,19 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         """The tools as a model's provider wants to be told of them.
 
         Args:
-            format_name: `openai`, `anthropic`, `gemini` or `mcp`.
+            format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
             names: The tools; None: all that are enabled (status testing or published).
 
         Raises:
-            ConfigurationError: The format is unknown, or it cannot say what a tool needs.
+            ConfigurationError: The format is unknown.
             ToolNotFoundError: A name is unknown.
         """
         if names is None:
             tools = [tool for tool in self.list_all() if tool.is_enabled]
         else:
             tools = [self.get_or_raise(name) for name in names]
-        return definitions(format_name, tools)
+        spoken = import_module("tool_engine.protocols.definitions")
+        return spoken.definitions(format_name, tools)  # type: ignore[no-any-return]
 
     def execute(
         self,
@@ -377,7 +380,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         return self._reloader.quarantined
 
     def _warnings(self) -> list[str]:
-        return limit_warnings(self.controller.config, self.index)
+        return self._reloader.limit_warnings(self.controller.config)
 
 
 def _event_storage(config: ToolEngineConfig) -> EventStorage | None:

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 __all__ = [
     "AdmissionError",
+    "ApprovalError",
     "CircuitOpenError",
     "ConfigurationError",
     "ControllerClosedError",
@@ -36,6 +37,7 @@ __all__ = [
     "ToolNotFoundError",
     "ToolQuarantinedError",
     "UnboundContextError",
+    "VariableError",
 ]
 
 
@@ -123,6 +125,18 @@ class UnboundContextError(ToolEngineError):
     """`context.call` was used on a context that no running call is bound to."""
 
     error_type = "unbound_context"
+
+
+class ApprovalError(ToolEngineError):
+    """An answer to a request for approval cannot be taken; the message says why."""
+
+    error_type = "rejected"
+
+
+class VariableError(ToolEngineError, ValueError):
+    """A variable cannot be kept, read or referenced as asked; the message names the cure."""
+
+    error_type = "validation_error"
 
 
 class DefinitionProblem(NamedTuple):

@@ -1,19 +1,23 @@
 """Where can somebody plug in their own part, and what must that part keep to?
 
-Each extension point is a Protocol of one to three methods; its contract stands here once, and one
+Each extension point is a Protocol of one to four methods; its contract stands here once, and one
 contract suite in `tests/contracts` holds every implementation to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.tool import Tool
+
+if TYPE_CHECKING:
+    # What only models' replies need is loaded with the first protocol.
+    from tool_engine.model.reply import ParsedReply, StreamEvent
 
 __all__ = [
     "AdmissionController",
@@ -22,9 +26,11 @@ __all__ = [
     "ExecutionBackend",
     "FindCall",
     "RecordStorage",
+    "ReplyDecoder",
     "Run",
     "SearchTools",
     "Slot",
+    "ToolCallingProtocol",
     "ToolExecutor",
 ]
 
@@ -154,7 +160,8 @@ class RecordStorage(Protocol):
     the record that may be written or shown; or a `ToolCallRecord` that was made elsewhere. A
     storage that holds resources has `async def open(self)`, for when the engine starts, and
     `async def close(self)`, which writes what is left. Without `async def statistics(self, query)`,
-    which gives `CallStatistics`, the store loads the records to add them up. With
+    which gives `CallStatistics` by names of tools that may be shown, the store loads the records to
+    add them up. With `async def removed_until(self)` it says until when records were removed. With
     `async def prune(self, retention)` it lets old records go.
     """
 
@@ -194,5 +201,62 @@ class EventStorage(Protocol):
 
         Those are among them that are not written yet. Raises `EventsExpiredError` where some are
         not kept any more, `ConfigurationError` where no event has the number `after` yet.
+        """
+        ...
+
+
+class ReplyDecoder(Protocol):
+    """Reads one reply while the model writes it. Made by `ToolCallingProtocol.decoder`.
+
+    Neither method raises for anything that a model or a server can send: what is wrong becomes a
+    finding. However a reply is cut into chunks, the calls and the text are the same in the end.
+    """
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        """Takes the next part of the reply, and tells what it comes to."""
+        ...
+
+    def close(self) -> ParsedReply:
+        """The whole reply; a call that the model did not finish is in it with `complete=False`.
+
+        May be called again, with the same answer; `feed` may not be called after it.
+        """
+        ...
+
+
+@runtime_checkable
+class ToolCallingProtocol(Protocol):
+    """How one kind of model is told of tools, asks for calls, and gets their results. A13."""
+
+    @property
+    def name(self) -> str:
+        """The name under which `get_protocol` knows it."""
+        ...
+
+    def definitions(self, tools: Iterable[Tool]) -> Any:
+        """What tells the model of `tools`: a request's `tools`, or text for the system prompt.
+
+        These are fresh values, which the caller may change.
+        """
+        ...
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Reads a whole reply. Never raises for anything that a model or a server can send."""
+        ...
+
+    def decoder(self) -> ReplyDecoder:
+        """Begins to read a reply that comes in parts."""
+        ...
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> Any:
+        """What tells the model how its calls ended: the next messages as a list, or a text.
+
+        A result belongs to the call whose id is in `metadata["request_id"]`, where the cycle puts
+        it; else to the call in the same place of `calls`.
+
+        Raises:
+            ConfigurationError: It cannot be told to which call a result belongs.
         """
         ...

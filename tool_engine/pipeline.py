@@ -340,8 +340,9 @@ class Pipeline:
                 run.end_reason, run.is_troubled = reason, True
                 return run
             pause *= 2
-            began = loop.time()
+            ended, began = began + seconds, loop.time()
             call.retries += 1
+            self._ending.tell_retry(call, failure, seconds, began - ended)
             params = deepcopy(call.arguments)
             room = self._room(call)
             run = ToolTask(loop, deadline, self._backend, room, call, None, params or {})

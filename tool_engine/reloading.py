@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
 from operator import is_not
-from typing import Final, TypedDict
+from typing import Final
 
 from tool_engine.catalog.approvals import Approvals
-from tool_engine.catalog.compatibility import compare
 from tool_engine.catalog.folder import SETTLE_TIME
-from tool_engine.catalog.gate import Gate, Passed
-from tool_engine.catalog.generations import Generations, difference
+from tool_engine.catalog.gate import Gate, Passed, compared
+from tool_engine.catalog.generations import Generations, ReloadChanges, difference
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.lock import QuarantinedTool, default_lock_file
+from tool_engine.catalog.lock import default_lock_file
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.catalog.reload import PATIENCE, Catalog, FolderOutcome, merge, new_tools
 from tool_engine.catalog.watcher import ToolWatcher
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
@@ -32,19 +32,11 @@ from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.progress import Call
 from tool_engine.validation import ToolParameterValidator
 
-__all__ = ["ReloadChanges", "Reloader", "limit_warnings"]
+__all__ = ["Reloader", "limit_warnings"]
 
 _log = get_logger(__name__)
 _NO_ARGUMENTS: Final = pack({})
 _MOST_LOGGED: Final = 20
-
-
-class ReloadChanges(TypedDict):
-    """The names of the tools that a reload changed."""
-
-    added: list[str]
-    modified: list[str]
-    removed: list[str]
 
 
 class Reloader:
@@ -167,6 +159,10 @@ class Reloader:
     def link(self, index: ToolIndex) -> ToolIndex:
         """The snapshot, whose workflows know whether they fit the other tools in it."""
         return self._linker.link(index, self._generations.index)
+
+    def limit_warnings(self, config: ConcurrencyConfig) -> list[str]:
+        """Limits that no tool counts against: see the function of this name."""
+        return limit_warnings(config, self._generations.index)
 
     def judge_again(self) -> None:
         """The code that runs tools has changed: what was approved with other code must wait."""
@@ -307,7 +303,7 @@ class Reloader:
         changes = ReloadChanges(added=added, modified=modified, removed=removed)
         if cause != "load":
             self._tell_changes(before, passed, changes)
-        else:
+        elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):
             for tool in after:
                 if tool.source is not None:
                     self.tell(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
@@ -324,7 +320,7 @@ class Reloader:
             if diff is not None and diff.warning is not None:
                 _log.warning("tool_edit", tool=name, message=diff.warning)
             if self._bus.listens_to(ToolEngineEventType.TOOL_UPDATED):
-                diff = compare(old, new) if diff is None else diff
+                diff = compared(old, new) if diff is None else diff
                 self.tell(ToolEngineEventType.TOOL_UPDATED, name, new, **diff.to_dict())
         for name in changes["removed"]:
             self.tell_removed(before.get_or_raise(name))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from math import inf
 from typing import Any, Protocol
 
@@ -72,6 +73,8 @@ class _Follower:
         self.ancestors = ancestors
         """The slots of the calls that it is part of."""
         self.began = loop.time()
+        self.context = copy_context()
+        """Its caller's: what is told of its end belongs there, and not to the leader's."""
         self.landed: asyncio.Future[ToolExecutionResult | None] = loop.create_future()
         """Its result, or None when it gets none from its leader."""
 
@@ -148,8 +151,9 @@ class Flights:
         for follower in flight.followers:
             shared = None
             if result is not None and not _is_leaders_own(flight, result, follower):
-                waited = now - follower.began
-                shared = self._ending.share(follower.call, result, waited, flight.call)
+                shared = follower.context.run(
+                    self._ending.share, follower.call, result, now - follower.began, flight.call
+                )
             follower.landed.set_result(shared)
 
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:

@@ -186,6 +186,10 @@ class ToolSubAgent:
         """The newest results, oldest first; a new list each time."""
         return self._history.results
 
+    def get(self, tool_name: str) -> Tool | None:
+        """The engine's tool of this name, or None."""
+        return self._engine.get(tool_name)
+
     async def execute(
         self,
         tool_name: str,
@@ -294,10 +298,10 @@ class ToolSubAgent:
         """The definitions of the `enabled_tools` for the next request to the model.
 
         Args:
-            format_name: `openai`, `anthropic`, `gemini` or `mcp`.
+            format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
 
         Raises:
-            ConfigurationError: The format is unknown, or it cannot say what one of the first needs.
+            ConfigurationError: The format is unknown.
             ToolNotFoundError: One of the first is not there any more.
         """
         return self._shown.definitions(format_name)

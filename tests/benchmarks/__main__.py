@@ -25,6 +25,7 @@ from tests.benchmarks.loading import (
 )
 from tests.benchmarks.measure import Figures, measure
 from tests.benchmarks.peers import peer_rows
+from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
@@ -116,6 +117,7 @@ async def main() -> bool:
         kept &= await admission()
         kept &= searching()
         kept &= await records()
+        kept &= protocols()
 
         kept &= await loading(directory / "many")
         imports = import_times()

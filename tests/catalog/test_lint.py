@@ -10,7 +10,9 @@ from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.lint import choose_rules, lint_text, lint_tool
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError, DefinitionError
-from tool_engine.protocols.definitions import FORMATS
+from tool_engine.protocols.anthropic import AnthropicProtocol
+from tool_engine.protocols.gemini import GeminiProtocol
+from tool_engine.protocols.openai import OpenAIProtocol
 
 ROOT = Path(__file__).parents[2]
 TEXT = """\
@@ -120,14 +122,14 @@ def test_rules_are_chosen_by_code_or_its_beginning() -> None:
 
 @pytest.mark.parametrize("name", ["a", "a" * 64, "a" * 65, "a.b", "a-b", "_a", "A1"])
 def test_names_are_refused_as_the_providers_refuse_them(name: str) -> None:
-    """R4: the rule says what `tool_definitions` would raise, for the same names."""
+    """R4: the rule names the tools of which a provider is told under another name."""
     tool = ToolConfigLoader().from_mapping({"name": name, "description": "x"})
-    providers = [FORMATS[key] for key in ("openai", "anthropic", "gemini")]
-    is_refused = any(not provider.name_pattern.fullmatch(name) for provider in providers)
+    rules = [protocol.name_rule for protocol in (OpenAIProtocol, AnthropicProtocol, GeminiProtocol)]
+    is_refused = any(not rule.accepts(name) for rule in rules)
     found = [each for each in lint_tool(tool) if each.code == "L105"]
     assert bool(found) is is_refused
     for each in found:
-        assert any(provider.name_rule in each.message for provider in providers)
+        assert any(rule.words in each.message for rule in rules)
 
 
 SHIPPED = [*sorted(ROOT.glob("tools/*.yaml"))]

@@ -185,6 +185,20 @@ def test_a_real_pipe_that_closes_leaves_stderr_empty(tools: Path, words: str) ->
     assert ended.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("words", ["list --json", "list", "--version"])
+def test_a_full_disk_behind_stdout_is_told(tools: Path, words: str) -> None:
+    """An output that cannot be written is one line on stderr, and a failure."""
+    line = f"{sys.executable} -m tool_engine.cli --tools {tools} {words} > /dev/full"
+    ended = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        "error: the output could not be written: No space left on device"
+    ]
+
+
 def test_main_ends_the_process() -> None:
     """The console script's exit code is the command's."""
     with pytest.raises(SystemExit) as ended:

@@ -1,5 +1,6 @@
 """Where the command line keeps the calls that it makes."""
 
+import asyncio
 import os
 import sqlite3
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.recorded import lines_of
 from tool_engine.cli import calling, recording
-from tool_engine.cli.recording import records_place
+from tool_engine.cli.recording import records_file, records_place
 from tool_engine.cli.settings import Settings
 from tool_engine.knowledge.sql.buffer import MOST_BYTES, RecordBuffer
 
@@ -176,3 +177,18 @@ def test_large_batch_is_recorded_whole(
     assert len(done.json["results"]) == done.json["summary"]["total_calls"] == 205
     assert done.err == ""
     assert command("stats", "--json").json["total_records"] == 205
+
+
+async def test_which_file_the_records_are_in(tmp_path: Path) -> None:
+    """A file is told from one that takes its place; a server, or nothing, is none."""
+    path = tmp_path / "calls.db"
+    settings = Settings(records=f"sqlite:///{path}")
+    assert await records_file(settings) is None
+    await asyncio.to_thread(path.touch)
+    first = await records_file(settings)
+    assert first is not None
+    await asyncio.to_thread((tmp_path / "other.db").touch)
+    await asyncio.to_thread((tmp_path / "other.db").rename, path)
+    assert await records_file(settings) not in (None, first)
+    assert await records_file(Settings(records="none")) is None
+    assert await records_file(Settings(records="postgresql://owner@host/records")) is None

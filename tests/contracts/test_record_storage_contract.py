@@ -13,6 +13,7 @@ from tests.knowledge.calls import entry_of
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
@@ -245,6 +246,33 @@ async def test_record_made_elsewhere(filled: RecordStorage) -> None:
     assert await filled.query(RecordQuery(limit=1)) == [record]
     assert await filled.query(RecordQuery(record_id="r1")) == [record]
     assert (await filled.totals(RecordQuery())).total == 6
+
+
+async def test_names_that_are_shown_alike_are_one(storage: RecordStorage) -> None:
+    """U21: what no tool is called may hold a secret: such names are hidden, and nothing is lost."""
+    called = ["get token=abcdef-1", "get token=abcdef-2", "get token=abcdef-2", "plain"]
+    for number, name in enumerate(called):
+        result = ToolExecutionResult(
+            False,
+            name,
+            error="there is no such tool",
+            error_type="tool_not_found",
+            execution_time=float(number),
+            executed_at=NOON,
+        )
+        context = ToolExecutionContext(conversation_id="conv")
+        storage.add(entry_of(result, {}, context, call_id=f"call_{number}"))
+    store = ToolKnowledgeStore(storage)
+    usage = {"get token=[hidden]": 3, "plain": 1}
+    assert (await store.get_call_summary("conv")).tool_usage == usage
+    statistics = await store.get_call_statistics()
+    assert statistics["tool_distribution"] == usage
+    both = statistics["by_tool"]["get token=[hidden]"]
+    assert (both["total"], both["failed"]) == (3, 3)
+    times = both["execution_time"]
+    assert times["avg"] == 1.0
+    assert times["p50"] == 1.0
+    assert times["max"] == 2.0
 
 
 async def test_empty(storage: RecordStorage) -> None:

@@ -51,7 +51,7 @@ def test_every_event_type_of_the_document_is_published() -> None:
     for kind in ToolEngineEventType:
         bus.publish(event(kind))
     assert [each.event_type for each in seen] == list(ToolEngineEventType)
-    assert len(seen) == 18
+    assert len(seen) == 19
 
 
 def test_nothing_is_wanted_while_nobody_listens() -> None:
@@ -173,6 +173,16 @@ def test_a_plain_callback_cannot_cancel_the_call() -> None:
     bus.subscribe(failing(asyncio.CancelledError()))
     bus.publish(event())
     assert bus.failed == 1
+
+
+def test_a_plain_callback_cannot_end_the_process() -> None:
+    """U14: `sys.exit()` in a callback is its failure; the call and other subscribers go on."""
+    bus = EventBus()
+    seen: list[ToolEngineEvent] = []
+    bus.subscribe(failing(SystemExit(3)))
+    bus.subscribe(seen.append)
+    bus.publish(event())
+    assert bus.failed == len(seen) == 1
 
 
 def test_interrupt_passes() -> None:

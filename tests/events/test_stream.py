@@ -11,7 +11,7 @@ import pytest
 from tool_engine.events import EventBus
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-BOUND = 5.0
+BOUND = 20.0
 ADDED = ToolEngineEventType.TOOL_ADDED
 REMOVED = ToolEngineEventType.TOOL_REMOVED
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.samples import bare
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,
@@ -20,9 +21,12 @@ from tool_engine.events import EventStream
 
 CALLS = 20_000
 AT_ONCE = 1_000
-QUEUED, STARTED = "execution_queued", "execution_started"
+QUEUED, STARTED, RETRIED = "execution_queued", "execution_started", "execution_retried"
 FINAL = {"execution_completed", "execution_failed", "execution_cancelled", "validation_error"}
 LAST_OF = {"cancelled": "execution_cancelled", "validation_error": "validation_error"}
+
+
+FATE = [{"name": "fate", "type": "integer", "required": True, "description": "What happens"}]
 
 
 class Listener:
@@ -61,6 +65,17 @@ def register(engine: ToolEngine) -> None:
             await asyncio.sleep(60)
         return fate
 
+    tries = random.Random(7)  # noqa: S311 - the same storm in every run
+
+    async def flaky(fate: int) -> int:
+        await asyncio.sleep(0)
+        if tries.random() < 0.5:
+            raise ValueError(f"fate {fate}")
+        return fate
+
+    retry = {"attempts": 3, "backoff": 0.001, "on": ["execution_error"]}
+    engine.register_tool(bare("flaky", parameters=FATE, effect="read", retry=retry), flaky)
+
     @engine.tool(description="Calls another tool.")
     async def nest(fate: int) -> int:
         await engine.execute("work", {"fate": fate})
@@ -69,11 +84,11 @@ def register(engine: ToolEngine) -> None:
 
 async def call(engine: ToolEngine, dice: random.Random, ends: Counter[str]) -> None:
     fate = dice.randrange(100)
-    name = "nobody" if fate == 99 else "nest" if fate > 95 else "work"
+    name = "nobody" if fate == 99 else "nest" if fate > 95 else "flaky" if fate > 91 else "work"
     params: dict[str, Any] = {"fate": "x" if fate == 98 else fate}
     context = ToolExecutionContext(timeout=0.02) if fate in (40, 41) else None
     running = asyncio.ensure_future(engine.execute(name, params, context))
-    if fate in (42, 20):
+    if fate in (42, 20, 92):
         await asyncio.sleep(dice.random() / 500)
         running.cancel()
     try:
@@ -144,7 +159,7 @@ async def test_calls_results_records_and_final_events_are_the_same_number(
             )
             assert [kind for kind in heard if kind in FINAL] == [expected] == heard[-1:]
             order = [kind for kind in (QUEUED, STARTED) if kind in heard]
-            assert heard[:-1] == order
+            assert heard[:-1] == order + [RETRIED] * max(0, each.attempts - 1)
             assert (STARTED in heard) == each.reached_executor
 
     # Those who listened from the first event on, and the reader that came back for it.
@@ -155,6 +170,7 @@ async def test_calls_results_records_and_final_events_are_the_same_number(
 
     last = [heard[-1] for heard in plain.by_call.values()]
     assert len(last) == len(records)
+    assert sum(heard.count(RETRIED) for heard in plain.by_call.values()) > CALLS // 1000
     started = sum(STARTED in heard for heard in plain.by_call.values())
     assert metrics.total_acquired >= started
     assert metrics.total_acquired == metrics.total_released

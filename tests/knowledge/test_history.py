@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.knowledge.calls import entry_of
 from tool_engine.knowledge import history as module
@@ -93,6 +94,31 @@ async def test_store_that_removes_records_says_so() -> None:
     storage.retention = RecordRetention()
     history, _ = await read_history(ToolKnowledgeStore(storage), QUERY, 10)
     assert "incomplete" not in history.summary()
+
+
+async def test_store_that_says_until_when_records_were_removed() -> None:
+    """What was removed counts where it may have been the agent's, and not before its time."""
+
+    class Pruned(MemoryStorage):
+        until: datetime | None = None
+        retention = RecordRetention(max_age=60.0)
+
+        async def removed_until(self) -> datetime | None:
+            return self.until
+
+    storage = Pruned()
+    store = ToolKnowledgeStore(storage)
+
+    async def gap(since: datetime | None = None) -> str | None:
+        history, _ = await read_history(store, replace(QUERY, start=since), 10)
+        return history.gap
+
+    assert await gap() is None
+    storage.until = NOW
+    expected = f"records of calls until {NOW.isoformat()} were removed; calls may be missing"
+    assert await gap() == expected
+    assert await gap(NOW) == expected
+    assert await gap(NOW + timedelta(seconds=1)) is None
 
 
 async def test_times_and_conversations() -> None:

@@ -196,6 +196,16 @@ async def test_conversation_summary(store: ToolKnowledgeStore) -> None:
     )
 
 
+async def test_names_that_are_shown_alike_are_added_up() -> None:
+    """U21: two names that no tool has, alike once their secrets are hidden, are counted as one."""
+    store = ToolKnowledgeStore(Plain())
+    for name in ("use token=abcdef-1", "use token=abcdef-2", "echo"):
+        keep(store, name, conversation_id="conv_001")
+    usage = {"use token=[hidden]": 2, "echo": 1}
+    assert (await store.get_call_summary("conv_001")).tool_usage == usage
+    assert (await store.get_call_statistics())["tool_distribution"] == usage
+
+
 async def test_summary_of_an_unknown_conversation(store: ToolKnowledgeStore) -> None:
     """K43: a conversation without calls has a rate of 0.0 and no errors."""
     summary = await store.get_call_summary("nobody")
@@ -278,6 +288,14 @@ async def test_unknown_filter_is_refused(store: ToolKnowledgeStore) -> None:
     """A filter that does not exist is a mistake of the caller, not a filter that matches all."""
     with pytest.raises(TypeError, match="tool"):
         await store.query_call_records(tool="echo")  # type: ignore[call-arg]
+
+
+class Plain:
+    """A storage that has no statistics of its own."""
+
+    def __init__(self) -> None:
+        memory = MemoryStorage()
+        self.add, self.query, self.totals = memory.add, memory.query, memory.totals
 
 
 class Refusing(MemoryStorage):

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import tool_engine
+
 EXTRAS = {
     "aiosqlite",
     "anthropic",
@@ -28,11 +30,22 @@ EXTRAS = {
 LOADED_ON_FIRST_USE = {
     "aiohttp",
     "docstring_parser",
+    "hashlib",
     "jmespath",
     "jsonschema",
+    "pathlib",
     "rich",
+    "statistics",
+    "tool_engine.catalog.building",
+    "tool_engine.catalog.compatibility",
+    "tool_engine.catalog.function",
+    "tool_engine.executors.calculator",
+    "tool_engine.protocols",
+    "tool_engine.reloading",
+    "tool_engine.subagent",
     "typer",
     "watchdog",
+    "yaml",
 }
 
 
@@ -56,3 +69,12 @@ def test_light_import(kind: str, heavy: set[str]) -> None:
     loaded = loaded_by("import tool_engine")
     assert "tool_engine" in loaded
     assert heavy & loaded == set(), f"loaded too early ({kind})"
+
+
+def test_what_is_loaded_on_first_use_is_there() -> None:
+    """Every public name can be imported, listed and taken with a star; no other name is there."""
+    loaded = loaded_by("from tool_engine import *; ToolSubAgent, CalculatorExecutor")
+    assert {"tool_engine.subagent", "tool_engine.executors.calculator"} <= loaded
+    assert set(tool_engine.__all__) <= set(dir(tool_engine))
+    assert all(hasattr(tool_engine, name) for name in tool_engine.__all__)
+    assert not hasattr(tool_engine, "ToolSubagent")

@@ -86,19 +86,27 @@ def test_fixed_name(name: str) -> None:
 
 
 def test_package_is_names_only() -> None:
-    """`tool_engine/__init__.py` is a docstring, imports and a sorted `__all__`, nothing else."""
+    """`tool_engine/__init__.py` has imports, a sorted `__all__`, and what imports on first use."""
     path = PACKAGE / "__init__.py"
     docstring, *rest = tree(path).body
     assert isinstance(docstring, ast.Expr)
     others = [node for node in rest if not isinstance(node, ast.Import | ast.ImportFrom)]
-    assert [ast.unparse(node).partition(" =")[0] for node in others] == ["__all__"]
+    assert [ast.unparse(node).partition("\n")[0].partition(" =")[0] for node in others] == [
+        "if TYPE_CHECKING:",
+        "__all__",
+        "_ON_FIRST_USE",
+        "'Name -> where it is; what only some programs need is not loaded for all.'",
+        "if not TYPE_CHECKING:",
+        "def __dir__() -> list[str]:",
+    ]
     names = declared(path)
     assert names is not None
     assert names == sorted(set(names), key=order)
+    on_first_use = next(node for node in rest if isinstance(node, ast.If))
     imported = {
         alias.asname or alias.name
-        for node in rest
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for node in (*rest, *on_first_use.body)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tool_engine.")
         for alias in node.names
     }
     assert imported == set(names)

@@ -18,6 +18,9 @@ PLACES = re.compile(
 LATER = re.compile(r"#\s*(TO[D]O|FIX[M]E|XX[X]|HA[C]K)\b")
 BARE_NOQA = re.compile(r"#\s*noqa(: *[A-Z]+[0-9]+(, ?[A-Z]+[0-9]+)*)?\s*$")
 
+# A group, a repetition, and a sign that makes it possessive.
+POSSESSIVE_GROUP = re.compile(r"[^(\\]\)(?:[*+?]|\{[0-9,]+\})\+")
+
 
 def found(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
     """`file:line: text` of every line that matches."""
@@ -48,6 +51,15 @@ def test_nothing_left_for_later() -> None:
 def test_lint_ignores_have_reasons() -> None:
     """Each lint ignore names its rule, and carries its reason on the line."""
     assert found(BARE_NOQA, [path for path in project_files() if path.suffix == ".py"]) == []
+
+
+def test_no_possessive_groups() -> None:
+    """Python 3.11 now and then matches what does not fit, where the repetition of a group is
+    possessive (gh-101955); of a single character or class it is sound.
+    """
+    assert found(POSSESSIVE_GROUP, modules()) == []
+    assert POSSESSIVE_GROUP.search(r"(?:a|b)*+")
+    assert not POSSESSIVE_GROUP.search(r"[ab]*+ \)++ ()*+")
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))

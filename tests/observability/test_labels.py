@@ -19,6 +19,14 @@ def test_first_come() -> None:
     ]
 
 
+def test_known_names() -> None:
+    """What is known beforehand always has its name, whatever came first."""
+    labels = LabelLimit("errors", 1, ["timeout", "cancelled"])
+    assert [labels.label(name) for name in ("own", "another", "timeout", "cancelled", "own")] == [
+        *("own", OTHER, "timeout", "cancelled", "own"),
+    ]
+
+
 @pytest.mark.parametrize("limit", [0, -1, True, 2.5, None])
 def test_wrong_limit(limit: Any) -> None:
     """A limit is a whole number of 1 or more."""

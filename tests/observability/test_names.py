@@ -19,15 +19,39 @@ LEVELS = ("debug", "info", "warning", "error")
 def log_lines() -> Iterator[tuple[str, str]]:
     """Level and name of every line that the package writes, as its source says."""
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        tree = ast.parse(file.read_text())
+        writers = dict(writers_of(tree))
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
                 continue
             words = [each.value for each in node.args if isinstance(each, ast.Constant)]
-            target = node.func.value
-            if isinstance(target, ast.Name) and target.id == "_log" and node.func.attr in LEVELS:
-                yield node.func.attr, str(words[0])
-            elif node.func.attr == "_tell" and words[:1] and words[0] in LEVELS:
+            level = level_of(node)
+            if level is not None and words:
+                yield level, str(words[0])
+            elif isinstance(node.func, ast.Name) and node.func.id in writers and words:
+                yield writers[node.func.id], str(words[0])
+            elif getattr(node.func, "attr", "") == "_tell" and words and words[0] in LEVELS:
                 yield str(words[0]), str(words[1])
+
+
+def level_of(call: ast.Call) -> str | None:
+    """The level of the line that a call writes; None: it writes none."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in LEVELS:
+        return None
+    target = call.func.value
+    return call.func.attr if isinstance(target, ast.Name) and target.id == "_log" else None
+
+
+def writers_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The functions that write a line whose name they are given first, and its level."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or not function.args.args:
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and (level := level_of(node)) is not None:
+                name = node.args[0]
+                if isinstance(name, ast.Name) and name.id == function.args.args[0].arg:
+                    yield function.name, level
 
 
 def test_every_line_and_every_event_has_its_name_in_one_table() -> None:

@@ -16,12 +16,13 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from tests.observability.telemetry import BOUND, sample_engine
+from tests.observability.telemetry import BOUND, Telemetry, sample_engine
 from tests.pipeline.audit import make_engine, turns
 from tests.pipeline.samples import bare
 from tool_engine import ConcurrencyMetrics, ToolEngine, ToolEngineEventType
-from tool_engine.errors import ConfigurationError, EngineClosedError
+from tool_engine.errors import ConfigurationError, EngineClosedError, ToolExecutionError
 from tool_engine.observability import scrape
+from tool_engine.observability.opentelemetry import instrument as trace
 from tool_engine.observability.prometheus import instrument
 from tool_engine.observability.series import CONTROLLER_SERIES
 
@@ -139,6 +140,43 @@ async def test_bounded_labels() -> None:
     total = [count for (name, _), count in seen.items() if name == "tool_executions_total"]
     assert sum(total) == 240
     assert ("tool_bucket_concurrent_limit", (("bucket", "other"),)) not in seen
+
+
+async def test_bounded_kinds_of_errors(telemetry: Telemetry) -> None:
+    """A tool that makes up a kind of error for each call makes no series for each."""
+    engine = make_engine()
+    number = 0
+
+    class OwnError(ToolExecutionError):
+        """Names its own kind."""
+
+    async def handler() -> None:
+        error = OwnError("no")
+        error.error_type = f"kind_{number}"  # type: ignore[misc]
+        raise error
+
+    async def slow() -> None:
+        raise TimeoutError
+
+    engine.register_tool(bare("makes_up"), handler)
+    engine.register_tool(bare("slow"), slow)
+    with instrument(engine) as metrics, trace(engine, telemetry.tracers, telemetry.meters):
+        for number in range(200):  # noqa: B007 - the handler reads it
+            result = await engine.execute("makes_up")
+        await engine.execute("slow")
+        seen = scraped(metrics.registry)
+    await engine.close()
+    assert result.error_type == "kind_199"
+    counted = {
+        dict(pairs)["error_type"]: count
+        for (name, pairs), count in seen.items()
+        if name == "tool_errors_total"
+    }
+    assert sum(counted.values()) == 201
+    assert len(counted) == 32
+    assert counted["timeout"] == 1
+    assert counted["other"] == 170
+    assert len(telemetry.values("gen_ai.execute_tool.duration")) == 32
 
 
 async def test_retries_and_waits() -> None:

@@ -15,7 +15,7 @@ from tool_engine.observability.opentelemetry import instrument
 
 
 async def test_shared_runs(telemetry: Telemetry) -> None:
-    """A call that got the result of another is linked to it, and not put below its caller."""
+    """A call that got the result of another is below its own caller, and linked to the other."""
     engine = make_engine()
     gate = asyncio.Event()
 
@@ -43,7 +43,8 @@ async def test_shared_runs(telemetry: Telemetry) -> None:
     }
     leader, follower = by_caller["leads"], by_caller["follows"]
     assert parent_of(leader) == id_of(telemetry.span("leads"))
-    assert parent_of(follower) is None
+    assert parent_of(follower) == id_of(telemetry.span("follows"))
+    assert follower.context.trace_id == telemetry.span("follows").context.trace_id
     assert [link.context.span_id for link in follower.links] == [id_of(leader)]
     assert (follower.attributes or {})["tool_engine.shared_with"] == (leader.attributes or {})[
         "gen_ai.tool.call.id"

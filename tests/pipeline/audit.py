@@ -22,6 +22,7 @@ EMPTY_FOLDER = str(Path(__file__).parent)
 
 QUEUED = ToolEngineEventType.EXECUTION_QUEUED
 STARTED = ToolEngineEventType.EXECUTION_STARTED
+RETRIED = ToolEngineEventType.EXECUTION_RETRIED
 FINAL = {
     None: ToolEngineEventType.EXECUTION_COMPLETED,
     "validation_error": ToolEngineEventType.VALIDATION_ERROR,
@@ -87,7 +88,10 @@ def _check_call(events: list[ToolEngineEvent], record: ToolCallRecord) -> None:
     kinds = [event.event_type for event in events]
     final = events[-1]
     assert kinds[-1] is final_type(record.error_type), (kinds, record)
-    assert kinds[:-1] in ([], [QUEUED], [STARTED], [QUEUED, STARTED])
+    retries = [RETRIED] * max(0, record.attempts - 1)
+    before = kinds[: len(kinds) - 1 - len(retries)]
+    assert kinds[:-1] == [*before, *retries], (kinds, record)
+    assert before in ([], [QUEUED], [STARTED], [QUEUED, STARTED])
     assert record.reached_executor == (STARTED in kinds)
     assert record.is_success == (record.error_type is None)
     assert record.attempts >= (1 if record.reached_executor else 0)

@@ -53,7 +53,8 @@ async def test_when_a_tool_is_tried_again(
     assert result.error_type == "execution_error"
     assert result.metadata["attempts"] == runs
     assert (await audit.last()).attempts == runs
-    assert audit.kinds() == ["execution_started", "execution_failed"]
+    retried = ["execution_retried"] * (runs - 1)
+    assert audit.kinds() == ["execution_started", *retried, "execution_failed"]
     await audit.check([result])
 
 
@@ -75,6 +76,40 @@ async def test_success_at_last(engine: ToolEngine, audit: Audit) -> None:
     assert len({context.call_id for context in failing.runs}) == 1
     assert len({context.deadline for context in failing.runs}) == 1
     await audit.check([result])
+
+
+async def test_each_retry_is_an_event(engine: ToolEngine, audit: Audit) -> None:
+    """K46: an attempt after the first is told when it begins, with what the one before came to."""
+    failing = Failing(2)
+    engine.register_tool(bare("failing", effect="read", retry=RETRY, timeout=100), failing)
+    runs_heard: list[int] = []
+    engine.subscribe(lambda _: runs_heard.append(len(failing.runs)), "execution_retried")
+    result = await engine.execute("failing")
+    first, second = (e for e in audit.events if e.event_type == "execution_retried")
+    assert runs_heard == [1, 2]
+    assert [first.data["attempt"], second.data["attempt"]] == [2, 3]
+    log = result.metadata["attempt_log"]
+    for event, attempt, pause in ((first, log[0], 2), (second, log[1], 4)):
+        assert event.call_id == result.call_id
+        assert event.data["error_type"] == attempt["error_type"] == "execution_error"
+        assert event.data["execution_time"] == attempt["execution_time"]
+        assert event.data["delay"] == pytest.approx(pause)
+        assert event.data["bucket"] == "custom"
+        assert event.execution_result is None
+
+
+async def test_a_retry_that_never_began_is_no_event(engine: ToolEngine, audit: Audit) -> None:
+    """K46: a pause that ends with its call is followed by no attempt, and no event says so."""
+    failing = Failing()
+    engine.register_tool(bare("failing", effect="read", retry=RETRY, timeout=100), failing)
+    task = asyncio.ensure_future(engine.execute("failing"))
+    await asyncio.sleep(2)
+    assert len(failing.runs) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert audit.kinds() == ["execution_started", "execution_cancelled"]
+    await audit.check()
 
 
 @pytest.mark.parametrize(("drawn", "pauses"), [(0.0, 2 + 4), (0.5, 2.5 + 5), (1.0, 3 + 6)])

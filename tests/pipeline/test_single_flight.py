@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -94,6 +95,21 @@ async def test_equal_calls_run_once(engine: ToolEngine, audit: Audit) -> None:
     assert [record.reached_executor for record in records].count(True) == 1
     assert engine.controller.get_metrics().total_acquired == 1
     await audit.check(found)
+
+
+async def test_each_end_is_told_in_the_context_of_its_caller(engine: ToolEngine) -> None:
+    """C22: whoever hears that a call ended, a tracer for one, finds the caller's variables."""
+    who: ContextVar[str] = ContextVar("who")
+    heard: dict[str, str] = {}
+    engine.subscribe(lambda event: heard.update({event.data["caller_id"]: who.get()}))
+    engine.register_tool(single(), Report())
+
+    async def ask(name: str) -> ToolExecutionResult:
+        who.set(name)
+        return await engine.execute("report", {}, ToolExecutionContext(caller_id=name))
+
+    await results(*(asyncio.create_task(ask(name)) for name in ("first", "second", "third")))
+    assert heard == {"first": "first", "second": "second", "third": "third"}
 
 
 async def test_each_has_its_own_copy(engine: ToolEngine, audit: Audit) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
-from tool_engine.protocols import FORMATS, definitions
+from tool_engine.protocols import FORMATS, definition_findings, definitions, get_protocol
 
 TOOL = Tool(
     id="get_weather",
@@ -41,7 +41,32 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+FOR_GEMINI = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "description": "Where (at least 1 character)"},
+        "days": {"type": "integer", "enum": [1, 3, 7], "description": "default: 1"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+}
 HEAD = {"name": "get_weather", "description": "Tells the weather."}
+
+SAFE = {
+    "openai": r"[A-Za-z0-9_-]{1,64}",
+    "openai_responses": r"[A-Za-z0-9_-]{1,64}",
+    "anthropic": r"[A-Za-z0-9_-]{1,64}",
+    "gemini": r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}",
+    "mcp": r"[A-Za-z0-9_.-]{1,128}",
+}
+
+
+def names_in(format_name: str, described: list[dict[str, Any]]) -> list[str]:
+    """The names under which tools are told of."""
+    if format_name == "gemini":
+        described = [each for entry in described for each in entry["functionDeclarations"]]
+    return [each.get("function", each)["name"] for each in described]
 
 
 @pytest.mark.parametrize(
@@ -49,12 +74,13 @@ HEAD = {"name": "get_weather", "description": "Tells the weather."}
     [
         ("openai", [{"type": "function", "function": {**HEAD, "parameters": SCHEMA}}]),
         ("anthropic", [{**HEAD, "input_schema": SCHEMA}]),
-        ("gemini", [{"functionDeclarations": [{**HEAD, "parametersJsonSchema": SCHEMA}]}]),
+        ("openai_responses", [{"type": "function", **HEAD, "parameters": SCHEMA, "strict": False}]),
+        ("gemini", [{"functionDeclarations": [{**HEAD, "parametersJsonSchema": FOR_GEMINI}]}]),
         ("mcp", [{**HEAD, "inputSchema": SCHEMA}]),
     ],
 )
 def test_format(format_name: str, expected: list[dict[str, Any]]) -> None:
-    """D3, D5, D7, D8, R4, X9: each provider's own shape, with the tool's JSON Schema unchanged."""
+    """D3, D5, D7, D8, R4, X9: each provider's own shape, with what it takes of JSON Schema."""
     assert definitions(format_name, [TOOL]) == expected
     assert json.loads(json.dumps(definitions(format_name, [TOOL]))) == expected
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -137,7 +163,7 @@ def test_mcp_output_schema(output: dict[str, Any] | None, described: dict[str, A
 
 @pytest.mark.parametrize(
     ("wrong", "hint"),
-    [("opnai", "did you mean 'openai'?"), ("vcp2", "known are openai, anthropic")],
+    [("opnai", "did you mean 'openai'?"), ("vcp2", "known are openai, openai_responses")],
 )
 def test_unknown_format(wrong: str, hint: str) -> None:
     """An unknown format is refused with the list of known ones and the nearest."""
@@ -149,25 +175,55 @@ def test_unknown_format(wrong: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("name", "refused_by"),
     [
-        ("a.b", {"openai", "anthropic"}),
-        ("a:b", {"openai", "anthropic", "mcp"}),
+        ("a.b", {"openai", "openai_responses", "anthropic"}),
+        ("a:b", {"openai", "openai_responses", "anthropic", "mcp"}),
         ("1a", {"gemini"}),
+        ("-a", {"gemini"}),
         ("天气", set(FORMATS)),
         ("a b", set(FORMATS)),
         ("a\n", set(FORMATS)),
         ("", set(FORMATS)),
         ("x" * 64, set()),
-        ("x" * 65, {"openai", "anthropic", "gemini"}),
+        ("x" * 65, {"openai", "openai_responses", "anthropic", "gemini"}),
         ("x" * 129, set(FORMATS)),
     ],
 )
 def test_names_that_a_provider_refuses(name: str, refused_by: set[str]) -> None:
-    """D5, D7, D8: a name that the provider would refuse is an error that names tool and cure."""
+    """D5, D7, D8: such a tool spoils nothing: it is told of under another name, and we are told."""
     tool = msgspec.structs.replace(TOOL, name=name)
-    for format_name, form in FORMATS.items():
-        if format_name not in refused_by:
-            assert len(definitions(format_name, [tool])) == 1
-            continue
-        words = re.escape(f"{form.provider} refuses the tool name {name!r}")
-        with pytest.raises(ConfigurationError, match=f"{words}.* rename the tool"):
-            definitions(format_name, [TOOL, tool])
+    for format_name in FORMATS:
+        first, sent = names_in(format_name, definitions(format_name, [TOOL, tool]))
+        assert first == TOOL.name
+        assert re.fullmatch(SAFE[format_name], sent)
+        assert (sent != name) is (format_name in refused_by)
+        found = definition_findings(format_name, [TOOL, tool])
+        renamed = [each for each in found if each.error_type == "renamed"]
+        assert [each.tool_name for each in renamed] == ([name] if sent != name else [])
+        assert all(repr(sent) in each.message for each in renamed)
+        if format_name != "mcp":
+            # Another process, which has told of nothing yet, finds the tool of it.
+            protocol: Any = get_protocol(format_name, tools={name: tool})
+            assert protocol.known.meant_name(sent) == name
+
+
+def test_what_a_limit_refuses_is_told() -> None:
+    """A description and a number of tools that a provider is known to refuse are findings."""
+    long = msgspec.structs.replace(TOOL, description="x" * 1025)
+    (finding,) = definition_findings("openai", [long])
+    assert (finding.error_type, finding.tool_name) == ("limit", "get_weather")
+    assert "1025" in finding.message
+    (function,) = definitions("openai", [long])
+    assert len(function["function"]["description"]) == 1025
+    many = [msgspec.structs.replace(TOOL, name=f"t{number}") for number in range(129)]
+    (finding,) = definition_findings("openai", many)
+    assert (finding.error_type, finding.level) == ("limit", "error")
+    assert definition_findings("mcp", [long, *many]) == []
+
+
+def test_findings_of_a_schema() -> None:
+    """What Gemini takes no keyword for is said in words, and each such place is a finding."""
+    found = definition_findings("gemini", [TOOL])
+    assert [(each.error_type, each.tool_name) for each in found] == [("rewritten", TOOL.name)] * 2
+    assert "parameters/properties/city/minLength" in found[0].message
+    with pytest.raises(ConfigurationError, match="unknown definition format"):
+        definition_findings("vcp2", [])

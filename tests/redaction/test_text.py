@@ -26,9 +26,9 @@ HOSTILE = [
 
 
 def seconds(text: str) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     redact_text(text)
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 @pytest.fixture(scope="module")

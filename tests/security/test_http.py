@@ -14,7 +14,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from tests.security.heartbeat import assert_beats_on
 from tool_engine import (
     ConcurrencyConfig,
     Tool,
@@ -640,23 +640,6 @@ async def test_memory_of_a_bomb(
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - no more than the test's own folder
 
 
-class Heartbeat:
-    """Ticks every 10 ms, and remembers how late the latest tick was.
-
-    What counts is the processor time that this process took since the tick before: another
-    process on the machine makes no tick of ours late.
-    """
-
-    def __init__(self) -> None:
-        self.latest = 0.0
-
-    async def beat(self) -> None:
-        while True:
-            began = time.process_time()
-            await asyncio.sleep(0.01)
-            self.latest = max(self.latest, time.process_time() - began - 0.01)
-
-
 def plain(body: bytes, content_type: str = "text/html", extra: str = "") -> Talk:
     async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{extra}"
@@ -727,22 +710,15 @@ async def test_the_heart_goes_on_beating(
     talk = ATTACKS[attack]()
     server.talk = talk
     response = {"pages": {"next": "link"}} if attack == "links" else None
-    lateness = []
-    for _ in range(3):  # a collection of garbage may hit one of them
-        heartbeat = Heartbeat()
-        beating = asyncio.create_task(heartbeat.beat())
-        await asyncio.sleep(0.02)
+
+    async def call() -> None:
         try:
             async with asyncio.timeout(0.5):
                 await declared(executor, server.url, response=response)
         except (ToolExecutionError, TimeoutError):
             pass  # what it ends with is the matter of other tests
-        await asyncio.sleep(0.02)
-        beating.cancel()
-        lateness.append(heartbeat.latest)
-        if heartbeat.latest < 0.1:
-            return
-    pytest.fail(f"the heartbeat was late by {lateness} s")
+
+    await assert_beats_on(call)
 
 
 # Servers that are slow, broken or down, as a user of the whole engine meets them.

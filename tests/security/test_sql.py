@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.postgres import PostgresServer
+from tests.security.heartbeat import assert_beats_on
 from tool_engine import Tool, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import DefinitionError, ToolExecutionError
 from tool_engine.executors.sql import entry as entry_module
@@ -29,9 +29,6 @@ from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import ToolCategory
 
 BOUND = 30.0
-MOST = 0.1
-TRIES = 3
-"""A busy machine is late by itself now and then, but not each time at the same attack."""
 SECRET = "s3cr3t-of-the-owner"
 TABLES = f"""
     CREATE TABLE items (id integer PRIMARY KEY, name text);
@@ -109,19 +106,6 @@ HOSTILE = (
     "(" * 10_000,
     "",
 )
-
-
-class Heartbeat:
-    """Beats every 5 ms, and knows by how much it was late at most."""
-
-    def __init__(self) -> None:
-        self.latest = 0.0
-
-    async def beat(self) -> None:
-        while True:
-            began = time.monotonic()
-            await asyncio.sleep(0.005)
-            self.latest = max(self.latest, time.monotonic() - began - 0.005)
 
 
 class Bench:
@@ -489,22 +473,15 @@ async def test_a_pattern_is_bounded(sqlite_bench: Bench) -> None:
 async def test_the_heart_beats_on(bench: Bench, number: int) -> None:
     """No bomb or flood holds up the other calls of the process for more than 100 ms."""
     await bench.run("SELECT 1 AS x")
-    latest = []
-    for _ in range(TRIES):
-        heart = Heartbeat()
-        beating = asyncio.create_task(heart.beat())
-        await asyncio.sleep(0.02)
+
+    async def attack() -> None:
         if number == 2:
             await bench.run(FLOOD, _entry={"config": {"max_rows": 100_000}})
         else:
             with pytest.raises(TimeoutError):
                 await bench.run(BOMBS[bench.kind][number], 0.5)
-        await asyncio.sleep(0.02)
-        beating.cancel()
-        latest.append(heart.latest)
-        if heart.latest < MOST:
-            return
-    pytest.fail(f"the heartbeat was late by {latest} s")
+
+    await assert_beats_on(attack)
 
 
 async def test_no_secret_in_what_comes_back(

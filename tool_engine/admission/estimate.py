@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from math import inf, log, sqrt
+from math import fsum, inf, log, sqrt
 from random import Random
-from statistics import fmean
 from typing import Final
 
 __all__ = ["NINE_TENTHS", "ServiceTimes", "percentile"]
@@ -45,8 +44,9 @@ class ServiceTimes:
         first, last = self._ordered[0], self._ordered[-1]
         self.mean, self.spread = first, 0.0
         if first != last:
-            self.mean = fmean(observed)
-            self.spread = sqrt(fmean((each - self.mean) ** 2 for each in observed))
+            self.mean = fsum(observed) / len(observed)
+            squares = fsum((each - self.mean) ** 2 for each in observed)
+            self.spread = sqrt(squares / len(observed))
 
     def whole(self, luck: Random | None) -> float:
         """How long a call runs: as long as some call did, or the mean without `luck`."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
+import os
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,7 @@ _MINDS_LENT: Final = (
     CollisionPolicy.CANCEL_NEWEST,
     CollisionPolicy.CANCEL_IN_PROGRESS,
 )
-_SECRET: Final = secrets.token_bytes(16)
+_SECRET: Final = os.urandom(16)
 """Without it, whoever sees the digest of a short secret could find the secret by trying."""
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
@@ -178,7 +178,10 @@ def digest_of(value: Any) -> str:
         data = _encode(value)
     except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
         data = json.dumps(value, sort_keys=True, default=repr).encode()
-    return hashlib.blake2b(data, digest_size=12, key=_SECRET).hexdigest()
+    # Reading definitions needs it as well: whoever has none loads it with the first key.
+    hashlib = import_module("hashlib")
+    digest: str = hashlib.blake2b(data, digest_size=12, key=_SECRET).hexdigest()
+    return digest
 
 
 def tool_key_of(tool: Tool, context: ToolExecutionContext, arguments: dict[str, Any]) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tool_engine.catalog.lock import LockedTool, QuarantinedTool, ToolLock, content_hash, is_hash
+from tool_engine.catalog.lock import LockedTool, ToolLock, content_hash, is_hash
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError, ToolNotFoundError
 from tool_engine.model.tool import Tool
 

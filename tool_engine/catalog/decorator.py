@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar, overload
 
-from tool_engine.catalog.function import adapted_handler, tool_from_function
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["ToolDecorator"]
@@ -72,7 +72,9 @@ class ToolDecorator:
             return self.tool()(name)
 
         def register(function: _Function) -> _Function:
-            made = tool_from_function(
+            # Signatures, hints and docstrings are read by modules that not every program needs.
+            reading = import_module("tool_engine.catalog.function")
+            made = reading.tool_from_function(
                 function,
                 name=name,
                 description=description,
@@ -80,7 +82,7 @@ class ToolDecorator:
                 tags=tags,
                 **definition_keys,
             )
-            self.register_tool(made, adapted_handler(function))
+            self.register_tool(made, reading.adapted_handler(function))
             return function
 
         return register

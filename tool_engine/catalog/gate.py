@@ -8,17 +8,20 @@ was registered in code passes: whoever runs code in the program needs no approva
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from tool_engine.catalog.approvals import Approvals
-from tool_engine.catalog.compatibility import ToolDiff, compare
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.lock import QuarantinedTool
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.model.tool import Tool
 
-__all__ = ["Gate", "Passed"]
+if TYPE_CHECKING:
+    from tool_engine.catalog.compatibility import ToolDiff
+
+__all__ = ["Gate", "Passed", "compared"]
 
 STRICT: Final = "strict"
 
@@ -126,7 +129,7 @@ class Gate:
         if present.definition_hash == tool.definition_hash:
             noted = self._noted(tool)
             return present if present == noted else noted
-        diff = compare(present, tool)
+        diff = compared(present, tool)
         if self._is_strict and diff.breaks_unannounced:
             passed.errors.append((str(tool.source), f"{diff.warning}; the tool of before stays"))
             return present
@@ -148,3 +151,9 @@ def _of_file(tool: Tool | None) -> Tool | None:
 
 def _hash_of(tool: Tool | None) -> str | None:
     return None if tool is None else tool.definition_hash
+
+
+def compared(old: Tool, new: Tool) -> ToolDiff:
+    """What an edit changed; only a program whose tools are edited while it runs needs to know."""
+    diff: ToolDiff = import_module("tool_engine.catalog.compatibility").compare(old, new)
+    return diff

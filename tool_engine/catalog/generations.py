@@ -10,16 +10,17 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TypedDict
 
 import msgspec
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.lock import QuarantinedTool
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.catalog.view import CatalogView
 from tool_engine.errors import ConfigurationError, GenerationNotFoundError, ToolQuarantinedError
 from tool_engine.model.tool import Tool
 
-__all__ = ["Generation", "Generations", "GenerationsView", "difference"]
+__all__ = ["Generation", "Generations", "GenerationsView", "ReloadChanges", "difference"]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,14 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Names whose definition it changed."""
     removed: list[str] = []
     """Names that it took away."""
+
+
+class ReloadChanges(TypedDict):
+    """The names of the tools that a reload changed."""
+
+    added: list[str]
+    modified: list[str]
+    removed: list[str]
 
 
 class Generations:

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError
 from tool_engine.model.tool import Tool
 
 __all__ = [
     "LockedTool",
-    "QuarantinedTool",
     "ToolLock",
     "content_hash",
     "default_lock_file",
@@ -53,23 +53,6 @@ class LockedTool(msgspec.Struct, frozen=True):
     """`sha256:` and the hash of what the definition says."""
     handler: str | None = None
     """The same of the code that runs it; None: the code was not looked at."""
-
-
-class QuarantinedTool(msgspec.Struct, frozen=True):
-    """A tool that is there and may not be called, because nobody approved it as it is."""
-
-    tool: Tool
-    reason: str
-    """`new`, `changed`, `handler_changed`, or `no_lock` when the lock file cannot be used."""
-    message: str
-    """Why, and how it is approved."""
-    approved_version: str | None = None
-    """The version that was approved, if one was."""
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self.tool.name
 
 
 class ToolLock:

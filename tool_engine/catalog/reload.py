@@ -271,10 +271,11 @@ class Catalog:
         except DefinitionError as error:
             self._break(path, error, read)
         else:
-            before = {tool.name: tool for tool in self._tools_of(path)}
-            # The same value again keeps what was compiled for it.
-            kept = [old if (old := before.get(new.name)) == new else new for new in tools]
-            self._put(FileOutcome.of(path, kept), read)
+            if path in self._files:
+                before = {tool.name: tool for tool in self._tools_of(path)}
+                # The same value again keeps what was compiled for it.
+                tools = [old if (old := before.get(new.name)) == new else new for new in tools]
+            self._put(FileOutcome.of(path, tools), read)
 
     def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
         """Notes that a file cannot be loaded; its last good tools stay."""

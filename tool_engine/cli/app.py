@@ -6,6 +6,7 @@ only when the command runs, so that `--help` and completion answer at once.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import sys
@@ -15,7 +16,15 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from tool_engine.cli.commands import authoring, calling, locking, looking, records, testing
+from tool_engine.cli.commands import (
+    authoring,
+    calling,
+    locking,
+    looking,
+    protocols,
+    records,
+    testing,
+)
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
 from tool_engine.cli.options import EXIT_CODES
 from tool_engine.cli.settings import Settings
@@ -24,6 +33,7 @@ from tool_engine.errors import ConfigurationError, ToolEngineError
 __all__ = ["app", "main", "run"]
 
 _PROGRAM: Final = "tool-engine"
+_CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,6 +49,9 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
     ("call", calling.call_command),
     ("batch", calling.batch_command),
     ("simulate", calling.simulate_command),
+    ("parse", protocols.parse_command),
+    ("prompt", protocols.prompt_command),
+    ("convert", protocols.convert_command),
     ("watch", looking.watch_command),
     ("history", records.history_command),
     ("stats", records.stats_command),
@@ -74,6 +87,11 @@ def run(args: Sequence[str] | None = None) -> int:
         code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
+        code = EXIT_FAILED
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        report(f"the output could not be written: {error.strerror}", "write_failed", as_json=False)
         code = EXIT_FAILED
     _give_up_broken_stdout()
     return code
@@ -124,7 +142,7 @@ def _give_up_broken_stdout() -> None:
     # The interpreter flushes stdout once more as it ends, and would print a traceback.
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from tool_engine.cli.console import json_text, make_console, plain, print_json_line
 from tool_engine.cli.drawing import drawn
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
+from tool_engine.cli.failures import EXIT_OK
+from tool_engine.cli.following import print_each, record_looks
 from tool_engine.cli.quantities import parse_moment, seconds_text
 from tool_engine.cli.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import make_table
-from tool_engine.cli.watching import reader_watched
 from tool_engine.knowledge.export import exported_row
-from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
 __all__ = [
@@ -30,17 +28,11 @@ __all__ = [
     "RecordFilters",
     "local_time",
     "newest_records",
-    "print_each",
     "print_history",
     "record_text",
 ]
 
 OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
-_INTERVAL: Final = 0.5
-"""Seconds between two looks for new records."""
-_OVERLAP: Final = timedelta(seconds=10)
-"""How late a record may come: processes write theirs some time after a call has ended."""
-_PAGE: Final = 500
 _WIDE: Final = 110
 """Columns from which on a table has room for everything."""
 _LONGEST: Final = 160
@@ -81,61 +73,16 @@ def print_history(
     """Prints the newest records, the newest last; with `follow` also those that come."""
     query = filters.query(limit)
     if follow:
-        return print_each(settings, query, _print_json if as_json else _print_line)
+        return print_each(_followed(settings, query), _print_json if as_json else _print_line)
     return run_async(_print(settings, query, as_json=as_json))
 
 
-def print_each(
-    settings: Settings, query: RecordQuery, show: Callable[[ToolCallRecord], None]
-) -> int:
-    """Shows the newest records and those that come, until Ctrl-C or until nobody reads them."""
-    try:
-        return run_async(_follow(settings, query, show))
-    except CommandError as error:
-        # Ctrl-C is how it is meant to end, and no mistake that is told.
-        if error.exit_code != EXIT_INTERRUPTED:
-            raise
-        return EXIT_INTERRUPTED
-
-
-async def _followed(store: ToolKnowledgeStore, query: RecordQuery) -> AsyncIterator[ToolCallRecord]:
-    """The newest records, oldest first, and then those that come; each once, without end.
-
-    Args:
-        store: Where they are.
-        query: Which; its `limit` is for those that are there already.
-    """
-    horizon = datetime.now(UTC)
-    newest = await store.storage.query(query)
-    query = replace(query, limit=_PAGE, end=None, oldest_first=True)
-    seen = {
-        record.record_id: record.created_at
-        async for record in _from(store, query, horizon - _OVERLAP)
-    }
-    for record in reversed(newest):
-        seen[record.record_id] = record.created_at
-        yield record
-    while True:
-        await asyncio.sleep(_INTERVAL)
-        start = horizon - _OVERLAP
-        async for record in _from(store, query, start):
-            if record.record_id not in seen:
-                seen[record.record_id] = record.created_at
-                horizon = max(horizon, record.created_at)
+async def _followed(settings: Settings, query: RecordQuery) -> AsyncGenerator[ToolCallRecord, None]:
+    """The newest records, oldest first, and then those that come; each once, without end."""
+    async with contextlib.aclosing(record_looks(settings, query)) as looks:
+        async for records in looks:
+            for record in records:
                 yield record
-        seen = {key: time for key, time in seen.items() if time >= start}
-
-
-async def _from(
-    store: ToolKnowledgeStore, query: RecordQuery, start: datetime
-) -> AsyncIterator[ToolCallRecord]:
-    page = replace(query, start=max(start, query.start or start))
-    while found := await store.storage.query(page):
-        for record in found:
-            yield record
-        if len(found) < _PAGE:
-            return
-        page = replace(page, after=found[-1].record_id)
 
 
 async def newest_records(settings: Settings, query: RecordQuery) -> list[ToolCallRecord]:
@@ -157,29 +104,6 @@ async def _print(settings: Settings, query: RecordQuery, *, as_json: bool) -> in
         for record in records:
             _print_line(record)
     return EXIT_OK
-
-
-async def _follow(
-    settings: Settings, query: RecordQuery, show: Callable[[ToolCallRecord], None]
-) -> int:
-    this: Any = asyncio.current_task()
-    is_gone = False
-
-    def reader_gone() -> None:
-        nonlocal is_gone
-        is_gone = True
-        this.cancel()
-
-    async with open_records(settings, may_be_missing=False) as store:
-        try:
-            with reader_watched(reader_gone):
-                async for record in _followed(store, query):
-                    show(record)
-        except asyncio.CancelledError:
-            if not is_gone:
-                raise
-            this.uncancel()
-    return EXIT_FAILED
 
 
 def local_time(time: datetime, *, now: datetime | None = None) -> str:

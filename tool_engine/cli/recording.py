@@ -30,7 +30,15 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall
 from tool_engine.model.retention import RecordsURL
 
-__all__ = ["NOWHERE", "open_records", "recording_engine", "records_place", "records_written"]
+__all__ = [
+    "NOWHERE",
+    "open_events",
+    "open_records",
+    "recording_engine",
+    "records_file",
+    "records_place",
+    "records_written",
+]
 
 NOWHERE: Final = "none"
 """Keeps no records."""
@@ -106,7 +114,7 @@ async def open_records(
             exit_code=EXIT_FAILED,
         )
     path = _file_of(place)
-    if path is not None and not path.exists():
+    if path is not None and not await asyncio.to_thread(path.exists):
         if settings.records is not None:
             raise CommandError(f"there is no file {str(path)!r}", error_type="no_records")
         if may_be_missing:
@@ -118,6 +126,33 @@ async def open_records(
         yield store
     finally:
         await store.close()
+
+
+@contextlib.asynccontextmanager
+async def open_events(settings: Settings) -> AsyncIterator[Any]:
+    """An `EventReader` of the events that engines have kept beside their records.
+
+    Args:
+        settings: The global options; `open_records` has found that they name a database.
+    """
+    module = import_module("tool_engine.knowledge.sql.event_reader")
+    reader = module.EventReader(records_place(settings))
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def records_file(settings: Settings) -> tuple[int, int] | None:
+    """Which file the records are in now; None where there is none, or no file but a server."""
+    path = _file_of(records_place(settings) or "")
+    if path is None:
+        return None
+    try:
+        found = await asyncio.to_thread(path.stat)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
 
 
 async def records_written(engine: ToolEngine) -> None:

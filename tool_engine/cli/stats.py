@@ -21,7 +21,7 @@ from tool_engine.cli.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, make_table
 from tool_engine.cli.writing import write_file
-from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage
 from tool_engine.model.record import RecordQuery
 
 __all__ = ["print_statistics"]
@@ -87,7 +87,7 @@ async def _intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Int
         stop = max(end, start) + timedelta(microseconds=1) if is_last else start + step
         part = await store.storage.totals(replace(query, start=start, end=stop))
         failed = part.total - part.successful
-        intervals.append(_Interval(start, part.total, failed, part.tool_usage))
+        intervals.append(_Interval(start, part.total, failed, shown_usage(part.tool_usage)))
     return intervals
 
 

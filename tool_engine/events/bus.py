@@ -7,9 +7,10 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, EngineClosedError, EventsLostError
+from tool_engine.events.audience import Audience
 from tool_engine.events.buffer import BLOCK_NONE, DROP_OLDEST, check_buffer
 from tool_engine.events.log import EventLog
 from tool_engine.events.mailbox import Mailbox
@@ -29,13 +30,7 @@ __all__ = ["EventBus", "EventTypes", "Subscription", "ToolNames"]
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
 _MAX_FAILURES: Final = 100
-
-
-class _Listeners(NamedTuple):
-    """Who wants the events of one type."""
-
-    buffered: tuple[Subscriber, ...] = ()
-    plain: tuple[Subscriber, ...] = ()
+_NAMES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
 class Subscription:
@@ -111,11 +106,12 @@ class EventBus:
         # Held while an event is numbered and buffered, so that all buffers have the same order;
         # never while a plain function is called.
         self._lock = threading.RLock()
-        self._subscribers: tuple[Subscriber, ...] = ()
-        self._by_type: dict[str, _Listeners] = {}
+        self._subscribers: dict[Subscriber, None] = {}
+        self._audience = Audience()
+        self._abandoned: deque[Subscriber] = deque()
         self._dropped_before = 0
         self._awaited: set[Mailbox] = set()
-        self._index(())
+        self._look()
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -127,7 +123,7 @@ class EventBus:
     @property
     def dropped(self) -> int:
         """Events that callbacks and streams were too slow for, in all."""
-        return self._dropped_before + sum(each.dropped for each in self._subscribers)
+        return self._dropped_before + sum(each.dropped for each in tuple(self._subscribers))
 
     @property
     def subscribers(self) -> int:
@@ -136,13 +132,13 @@ class EventBus:
 
     def listens_to(self, event_type: ToolEngineEventType) -> bool:
         """Whether anybody wants events of this type."""
-        return event_type in self._by_type
+        return self._keeps_all or event_type in self._audience
 
     def bind_calls(self, is_wanted: bool) -> None:
         """Has calls found in `logger.current_call`, or not, from now on."""
         with self._lock:
             self.binds_calls = is_wanted and not self._is_closed
-            self._index(self._subscribers)
+            self._look()
 
     def subscribe(
         self,
@@ -223,7 +219,9 @@ class EventBus:
             policy = BLOCK_NONE
         mailbox = Mailbox(buffer, self._awaited, policy)
         replay = self._replay(after, wanted, mailbox) if policy == BLOCK_NONE else None
-        subscriber = StreamSubscriber(mailbox, self._remove, is_replayed=replay is not None)
+        subscriber = StreamSubscriber(
+            mailbox, self._abandoned.append, is_replayed=replay is not None
+        )
         subscriber.wanted = wanted
         return EventStream(mailbox, self._register(subscriber), replay)
 
@@ -233,10 +231,12 @@ class EventBus:
         The bus takes the event over: it writes its number into it.
         """
         with self._lock:
-            listeners = self._by_type.get(event.event_type)
-            if listeners is None:
+            if self._abandoned:
+                self._let_go()
+            if not self.listens_to(event.event_type):
                 return
             event = self.log.take(event)
+            listeners = self._audience.of(event)
             for subscriber in listeners.buffered:
                 subscriber.offer(event)
         for subscriber in listeners.buffered:
@@ -246,13 +246,13 @@ class EventBus:
 
     def tell_trouble(self, name: str, fields: dict[str, Any]) -> None:
         """Publishes what befell those who keep records, if it is one of the facts."""
-        if name in self._by_type:
-            kind, error = ToolEngineEventType(name), fields.get("error")
+        if name in _NAMES and self.listens_to(kind := ToolEngineEventType(name)):
+            error = fields.get("error")
             self.publish(ToolEngineEvent(kind, error=error, data=dict(fields)))
 
     async def flush(self) -> None:
         """Waits until async callbacks are done with everything that was published."""
-        while tasks := _wake(self._subscribers):
+        while tasks := _wake(tuple(self._subscribers)):
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -262,8 +262,9 @@ class EventBus:
         """
         with self._lock:
             self._is_closed, self.binds_calls = True, False
-            closing = self._subscribers
-            self._index(())
+            closing = tuple(self._subscribers)
+            self._subscribers, self._audience = {}, Audience()
+            self._look()
         for subscriber in closing:
             subscriber.end()
         try:
@@ -298,40 +299,35 @@ class EventBus:
 
     def _register(self, subscriber: Subscriber) -> Subscription:
         with self._lock:
+            self._let_go()
             if self._is_closed:
                 raise EngineClosedError("cannot subscribe: the event bus was closed")
-            self._index((*self._subscribers, subscriber))
+            self._subscribers[subscriber] = None
+            self._audience.add(subscriber)
+            self._look()
         return Subscription(subscriber, self._remove)
 
     def _remove(self, subscriber: Subscriber) -> None:
         with self._lock:
             if subscriber not in self._subscribers:
                 return
-            self._index(tuple(each for each in self._subscribers if each is not subscriber))
+            del self._subscribers[subscriber]
+            self._audience.remove(subscriber)
+            self._look()
             self._dropped_before += subscriber.dropped
         subscriber.end()
         subscriber.discard()
 
-    def _index(self, subscribers: tuple[Subscriber, ...]) -> None:
-        # New objects each time: a publish under way goes on with those that it began with.
-        wanting = {
-            kind: [
-                each for each in subscribers if each.is_active and kind in each.wanted.event_types
-            ]
-            for kind in ToolEngineEventType
-        }
-        keeps_all = self.log.is_kept and not self._is_closed
-        self._subscribers = subscribers
-        self._by_type = {
-            kind: _Listeners(
-                tuple(each for each in some if not each.is_plain),
-                tuple(each for each in some if each.is_plain),
-            )
-            for kind, some in wanting.items()
-            if some or keeps_all
-        }
-        self.has_subscribers = bool(self._by_type) or self.binds_calls
-        self.is_idle = not self._by_type
+    def _let_go(self) -> None:
+        """Ends the subscriptions of streams that nobody holds any more."""
+        while self._abandoned:
+            self._remove(self._abandoned.popleft())
+
+    def _look(self) -> None:
+        """Looks for whom there is something to do."""
+        self._keeps_all = self.log.is_kept and not self._is_closed
+        self.is_idle = not self._audience and not self._keeps_all
+        self.has_subscribers = not self.is_idle or self.binds_calls
 
     def _report(self, failure: EventFailure) -> None:
         event, callback, error = failure
@@ -350,7 +346,10 @@ class EventBus:
         self.failures.append(failure)
         if isinstance(error, EventsLostError):
             with self._lock:
-                self._index(self._subscribers)
+                for each in self._subscribers:
+                    if not each.is_active:
+                        self._audience.remove(each)
+                self._look()
 
 
 def _wake(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:

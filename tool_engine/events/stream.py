@@ -88,7 +88,7 @@ class StreamSubscriber(Subscriber):
 
     Args:
         mailbox: Held weakly, so that a stream that was abandoned leaves nothing behind.
-        remove: Ends the subscription.
+        abandoned: Told when nobody holds it any more, in whatever thread and at whatever moment.
         is_replayed: Whether the stream gets elsewhere what its mailbox has no room for.
     """
 
@@ -97,27 +97,25 @@ class StreamSubscriber(Subscriber):
     def __init__(
         self,
         mailbox: Mailbox,
-        remove: Callable[[Subscriber], None],
+        abandoned: Callable[[Subscriber], None],
         *,
         is_replayed: bool = False,
     ) -> None:
-        self._mailbox = weakref.ref(mailbox)
-        self._remove = remove
+        self._mailbox: Callable[[], Mailbox | None]
+        self._mailbox = weakref.ref(mailbox, lambda _: abandoned(self))
         self._is_replayed = is_replayed
 
     def end(self) -> None:
         """Takes no more events, and lets the stream end."""
         super().end()
-        mailbox = self._mailbox()
+        mailbox, self._mailbox = self._mailbox(), _nobody
         if mailbox is not None:
             mailbox.end()
 
     def settle(self) -> None:
-        """Wakes the reader; gives up once nobody holds the stream."""
+        """Wakes the reader."""
         mailbox = self._mailbox()
-        if mailbox is None:
-            self._remove(self)
-        else:
+        if mailbox is not None:
             mailbox.wake()
 
     def _deliver(self, event: ToolEngineEvent) -> None:
@@ -125,3 +123,7 @@ class StreamSubscriber(Subscriber):
         if mailbox is not None and not mailbox.put(event) and not self._is_replayed:
             self.dropped += 1
             mailbox.dropped += 1
+
+
+def _nobody() -> None:
+    """The mailbox of a stream that has ended."""

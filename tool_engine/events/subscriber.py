@@ -158,8 +158,9 @@ class CallbackSubscriber(Subscriber):
             return
         try:
             returned = self._callback(event)
-        # A plain function's CancelledError is its own failure, not a cancellation of the call.
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - reported
+        # A plain function's CancelledError is its own failure, not a cancellation of the call, and
+        # no subscriber ends the process in the middle of somebody's call.
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - reported
             self._failed(event, error)
         else:
             if returned is not None and inspect.isawaitable(returned):
@@ -199,7 +200,7 @@ class CallbackSubscriber(Subscriber):
                     self.dropped += 1
                     raise
                 self._failed(event, error)
-            except Exception as error:  # noqa: BLE001 - reported
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
                 self._failed(event, error)
             delivered += 1
             if delivered % _YIELD_EVERY == 0:

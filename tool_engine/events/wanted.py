@@ -11,7 +11,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-__all__ = ["EventTypes", "Names", "ToolNames", "WantedEvents"]
+__all__ = ["EventTypes", "Names", "ToolNames", "WantedEvents", "conversation_of"]
 
 EventTypes: TypeAlias = str | Iterable[str] | None
 """One event type, several, or None for all; a `ToolEngineEventType` is a string too."""
@@ -66,11 +66,14 @@ class WantedEvents(msgspec.Struct, frozen=True):
         return (
             (self.tool_names is None or event.tool_name in self.tool_names)
             and (self.call_ids is None or event.call_id in self.call_ids)
-            and (
-                self.conversation_ids is None
-                or event.data.get("conversation_id") in self.conversation_ids
-            )
+            and (self.conversation_ids is None or conversation_of(event) in self.conversation_ids)
         )
+
+
+def conversation_of(event: ToolEngineEvent) -> str | None:
+    """The conversation that an event belongs to; None also for what cannot name one."""
+    found = event.data.get("conversation_id")
+    return found if isinstance(found, str) else None
 
 
 def _names(field: str, value: Names) -> frozenset[str] | None:

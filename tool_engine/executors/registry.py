@@ -167,7 +167,7 @@ class ExecutorRegistry:
         registered = self._registered.get(tool.handler)
         if registered is not None:
             return registered
-        name = _executor_name(tool)
+        name = _executor_name(tool.implementation_config, tool)
         return self._handlers().resolve(tool) if name == PYTHON else self.get(name)
 
     async def prepare(self, tools: Iterable[Tool] = ()) -> None:
@@ -177,7 +177,7 @@ class ExecutorRegistry:
         for that, once. A package that cannot be loaded shows when its tool is called.
         """
         tools = list(tools)
-        needed = {_executor_name(tool) for tool in tools}
+        needed = {_executor_name(tool.implementation_config, tool) for tool in tools}
         may_import = self.may_import and PYTHON in needed
         handlers = [tool for tool in tools if may_import and self.is_python(tool)]
         await asyncio.to_thread(self._import, needed, handlers)
@@ -198,7 +198,9 @@ class ExecutorRegistry:
 
     def name_of(self, tool: Tool) -> str:
         """The name of the executor that runs `tool`, whether there is one or not."""
-        return tool.handler if tool.handler in self._registered else _executor_name(tool)
+        entry = tool.implementation_config  # made anew whenever it is read
+        handler = _handler(entry, tool)
+        return handler if handler in self._registered else _executor_name(entry, tool)
 
     def is_python(self, tool: Tool) -> bool:
         """Whether the handler of `tool` is a function that its definition names."""
@@ -206,7 +208,9 @@ class ExecutorRegistry:
 
     def is_workflow(self, tool: Tool) -> bool:
         """Whether the steps of `tool` are calls of other tools."""
-        return tool.handler not in self._registered and _executor_name(tool) == _WORKFLOW
+        entry = tool.implementation_config
+        is_one = _executor_name(entry, tool) == _WORKFLOW
+        return is_one and _handler(entry, tool) not in self._registered
 
     def check_key(self) -> str:
         """What the answers of `check` depend on, beside the tool: same key, same answers."""
@@ -300,12 +304,15 @@ async def _close(executor: ToolExecutor) -> None:
         _log.error("executor_close_failed", executor=repr(executor), error=repr(error))
 
 
-def _executor_name(tool: Tool) -> str:
-    entry = tool.implementation_config
+def _handler(entry: Mapping[str, Any], tool: Tool) -> str:
+    """`tool.handler`, of an entry that was read once."""
+    return str(entry.get("handler") or tool.name)
+
+
+def _executor_name(entry: Mapping[str, Any], tool: Tool) -> str:
     if entry.get("handler"):
-        if ":" in tool.handler:
-            return PYTHON
-        return str(entry["handler"])
+        handler = str(entry["handler"])
+        return PYTHON if ":" in handler else handler
     # Without a handler of its own, a tool's name must not hide what its entry declares.
     if isinstance(entry.get("request"), Mapping):
         return _HTTP

@@ -44,6 +44,11 @@ class SecretScope:
         self._forms: dict[str, None] = {}
         self._files: dict[str, str] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be hidden."""
+        return not self._forms
+
     async def read_files(self, parts: Iterable[SecretPart]) -> None:
         """Reads, in a thread, the files among `parts`, for `resolve` to find them read.
 

@@ -186,7 +186,7 @@ async def read_history(
     newest.reverse()
     for record in newest:
         history.add(_past_of(record))
-    history.gap = _gap(store)
+    history.gap = await _gap(store, query.start)
     return history, newest
 
 
@@ -241,10 +241,16 @@ def to_the_millisecond(date: datetime) -> datetime:
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 
-def _gap(store: ToolKnowledgeStore) -> str | None:
+async def _gap(store: ToolKnowledgeStore, since: datetime | None) -> str | None:
     dropped = store.failed + getattr(store.storage, "dropped", 0)
     if dropped:
         return f"the store has let go of {dropped} records; older calls may be missing"
+    removed_until = getattr(store.storage, "removed_until", None)
+    if removed_until is not None:
+        until = await removed_until()
+        if until is None or (since is not None and since > until):
+            return None
+        return f"records of calls until {until.isoformat()} were removed; calls may be missing"
     retention = getattr(store.storage, "retention", None)
     if retention is not None and retention.has_bounds:
         return "the store removes old records; older calls may be missing"

@@ -18,6 +18,7 @@ from tool_engine.model.record import (
     ToolCallRecord,
 )
 from tool_engine.model.statistics import CallStatistics
+from tool_engine.redaction import redact_text
 
 __all__ = ["MemoryStorage"]
 
@@ -109,7 +110,8 @@ class MemoryStorage:
 
     async def statistics(self, query: RecordQuery) -> CallStatistics:
         """How the records that match ended, and how long they took."""
-        return CallStatistics.of_records([kept async for kept in self._matching(query)])
+        matching = [kept async for kept in self._matching(query)]
+        return CallStatistics.of_records(matching, redact_text)
 
     async def _matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
         """One moment's entries that match, in the wanted order, leaving other tasks room to run."""

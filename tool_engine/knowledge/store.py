@@ -6,9 +6,10 @@ happens when somebody asks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from msgspec.structs import replace
 
@@ -29,9 +30,8 @@ from tool_engine.model.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 
-__all__ = ["RecordFilters", "ToolKnowledgeStore"]
+__all__ = ["RecordFilters", "ToolKnowledgeStore", "shown_usage"]
 
-T = TypeVar("T")
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 1_000
 
@@ -144,7 +144,7 @@ class ToolKnowledgeStore:
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
         """What the kept calls of one conversation add up to."""
         totals = await self.storage.totals(RecordQuery(conversation_id=conversation_id))
-        totals = replace(totals, tool_usage=_visible(totals.tool_usage))
+        totals = replace(totals, tool_usage=shown_usage(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
     async def get_call_statistics(self, **filters: Unpack[RecordFilters]) -> dict[str, Any]:
@@ -161,7 +161,6 @@ class ToolKnowledgeStore:
         query = RecordQuery(**filters)
         found = await self._statistics(query)
         succeeded = found.outcomes.get("succeeded", 0)
-        usage = {name: each["total"] for name, each in found.by_tool.items()}
         return {
             "total_records": found.total,
             "success_count": succeeded,
@@ -169,13 +168,13 @@ class ToolKnowledgeStore:
             "success_rate": success_rate(succeeded, found.total),
             "avg_execution_time": round(found.execution_time["avg"], 4),
             "total_execution_time": round(found.total_execution_time, 4),
-            "tool_distribution": _visible(usage),
+            "tool_distribution": {name: each["total"] for name, each in found.by_tool.items()},
             "error_distribution": found.error_types,
             "dropped_records": await self._dropped(),
             "outcomes": found.outcomes,
             "execution_time": found.execution_time,
             "queue_wait": found.queue_wait,
-            "by_tool": _visible(found.by_tool),
+            "by_tool": found.by_tool,
             "by_bucket": found.by_bucket,
         }
 
@@ -211,7 +210,7 @@ class ToolKnowledgeStore:
     async def _statistics(self, query: RecordQuery) -> CallStatistics:
         statistics = getattr(self.storage, "statistics", None)
         if statistics is None:
-            return CallStatistics.of_records(await self.storage.query(query))
+            return CallStatistics.of_records(await self.storage.query(query), redact_text)
         found: CallStatistics = await statistics(query)
         return found
 
@@ -233,6 +232,12 @@ class ToolKnowledgeStore:
             )
 
 
-def _visible(by_tool: Mapping[str, T]) -> dict[str, T]:
-    """What is known per tool; what no tool is called is text that a model wrote."""
-    return {redact_text(name): found for name, found in by_tool.items()}
+def shown_usage(usage: Mapping[str, int]) -> dict[str, int]:
+    """Calls per tool, the most used first, with secrets in names hidden.
+
+    What no tool is called is text that a model wrote; names that are shown alike are one.
+    """
+    shown: Counter[str] = Counter()
+    for name, count in usage.items():
+        shown[redact_text(name)] += count
+    return dict(shown.most_common())

@@ -94,8 +94,33 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a model to run one tool."""
 
     call_id: str
+    """The id under which the model awaits the result; unique in its reply."""
     tool_name: str
     arguments: dict[str, Any]
+    """Empty when they could not be read: see `error`."""
+    raw: str = ""
+    """What the model wrote: the arguments of a native call, the whole block of a text protocol."""
+    complete: bool = True
+    """False: the reply ended inside the call, so what is here may be half of it; never run it."""
+    repairs: tuple[str, ...] = ()
+    """Every change that was made to what the model wrote, one sentence each."""
+    error: str | None = None
+    """Why the call cannot be run, and what the model should do about it; None: it can."""
+
+    @property
+    def id(self) -> str:
+        """The same as `call_id`."""
+        return self.call_id
+
+    @property
+    def name(self) -> str:
+        """The same as `tool_name`."""
+        return self.tool_name
+
+    @property
+    def is_runnable(self) -> bool:
+        """Whether the model finished the call, and it could be read."""
+        return self.complete and self.error is None
 
 
 class ValidationError(msgspec.Struct, frozen=True):

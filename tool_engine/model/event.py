@@ -15,7 +15,11 @@ __all__ = ["ToolEngineEvent", "ToolEngineEventType"]
 
 
 class ToolEngineEventType(str, Enum):
-    """The kinds of facts; a call publishes at most one QUEUED, at most one STARTED, one final."""
+    """The kinds of facts.
+
+    A call publishes at most one QUEUED, at most one STARTED, one RETRIED per attempt after the
+    first, and one final event, in this order.
+    """
 
     TOOL_LOADED = "tool_loaded"
     TOOL_ADDED = "tool_added"
@@ -30,6 +34,7 @@ class ToolEngineEventType(str, Enum):
     EXECUTION_COMPLETED = "execution_completed"
     EXECUTION_FAILED = "execution_failed"
     EXECUTION_QUEUED = "execution_queued"
+    EXECUTION_RETRIED = "execution_retried"
     EXECUTION_CANCELLED = "execution_cancelled"
     RECORDS_NOT_WRITTEN = "records_not_written"
     RECORDS_WRITTEN_AGAIN = "records_written_again"

@@ -8,7 +8,8 @@ exact nearest rank or up to 3 % more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from math import isfinite, log2
 from typing import Any, Final, TypeAlias
 
@@ -131,13 +132,27 @@ class CallStatistics(msgspec.Struct, frozen=True):
     """The same per bucket; calls that reached none are left out."""
 
     @classmethod
-    def of_records(cls, records: Iterable[KeptCall]) -> CallStatistics:
-        """Adds up `records`."""
-        return cls.of(*_counted(records))
+    def of_records(
+        cls, records: Iterable[KeptCall], shown: Callable[[str], str] = str
+    ) -> CallStatistics:
+        """Adds up `records`; `shown` as for `of`."""
+        return cls.of(*_counted(records), shown)
 
     @classmethod
-    def of(cls, calls: Iterable[CallCount], times: Iterable[TimeCount]) -> CallStatistics:
-        """Adds up what was counted per tool and bucket."""
+    def of(
+        cls,
+        calls: Iterable[CallCount],
+        times: Iterable[TimeCount],
+        shown: Callable[[str], str] = str,
+    ) -> CallStatistics:
+        """Adds up what was counted per tool and bucket.
+
+        Args:
+            calls: How the calls ended.
+            times: How long they took.
+            shown: How the name of a tool may be shown; names that are shown alike are one.
+        """
+        name_of = cache(shown)
         everything = _Tally()
         tools: dict[str, _Tally] = {}
         buckets: dict[str, _Tally] = {}
@@ -145,7 +160,7 @@ class CallStatistics(msgspec.Struct, frozen=True):
         def tallies(group: Group) -> Iterable[_Tally]:
             tool, bucket = group
             yield everything
-            yield tools.setdefault(tool, _Tally())
+            yield tools.setdefault(name_of(tool), _Tally())
             if bucket is not None:
                 yield buckets.setdefault(bucket, _Tally())
 

@@ -1,6 +1,6 @@
 """Which calls are on their way, and when does each begin to wait, begin to run and end?
 
-Events become three steps of one call. Those who trace or count calls are told of the steps, and
+Events become the steps of one call. Those who trace or count calls are told of the steps, and
 need not know in which order events come.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.call import ErrorType, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.observability.labels import LabelLimit
@@ -21,15 +21,19 @@ __all__ = ["CALL_EVENTS", "CallFollower", "CallListener", "FollowedCall", "Obser
 
 _QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
 _STARTED: Final = ToolEngineEventType.EXECUTION_STARTED
+_RETRIED: Final = ToolEngineEventType.EXECUTION_RETRIED
 CALL_EVENTS: Final = (
     _QUEUED,
     _STARTED,
+    _RETRIED,
     ToolEngineEventType.EXECUTION_COMPLETED,
     ToolEngineEventType.EXECUTION_FAILED,
     ToolEngineEventType.EXECUTION_CANCELLED,
     ToolEngineEventType.VALIDATION_ERROR,
 )
 """What is published about calls."""
+_MOST_ERRORS: Final = 30
+"""Kinds of errors that tools have made up, beside those of `ErrorType`."""
 
 
 class ObservedEngine(Protocol):
@@ -66,6 +70,8 @@ class FollowedCall(msgspec.Struct, eq=False):
     """When it began, in nanoseconds of the wall clock: waiting is a part of the call."""
     is_queued: bool = False
     is_running: bool = False
+    error: str | None = None
+    """The kind of error under which it is counted, once it has ended; None: it succeeded."""
     is_shared: bool = False
     """Whether it ran nothing and got the result of another call."""
     span: Any = None
@@ -81,6 +87,10 @@ class CallListener(Protocol):
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         """It has its slot, at once or after it waited."""
+        ...
+
+    def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
+        """An attempt has failed, and another one begins."""
         ...
 
     def ended(
@@ -116,9 +126,11 @@ class CallFollower:
     ) -> None:
         self._queued = [listener.queued for listener in listeners]
         self._started = [listener.started for listener in listeners]
+        self._retried = [listener.retried for listener in listeners]
         self._ended = [listener.ended for listener in listeners]
         self._tools = tools
         self._buckets = buckets
+        self._errors = LabelLimit("errors", _MOST_ERRORS, [kind.value for kind in ErrorType])
         self._calls: dict[str, FollowedCall] = {}
         self._is_closing = False
         self._unsubscribe = engine.subscribe(self._take, CALL_EVENTS)
@@ -141,12 +153,15 @@ class CallFollower:
             return
         call = self._calls.get(call_id)
         if call is None:
-            if self._is_closing:
+            # Of a call whose start was not heard, only the end is told.
+            if self._is_closing or event.event_type is _RETRIED:
                 return
             call = self._calls[call_id] = self._call(event, time_ns())
         if event.event_type is _QUEUED:
             call.is_queued = True
             _tell(self._queued, call, event)
+        elif event.event_type is _RETRIED:
+            _tell(self._retried, call, event)
         else:
             was_queued, call.is_queued, call.is_running = call.is_queued, False, True
             _tell(self._started, call, event, was_queued)
@@ -163,6 +178,8 @@ class CallFollower:
         if call is None:
             call = self._call(event, now - _lasted(result))
             call.is_shared = "shared_with" in result.metadata
+        if result.error_type is not None:
+            call.error = self._errors.label(result.error_type)
         _tell(self._ended, call, event, result, now)
 
     def _call(self, event: ToolEngineEvent, began: int) -> FollowedCall:

@@ -71,6 +71,11 @@ class CallCounters:
             self._queued.labels(call.tool).dec()
         self._running.labels(call.tool).inc()
 
+    def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
+        """One more attempt."""
+        del event
+        self._retries.labels(call.tool).inc()
+
     def ended(
         self,
         call: FollowedCall,
@@ -87,13 +92,11 @@ class CallCounters:
         status = result.outcome.value
         self._executions.labels(call.tool, status).inc()
         self._by_bucket.labels(call.bucket, status).inc()
-        if result.error_type is not None:
-            self._errors.labels(call.tool, result.error_type).inc()
+        if call.error is not None:
+            self._errors.labels(call.tool, call.error).inc()
         attempts: int = result.metadata["attempts"]
         if attempts:
             self._execution.labels(call.tool).observe(result.execution_time)
-        if attempts > 1:
-            self._retries.labels(call.tool).inc(attempts - 1)
         if attempts or call.is_queued:
             self._wait.labels(call.bucket).observe(result.metadata["queue_wait"])
 

@@ -29,6 +29,7 @@ LINES: Final = {
     ToolEngineEventType.VALIDATION_ERROR: "info",
     ToolEngineEventType.EXECUTION_QUEUED: "debug",
     ToolEngineEventType.EXECUTION_STARTED: "debug",
+    ToolEngineEventType.EXECUTION_RETRIED: "debug",
     ToolEngineEventType.EXECUTION_COMPLETED: "debug",
     ToolEngineEventType.EXECUTION_FAILED: "warning",
     ToolEngineEventType.EXECUTION_CANCELLED: "info",

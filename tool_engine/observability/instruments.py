@@ -76,6 +76,11 @@ class CallInstruments:
             self._queued.add(-1, place)
         self._running.add(1, place)
 
+    def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
+        """One more attempt."""
+        del event
+        self._retries.add(1, _place(call))
+
     def ended(
         self,
         call: FollowedCall,
@@ -91,7 +96,7 @@ class CallInstruments:
         if call.is_running:
             self._running.add(-1, place)
         outcome = result.outcome
-        error = {} if result.error_type is None else {"error.type": result.error_type}
+        error = {} if call.error is None else {"error.type": call.error}
         ended = {**place, **error, "tool_engine.outcome": outcome.value}
         self._duration.record((now - call.began) / 1e9, ended)
         if outcome is Outcome.REJECTED:
@@ -99,8 +104,6 @@ class CallInstruments:
         attempts: int = result.metadata["attempts"]
         if attempts:
             self._execution.record(result.execution_time, {**place, **error})
-        if attempts > 1:
-            self._retries.add(attempts - 1, place)
         if attempts or call.is_queued:
             self._wait.record(result.metadata["queue_wait"], place)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tool_engine.model.bounds import check_count
@@ -20,15 +21,16 @@ class LabelLimit:
     Args:
         field: The name of the setting, for its error.
         limit: The most names.
+        known: Names that always have their own, beside those.
 
     Raises:
         ConfigurationError: The limit is not a whole number of 1 or more.
     """
 
-    def __init__(self, field: str, limit: int) -> None:
+    def __init__(self, field: str, limit: int, known: Iterable[str] = ()) -> None:
         check_count(field, limit, minimum=1)
-        self._limit = limit
-        self._known: set[str] = set()
+        self._known: set[str] = set(known)
+        self._limit = limit + len(self._known)
 
     def label(self, name: str | None) -> str:
         """The label for `name`; None stands for what has no name."""

@@ -71,7 +71,6 @@ class CallSpans:
         self._tracer = tracer
         self._carrier = carrier
         self._end = end
-        self._open: dict[str | None, Span] = {}
         self._leaders: OrderedDict[str | None, SpanContext] = OrderedDict()
         """The newest calls that others may have shared the run of."""
 
@@ -101,6 +100,21 @@ class CallSpans:
         current.attach(opened.inside)
         trace_carrier.set(self._carrier)
 
+    def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
+        """Notes, at its end, the attempt that is followed by another."""
+        opened: _OpenSpan = call.span
+        facts = event.data
+        opened.span.add_event(
+            "tool_engine.retry",
+            {
+                "tool_engine.attempt": facts["attempt"] - 1,
+                "tool_engine.execution_time": facts["execution_time"],
+                "tool_engine.delay": facts["delay"],
+                "error.type": facts["error_type"],
+            },
+            timestamp=time_ns() - int(facts["delay"] * 1e9),
+        )
+
     def ended(
         self,
         call: FollowedCall,
@@ -110,14 +124,13 @@ class CallSpans:
     ) -> None:
         """Ends the span."""
         opened: _OpenSpan = call.span or _OpenSpan(self._span_at_end(call, event, result))
-        self._open.pop(event.call_id, None)
         self._leave(opened)
         span = opened.span
         if opened.wait is not None and not opened.started:
             _mark(opened.wait, result)
             opened.wait.end(now)
         if span.is_recording():
-            _describe_end(span, opened, result, now)
+            _describe_end(span, result)
             if self._end is not None:
                 self._end(span, event, result, now)
                 return
@@ -126,7 +139,6 @@ class CallSpans:
     def _begin(self, call: FollowedCall, event: ToolEngineEvent) -> _OpenSpan:
         span = self._start(call, event)
         call.span = _OpenSpan(span)
-        self._open[event.call_id] = span
         tool = event.tool
         if tool is not None and tool.concurrency.collision is CollisionPolicy.SINGLE_FLIGHT:
             self._leaders[event.call_id] = span.get_span_context()
@@ -149,15 +161,8 @@ class CallSpans:
         """The span of a call of which nothing was heard before its end."""
         if not call.is_shared:
             return self._start(call, event)
-        # Told by the call whose result it got, so in a context that is not its caller's.
         leader = self._leaders.get(result.metadata["shared_with"])
-        outer = self._open.get(event.data.get("parent_call_id"))
-        return self._start(
-            call,
-            event,
-            context=Context() if outer is None else with_span(outer, Context()),
-            links=None if leader is None else [Link(leader)],
-        )
+        return self._start(call, event, links=None if leader is None else [Link(leader)])
 
     def _leave(self, opened: _OpenSpan) -> None:
         """Gives the caller its own context back, if it is the caller's that we are in."""
@@ -191,7 +196,7 @@ def _attributes(event: ToolEngineEvent) -> dict[str, str | int]:
     return attributes
 
 
-def _describe_end(span: Span, opened: _OpenSpan, result: ToolExecutionResult, now: int) -> None:
+def _describe_end(span: Span, result: ToolExecutionResult) -> None:
     metadata = result.metadata
     span.set_attributes(
         {
@@ -204,9 +209,6 @@ def _describe_end(span: Span, opened: _OpenSpan, result: ToolExecutionResult, no
     for key in ("generation", "shared_with"):
         if metadata.get(key) is not None:
             span.set_attribute(f"tool_engine.{key}", metadata[key])
-    log = metadata.get("attempt_log") or []
-    if len(log) > 1:
-        _tell_retries(span, log, opened.started, now)
     _mark(span, result)
 
 
@@ -215,27 +217,3 @@ def _mark(span: Span, result: ToolExecutionResult) -> None:
     if not result.is_success:
         span.set_attribute("error.type", result.error_type or "_OTHER")
         span.set_status(Status(StatusCode.ERROR, (result.error or "")[:_MAX_TEXT]))
-
-
-def _tell_retries(span: Span, log: list[dict[str, Any]], started: int, now: int) -> None:
-    """One event per attempt that was followed by another, at its end.
-
-    The lengths of the attempts are known, those of the pauses are not: each takes twice the one
-    before it. With one retry that is exact.
-    """
-    runs = [int(attempt["execution_time"] * 1e9) for attempt in log]
-    pauses = max(0, now - started - sum(runs))
-    unit = pauses / (2 ** (len(runs) - 1) - 1)
-    at = started
-    for number, (attempt, run) in enumerate(zip(log[:-1], runs, strict=False), start=1):
-        at += run
-        span.add_event(
-            "tool_engine.retry",
-            {
-                "tool_engine.attempt": number,
-                "tool_engine.execution_time": attempt["execution_time"],
-                "error.type": attempt["error_type"] or "_OTHER",
-            },
-            timestamp=min(at, now),
-        )
-        at += int(unit * 2 ** (number - 1))

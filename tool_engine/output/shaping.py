@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.output import as_output
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
-from tool_engine.output.format import as_output
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
 from tool_engine.output.measure import Measure, plain
 from tool_engine.redaction.splitting import splits_secret

@@ -1,7 +1,92 @@
-"""How are tools, calls and results spoken to each model?"""
+"""How are tools, calls and results spoken to each model?
+
+Most names are imported when they are first used: a program that speaks to no model pays for none.
+"""
 
 from __future__ import annotations
 
-from tool_engine.protocols.definitions import FORMATS, definitions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FORMATS", "definitions"]
+# At once, because the module has the same name as the function.
+from tool_engine.protocols.definitions import FORMATS, definition_findings, definitions
+
+if TYPE_CHECKING:
+    from tool_engine.protocols.arguments.coercion import coerce, match_keys
+    from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
+    from tool_engine.protocols.cycle import (
+        ToolCallCycleResult,
+        as_cycle_result,
+        as_execution_result,
+        as_tool_request,
+        process_tool_calls,
+    )
+    from tool_engine.protocols.model_protocol import ModelProtocol
+    from tool_engine.protocols.prompts import forget_prompts, prompt
+    from tool_engine.protocols.registry import PROTOCOLS, get_protocol, protocol_names
+    from tool_engine.protocols.running import BeforeExecute, CallsTools, CycleOptions
+    from tool_engine.protocols.sources import CombinedTools, ToolSource
+
+__all__ = [
+    "FORMATS",
+    "PROTOCOLS",
+    "BeforeExecute",
+    "CallsTools",
+    "CombinedTools",
+    "CycleOptions",
+    "ModelProtocol",
+    "ReadArguments",
+    "ToolCallCycleResult",
+    "ToolSource",
+    "as_cycle_result",
+    "as_execution_result",
+    "as_tool_request",
+    "coerce",
+    "definition_findings",
+    "definitions",
+    "forget_prompts",
+    "get_protocol",
+    "match_keys",
+    "process_tool_calls",
+    "prompt",
+    "protocol_names",
+    "read_arguments",
+]
+
+_MODULES = {
+    "PROTOCOLS": "registry",
+    "BeforeExecute": "running",
+    "CallsTools": "running",
+    "CombinedTools": "sources",
+    "CycleOptions": "running",
+    "ModelProtocol": "model_protocol",
+    "ReadArguments": "arguments",
+    "ToolCallCycleResult": "cycle",
+    "ToolSource": "sources",
+    "as_cycle_result": "cycle",
+    "as_execution_result": "cycle",
+    "as_tool_request": "cycle",
+    "coerce": "arguments.coercion",
+    "forget_prompts": "prompts",
+    "get_protocol": "registry",
+    "match_keys": "arguments.coercion",
+    "process_tool_calls": "cycle",
+    "prompt": "prompts",
+    "protocol_names": "registry",
+    "read_arguments": "arguments",
+}
+"""Where each name is."""
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

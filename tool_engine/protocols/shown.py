@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.definitions import accepts_name, definitions
+from tool_engine.protocols.definitions import definitions
 
 __all__ = ["ShownTools"]
 
@@ -74,15 +74,11 @@ class ShownTools:
     def definitions(self, format_name: str) -> list[dict[str, Any]]:
         """The tools as a model's provider wants to be told of them.
 
-        A found tool whose name the provider refuses is left out: it must not spoil the others.
-
         Raises:
-            ConfigurationError: The format is unknown, or refuses a name of the start.
+            ConfigurationError: The format is unknown.
             ToolNotFoundError: One of the start is not there.
         """
-        shown = self._started()
-        found = [tool for tool in self._others(shown) if accepts_name(format_name, tool.name)]
-        return definitions(format_name, [*shown, *found])
+        return definitions(format_name, self.tools())
 
     def _started(self) -> list[Tool]:
         if self._start is None:

@@ -26,14 +26,16 @@ _HINTS: Final = (
 )
 """One of them is in every name of a secret."""
 _NAME: Final = re.compile(
-    r"(?<![\w.])([^\W\d][\w.\-]{1,63}+)(?:\\*+[\"'])?+"
+    r"(?<![\w.])([^\W\d][\w.\-]{1,63}+)(?:\\*+[\"'])?"
     r"(?P<sign>[ \t]{0,4}+(?:=>|:=|==?|:)[ \t]{0,4}+)"
 )
 _OPTION: Final = re.compile(
-    r"(?<![^\s\"'`(\[,])--?([A-Za-z][\w\-]{1,40}+)(?:\\*+[\"'],?|,)?+[ \t]{1,4}+"
+    r"(?<![^\s\"'`(\[,])--?([A-Za-z][\w\-]{1,40}+)(?:\\*+[\"'],?|,)?[ \t]{1,4}+"
 )
 _CURL_USER: Final = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[\s=]{0,3}[\"']?[^\s:\"']{1,99}:")
-_QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)|'((?:[^'\\]|\\.)*+)|`([^`]*+)", re.DOTALL)
+_QUOTED: Final = re.compile(
+    r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)|'([^'\\]*+(?:\\.[^'\\]*+)*)|`([^`]*+)", re.DOTALL
+)
 _QUOTED_TWICE: Final = re.compile(r"\\++([\"'])([^\"'\\]*+)")
 _BARE: Final = re.compile(r"[^\s\"'`&;,<>\\]+")
 _BARE_OPTION: Final = re.compile(r"[^\s\"'`]+")

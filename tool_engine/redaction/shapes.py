@@ -103,7 +103,7 @@ _DOTTED: Final = (
     _Shape("hv", _token(r"hv[sb]\.", r"[\w\-]{24,}")),
     _Shape("dp.", _token(r"dp\.(?:pt|st|ct|sa)\.", r"[\w\-.]{40,}")),
     _Shape("dt0c01.", _token(r"dt0c01\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}")),
-    _Shape("eyJ", r"eyJ[\w\-]*+(?P<rest>\.[\w\-]{6,}+(?:\.[\w\-]*+){1,3}+)?+", _is_jwt),
+    _Shape("eyJ", r"eyJ[\w\-]*+(?P<rest>\.[\w\-]{6,}+(?:\.[\w\-]*+){1,3})?", _is_jwt),
     _Shape(
         "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[\w/+]+)"
     ),

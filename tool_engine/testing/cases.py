@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.output import as_output, to_text
 from tool_engine.model.tool import Tool
-from tool_engine.output.format import as_output, to_text
 from tool_engine.testing.comparison import differences, json_line
 from tool_engine.testing.report import CaseReport, CaseStatus
 from tool_engine.validation.position import build_validator

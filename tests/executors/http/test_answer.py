@@ -49,6 +49,16 @@ async def test_declared_output(
     assert await run.declared({"url": site.url}, **entry) == value
 
 
+async def test_a_large_declared_output(run: Any, site: Any) -> None:
+    """What is too large to be read in the event loop is read beside it, and is the same."""
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=b"[" + b"0," * 100_000 + b"7]", content_type="application/json")
+
+    site.answer = answer
+    assert await run.declared({"url": site.url}, response="[-1]") == 7
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "select", "reason"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,3 +235,31 @@ async def test_settings_end_with_the_call(server_shop: Shop) -> None:
     timeout = "SELECT current_setting('statement_timeout') AS t"
     assert await server_shop.rows(timeout) != [["0"]]
     assert [list(r.values()) for r in (await server_shop.run(timeout, None))["rows"]] == [["0"]]
+
+
+async def test_a_wrong_url_is_told_by_the_call() -> None:
+    """The message names the source."""
+    with pytest.raises(ToolExecutionError, match="the engine's source 'shop': sslmode must be"):
+        await Shop("postgresql://h/d?sslmode=no").run("SELECT 1")
+
+
+async def test_a_server_without_encryption(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`prefer` takes a plain connection, `require` does not; the environment has no say."""
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    monkeypatch.setenv("PGPASSWORD", "wrong")
+    monkeypatch.setenv("PGHOST", "127.0.0.2")
+    monkeypatch.setenv("PGSSLMODE", "require")
+    shop = Shop(url)
+    assert await shop.rows("SELECT 1 AS x") == [[1]]
+    await shop.executor.close()
+    shop = Shop(f"{url}?sslmode=require")
+    with pytest.raises(ToolExecutionError, match="the server offers no encryption"):
+        await shop.run("SELECT 1")
+    await shop.executor.close()
+    place = f"127.0.0.1:{postgres_server.port}"
+    port = f":{postgres_server.port}"
+    shop = Shop(f"{url.replace(place, 'x' + port)}?host={postgres_server.folder}")
+    assert await shop.rows("SELECT inet_server_addr() AS x") == [[None]]
+    await shop.executor.close()

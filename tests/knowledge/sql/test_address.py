@@ -73,9 +73,10 @@ def test_encryption() -> None:
     ("url", "message"),
     [
         ("postgresql://ann:canary-server@db:port/calls", "the URL is not understood"),
-        ("postgresql://ann:canary-server@db/calls?sslmode=maybe", "the URL takes the options"),
-        ("postgresql://ann:canary-server@db/calls?password=x", "the URL takes the options"),
-        ("postgresql://ann:canary-server@db/x?sslmode=require&sslrootcert=/no", "sslrootcert: No"),
+        ("postgresql://ann:canary-server\u2100@db/calls", "the URL is not understood"),
+        ("postgresql://ann:canary-server@db/calls?sslmode=maybe", "sslmode must be one of"),
+        ("postgresql://ann:canary-server@db/calls?password=x", "it has the option 'password'"),
+        ("postgresql://ann:canary-server@db/x?sslmode=require&sslrootcert=/no", "sslkey: No such"),
     ],
 )
 def test_what_is_not_understood(url: str, message: str) -> None:

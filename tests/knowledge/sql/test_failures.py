@@ -158,6 +158,100 @@ async def test_disk_is_full(database: Path) -> None:
     assert asked(database, "PRAGMA integrity_check") == [("ok",)]
 
 
+READ_ONLY = """
+import asyncio, ctypes, json, os, sys
+from pathlib import Path
+from structlog.testing import capture_logs
+from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine.errors import ConfigurationError
+
+folder = Path(sys.argv[1])
+records = f"sqlite:///{folder}/calls.db"
+if os.geteuid() == 0:
+    # Nobody stops root from writing, unless it gives up its capabilities.
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(header, none) == 0
+
+async def main():
+    config = ToolEngineConfig(records=records, auto_reload=False, tools_directory=str(folder / "t"))
+    engine = ToolEngine(config)
+
+    @engine.tool(description="Says it again")
+    async def echo(word: str) -> str:
+        return word
+
+    await engine.load()
+    await engine.execute("echo", {"word": "first"})
+    await engine.store.storage.flush(10)
+    for path in folder.glob("calls.db*"):
+        path.unlink()
+    (folder / "calls.db").touch(0o400)
+    with capture_logs() as logs:
+        results = [await engine.execute("echo", {"word": "hi"}) for _ in range(200)]
+        fitted = await engine.store.storage.flush(10)
+        waiting = engine.store.storage.waiting
+        try:
+            await ToolEngine(config).load()
+            refused = ""
+        except ConfigurationError as error:
+            refused = str(error).partition("cannot be used: ")[2]
+        (folder / "calls.db").chmod(0o600)
+        while engine.store.storage.waiting:
+            await asyncio.sleep(0.05)
+    statistics = await engine.get_call_statistics()
+    await engine.close()
+    told = [line["event"] for line in logs if line["event"].startswith("records")]
+    print(json.dumps([
+        all(each.is_success for each in results), fitted, waiting, refused[:45],
+        statistics["total_records"], statistics["dropped_records"], told,
+    ]))
+
+asyncio.run(asyncio.wait_for(main(), 60))
+"""
+
+
+async def test_file_is_read_only(tmp_path: Path) -> None:
+    """A file that may only be read fails no call: they wait, are told of once, and come in later.
+
+    An engine that starts with it says so.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", READ_ONLY, str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), BOUND * 2)
+    assert process.returncode == 0, errors.decode()
+    assert json.loads(output) == [
+        True,
+        False,
+        200,
+        "OperationalError: attempt to write a readonly",
+        200,
+        0,
+        ["records_not_written", "records_written_again"],
+    ]
+
+
+async def test_file_may_not_grow(database: Path, open_storage: Open) -> None:
+    """A database that is full takes nothing more; once there is room it has everything."""
+    storage = await open_storage(database)
+    storage.add(call(0))
+    assert await storage.flush(BOUND)
+    writing: Any = storage._database._database
+    ((pages,),) = asked(database, "PRAGMA page_count")
+    await asyncio.to_thread(writing._connection.execute, f"PRAGMA max_page_count = {pages + 3}")
+    with capture_logs() as logs:
+        for number in range(1, 500):
+            storage.add(call(number, params={"text": "x" * 500}))
+        # The connection is made anew after a failure, and with it the bound is gone.
+        await until(lambda: storage.waiting == 0)
+    assert events(logs) == ["records_not_written", "records_written_again"]
+    assert "full" in logs[0]["error"]
+    assert asked(database, "SELECT count(*) FROM tool_calls") == [(500,)]
+    assert (await storage.statistics(RecordQuery())).total == 500
+
+
 async def test_close_is_bounded(database: Path) -> None:
     """A database that takes nothing holds up the end for seconds only, and the loss is told."""
     storage = SQLRecordStorage(f"sqlite:///{database}")

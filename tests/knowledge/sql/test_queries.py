@@ -100,7 +100,7 @@ async def test_last_calls_follow_the_key(on_sqlite: SQLRecordStorage) -> None:
 async def test_summary_follows_an_index(on_sqlite: SQLRecordStorage) -> None:
     """The summary of a conversation looks at its calls only."""
     plan = await plan_of(on_sqlite, queries.totals(RecordQuery(conversation_id="chat-7")))
-    assert "SEARCH tool_calls USING INDEX tool_calls_conversation" in plan
+    assert "SEARCH tool_calls USING COVERING INDEX tool_calls_conversation" in plan
 
 
 async def test_postgres_follows_an_index(on_postgres: SQLRecordStorage) -> None:

@@ -63,7 +63,7 @@ async def test_by_size(storage: SQLRecordStorage) -> None:
 async def test_file_shrinks(database: Path, open_storage: Open) -> None:
     """What the file no longer needs goes back to the disk; large results go with their calls."""
     storage = await open_storage(database)
-    for number in range(1_000):
+    for number in range(400):
         large = {"number": number, "rows": [f"{number}-{at}" for at in range(500)]}
         at = NOON + timedelta(minutes=number)
         storage.add(call(number, output=large, tool_name=f"tool-{number}", executed_at=at))
@@ -139,3 +139,20 @@ def test_setting_as_a_mapping() -> None:
     assert checked_retention({"max_age": 60}) == RecordRetention(max_age=60)
     assert RecordRetention(max_age=60).has_bounds
     assert not RecordRetention().has_bounds
+
+
+async def test_what_was_removed_leaves_a_mark(storage: SQLRecordStorage) -> None:
+    """Whoever reads later, in another process too, learns that there were older records."""
+    assert await storage.removed_until() is None
+    for number in range(1_200):
+        storage.add(call(number))
+    assert await storage.prune(RecordRetention(max_count=5_000)) == 0
+    assert await storage.removed_until() is None
+    assert await storage.prune(RecordRetention(max_count=200)) == 1_000
+    assert await storage.removed_until() == NOON + timedelta(seconds=999)
+    storage.add(call(-50))
+    assert await storage.prune(RecordRetention(max_count=200)) == 1
+    assert await storage.removed_until() == NOON + timedelta(seconds=999)
+    other = SQLRecordStorage(str(storage.url))
+    assert await other.removed_until() == NOON + timedelta(seconds=999)
+    await other.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from tool_engine.errors import (
     ConfigurationError,
     MissingExtraError,
 )
+from tool_engine.knowledge.sql.address import Address
+from tool_engine.knowledge.sql.rows import RowMaker
 from tool_engine.knowledge.sql.schema import MIGRATIONS
+from tool_engine.knowledge.sql.sqlite import SQLiteDatabase
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.redaction import remember_secret
@@ -374,6 +378,36 @@ async def test_close_writes_what_waits(database: Path) -> None:
     assert asked(database, "SELECT count(*) FROM tool_calls") == [(50,)]
 
 
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_closed_file_has_all(database: Path, tmp_path: Path, *, is_watched: bool) -> None:
+    """Whoever copies the file alone after the end has every record, also while others read it."""
+    engine = await engine_on(database, keep_events=100)
+    with closing(sqlite3.connect(database)) as other:
+        if is_watched:
+            other.execute("SELECT count(*) FROM tool_calls").fetchone()
+        for _ in range(50):
+            await engine.execute("echo", {"word": "hi"})
+        assert (await engine.get_call_statistics())["total_records"] == 50
+        await engine.close()
+        copy = shutil.copyfile(database, tmp_path / "copy.db")
+        assert asked(copy, "SELECT count(*) FROM tool_calls") == [(50,)]
+        assert asked(copy, "SELECT count(*) > 0 FROM tool_events") == [(1,)]
+
+
+async def test_closes_beside_one_who_reads(database: Path) -> None:
+    """Somebody who is in the midst of reading keeps nobody from closing, and sees what was."""
+    engine = await engine_on(database)
+    await engine.execute("echo", {"word": "hi"})
+    assert len(await engine.query_call_records()) == 1
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM tool_calls").fetchone()
+        await engine.execute("echo", {"word": "hi"})
+        await engine.close()
+        assert other.execute("SELECT count(*) FROM tool_calls").fetchone() == (1,)
+    assert asked(database, "SELECT count(*) FROM tool_calls") == [(2,)]
+
+
 async def test_after_the_end(database: Path, open_storage: Open) -> None:
     """A closed storage takes nothing and counts it; what it kept can still be asked for."""
     storage = await open_storage(database)
@@ -387,6 +421,20 @@ async def test_after_the_end(database: Path, open_storage: Open) -> None:
     assert (await storage.totals(RecordQuery())).dropped == 2
 
 
+async def test_calls_that_never_suspend(database: Path) -> None:
+    """Calls that leave the event loop no turn, one after the other, are all recorded meanwhile."""
+    engine = await engine_on(database)
+    for _ in range(50_000):
+        await engine.execute("echo", {"word": "hi"})
+    storage: Any = engine.store.storage
+    # The loop had no turn since the first call, and the writer did not wait for one.
+    assert storage.waiting < 50_000
+    assert await storage.flush(BOUND)
+    assert (await storage.totals(RecordQuery())).total == 50_000
+    assert storage.dropped == 0
+    await engine.close()
+
+
 async def test_added_by_another_thread(database: Path, open_storage: Open) -> None:
     """A record that a thread adds is written like any other."""
     storage = await open_storage(database)
@@ -396,6 +444,19 @@ async def test_added_by_another_thread(database: Path, open_storage: Open) -> No
     thread.start()
     await asyncio.to_thread(thread.join)
     assert len(await storage.query(RecordQuery())) == 2
+
+
+async def test_told_when_the_file_takes_rows_by_itself(database: Path) -> None:
+    """Who writes into a file learns when there is time for something else; it is the time to."""
+    writing = SQLiteDatabase(Address.of(f"sqlite:///{database}"), is_synchronous=False)
+    await writing.open()
+    batch = RowMaker().batch([call(number) for number in range(100)])
+    kept: list[Any] = []
+    batch.under_way = lambda: kept.append(asked(database, "SELECT count(*) FROM tool_calls"))
+    await writing.write(batch)
+    assert kept == [[(0,)]]
+    assert asked(database, "SELECT count(*) FROM tool_calls") == [(100,)]
+    await writing.close()
 
 
 # Durability.
@@ -441,7 +502,7 @@ async def test_call_ends_without_its_record(careful: ToolEngine, database: Path)
     result = await careful.execute("echo", {"word": "hi"})
     assert result.is_success
     assert result.metadata["record"] == "not kept"
-    again = await asyncio.wait_for(careful.execute("echo", {"word": "hi"}), 1.0)
+    again = await asyncio.wait_for(careful.execute("echo", {"word": "hi"}), BOUND)
     assert again.metadata["record"] == "not kept"
     asked(database, "ALTER TABLE tool_calls RENAME COLUMN bin TO bucket")
     await until(lambda: careful.store.storage.waiting == 0)  # type: ignore[attr-defined]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +20,7 @@ from tool_engine.knowledge.sql.buffer import RecordBuffer, size_of
 from tool_engine.knowledge.sql.failing import BadRowsError, BusyError
 from tool_engine.knowledge.sql.rows import Batch
 from tool_engine.knowledge.sql.schema import COLUMNS
-from tool_engine.knowledge.sql.writer import RecordWriter
+from tool_engine.knowledge.sql.writer import BATCH, RecordWriter
 
 CALL_ID = COLUMNS.index("call_id")
 
@@ -31,8 +36,12 @@ class Rows:
         self.is_open.set()
         self.closed = 0
 
+    def prepare(self, batch: Batch) -> None:
+        pass
+
     async def write(self, batch: Batch) -> None:
-        await self.is_open.wait()
+        while not self.is_open.is_set():  # noqa: ASYNC110 - it is set in another loop
+            await asyncio.sleep(0.001)
         failure = self.failure(batch)
         if failure is not None:
             raise failure
@@ -77,7 +86,7 @@ async def test_in_order(rows: Rows, make_writer: Any) -> None:
         writer.buffer.add(call(number))
     assert await writer.flush(BOUND)
     assert rows.ids == ids(*range(5_000))
-    assert rows.batches < 10
+    assert rows.batches < 500
     assert (writer.written, writer.waiting, writer.dropped) == (5_000, 0, 0)
 
 
@@ -103,12 +112,12 @@ async def test_interval(rows: Rows, make_writer: Any) -> None:
 
 
 async def test_nothing_runs_while_nothing_comes(make_writer: Any) -> None:
-    """A writer that has nothing to do has no task before the first call, and no timer after it."""
+    """A writer has no thread before the first call, and after the last one it sleeps."""
     writer = make_writer(0.01)
-    assert writer._task is None
+    assert writer._thread is None
     writer.buffer.add(call(1))
     assert await writer.flush(BOUND)
-    await until(lambda: writer._timer is None)
+    await until(lambda: writer._urgency == 0)
 
 
 async def test_oldest_go(rows: Rows, make_writer: Any) -> None:
@@ -156,9 +165,9 @@ async def test_refused_row(rows: Rows, make_writer: Any) -> None:
         BadRowsError("no") if any(row[CALL_ID] in bad for row in batch.rows) else None
     )
     writer = make_writer(3600.0)
-    for number in range(1_000):
-        writer.buffer.add(call(number))
     with capture_logs() as logs:
+        for number in range(1_000):
+            writer.buffer.add(call(number))
         assert await writer.flush(BOUND)
     assert sorted(rows.ids) == sorted(f"call-{n}" for n in range(1_000) if f"call-{n}" not in bad)
     assert (writer.dropped, writer.waiting) == (2, 0)
@@ -259,3 +268,143 @@ def test_a_second_loop(rows: Rows) -> None:
     asyncio.run(end())
     assert rows.ids == ids(1, 2)
     assert "closed" in repr(writer)
+
+
+# The writer's own thread.
+
+
+async def test_the_loop_of_the_calls_does_none_of_it(rows: Rows, make_writer: Any) -> None:
+    """Rows are made and written in other threads: the loop pays for the appends only."""
+    threads = set()
+    rows.failure = lambda batch: threads.add(threading.current_thread())
+    writer = make_writer(3600.0)
+    for number in range(RecordBuffer.look_every - 1):
+        writer.buffer.add(call(number, params={"rows": list(range(500))}))
+    paid = time.thread_time()
+    assert await writer.flush(BOUND)
+    paid = time.thread_time() - paid
+    assert threading.current_thread() not in threads
+    assert len(threads) == 1
+    # The time of this thread only, whatever else the machine does: making the rows takes longer.
+    assert paid < 0.010
+
+
+async def test_the_next_rows_are_made_meanwhile(rows: Rows, make_writer: Any) -> None:
+    """While the database works on one batch the rows of the next are made."""
+    prepared: list[int] = []
+    rows.prepare = lambda batch: prepared.append(len(batch.rows))  # type: ignore[method-assign]
+    writer = make_writer(3600.0)
+    meanwhile: list[int] = []
+
+    async def write(batch: Batch) -> None:
+        async with asyncio.timeout(BOUND):
+            # The first one only: of the last there is no next.
+            while not meanwhile and len(prepared) < 2:
+                assert batch.under_way is not None
+                batch.under_way()
+                await asyncio.sleep(0.001)
+        meanwhile.append(len(prepared))
+
+    rows.write = write  # type: ignore[method-assign]
+    for number in range(3 * BATCH):
+        writer.buffer.add(call(number))
+    assert await writer.flush(BOUND)
+    assert writer.written == 3 * BATCH
+    assert meanwhile[0] == 2
+
+
+async def test_dropping_is_told_once(rows: Rows, make_writer: Any) -> None:
+    """A database that is too slow for long is told of once, not with each batch."""
+    writer = make_writer(most=20_000)
+    with capture_logs() as logs:
+        for turn in range(3):
+            # One batch comes in, and then no more for a while.
+            rows.failure = lambda batch: rows.is_open.clear()
+            rows.is_open.clear()
+            for number in range(24_000):
+                writer.buffer.add(call(number))
+            rows.is_open.set()
+            await until(lambda: rows.batches > turn)  # noqa: B023 - awaited at once
+        rows.failure = lambda batch: None
+        rows.is_open.set()
+        assert await writer.flush(BOUND)
+    assert [line["event"] for line in logs] == ["records_dropped", "records_written_again"]
+    assert logs[-1]["dropped"] == writer.dropped
+    assert len(rows.ids) + writer.dropped == 72_000
+
+
+async def test_trouble_is_told_in_the_loop(rows: Rows) -> None:
+    """Whoever is told of trouble need not be ready for other threads."""
+    told: list[tuple[str, Any]] = []
+    writer = RecordWriter(
+        rows, 0.0, lambda name, fields: told.append((name, asyncio.get_running_loop()))
+    )
+    tries = iter([OSError("gone")])
+    rows.failure = lambda batch: next(tries, None)
+    writer.buffer.add(call(1))
+    await until(lambda: len(told) == 2)
+    loop = asyncio.get_running_loop()
+    assert told == [("records_not_written", loop), ("records_written_again", loop)]
+    await writer.close(BOUND)
+
+
+async def test_the_thread_ends_with_the_writer(rows: Rows, make_writer: Any) -> None:
+    """After `close` no thread is left, and the database was closed where it was used."""
+    writer = make_writer()
+    closed_in = []
+    close = rows.close
+
+    async def noted() -> None:
+        closed_in.append(threading.current_thread().name)
+        await close()
+
+    rows.close = noted  # type: ignore[method-assign]
+    writer.buffer.add(call(1))
+    assert await writer.flush(BOUND)
+    thread = writer._thread
+    await writer.close(BOUND)
+    assert not thread.is_alive()
+    assert closed_in == ["tool-engine-records"]
+
+
+async def test_nobody_is_told_at_the_end_of_a_closed_loop(rows: Rows) -> None:
+    """A writer whose last loop is gone tells from where it is."""
+    told: list[str] = []
+    writer = RecordWriter(rows, 0.0, lambda name, fields: told.append(name))
+
+    async def add() -> None:
+        writer.buffer.add(call(1))
+        assert await writer.flush(BOUND)
+
+    await asyncio.to_thread(lambda: asyncio.run(add()))
+    rows.failure = lambda batch: OSError("gone") if "records_not_written" not in told else None
+    await asyncio.to_thread(writer.buffer.add, call(2))
+    await until(lambda: told == ["records_not_written", "records_written_again"])
+    await writer.close(BOUND)
+
+
+FORGETFUL = """
+import asyncio, sys
+from tests.knowledge.sql.conftest import call
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
+
+async def main():
+    storage = SQLRecordStorage(sys.argv[1])
+    await storage.open()
+    for number in range(int(sys.argv[2])):
+        storage.add(call(number))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("count", [3, 5_000])
+def test_a_program_that_forgets_to_close(tmp_path: Path, count: int) -> None:
+    """It ends, at once and in silence, though its records are lost."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, f"sqlite:///{tmp_path}/calls.db", str(count)],
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

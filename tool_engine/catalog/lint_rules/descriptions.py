@@ -130,7 +130,7 @@ DESCRIPTION_RULES: Final = (
         "L105",
         ERROR,
         "A provider refuses the name of the tool",
-        "One such name makes the provider refuse the whole request, with all other tools in it.",
+        "Its models are told of the tool under another name, which ends in a hash and says less.",
         _refused_name,
     ),
     LintRule(

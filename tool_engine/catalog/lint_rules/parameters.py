@@ -172,7 +172,7 @@ PARAMETER_RULES: Final = (
         "L207",
         ERROR,
         "A provider refuses the name of a parameter",
-        "One such name makes the provider refuse the whole request, with all other tools in it.",
+        "Its models are told of the parameter in words, and not in the schema that they get.",
         _refused_key,
     ),
     LintRule(

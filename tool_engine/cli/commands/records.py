@@ -24,9 +24,7 @@ __all__ = [
     "stats_command",
 ]
 
-LineJSONOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document per line and call.")
-]
+LineJSONOption = Annotated[bool, typer.Option("--json", help="Print one JSON document per line.")]
 ToolOption = Annotated[
     str | None,
     typer.Option(
@@ -132,23 +130,33 @@ def events_command(
     failed: FailedOption = False,
     caller: CallerOption = None,
     conversation: ConversationOption = None,
+    call: Annotated[
+        str | None, typer.Option("--call", metavar="CALL_ID", help="Only of this call.")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only of this type; once for each."),
+    ] = None,
     since: SinceOption = None,
     limit: LimitOption = 20,
+    after: Annotated[
+        int | None,
+        typer.Option("--after", min=0, metavar="NUMBER", help="All that follow this number."),
+    ] = None,
     follow: FollowOption = False,
     as_json: LineJSONOption = False,
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
-    """Show the final events of calls, also of engines in other processes that record there.
+    """Show what happened in engines of other processes: the events that they keep there.
 
     Example: tool-engine events --follow --json
     """
-    from tool_engine.cli.events import print_events
+    from tool_engine.cli.events import EventFilters, print_events
 
-    filters = _filters(tool, None, caller, conversation, since, None, failed=failed)
-    return print_events(
-        settings_of(ctx, tools, records), filters, limit=limit, follow=follow, as_json=as_json
-    )
+    calls = _filters(tool, None, caller, conversation, since, None, failed=failed)
+    filters = EventFilters(calls, tuple(types or ()), call, after, limit)
+    return print_events(settings_of(ctx, tools, records), filters, follow=follow, as_json=as_json)
 
 
 def export_command(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult
+from multidict import MultiMapping
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
@@ -19,6 +20,7 @@ __all__ = [
     "check_success",
     "described",
     "is_final_status",
+    "is_quick",
     "json_of",
     "searched",
     "selected",
@@ -35,16 +37,36 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
 
     status: int
     reason: str
-    headers: dict[str, str]
+    received: Mapping[str, str]
+    """The headers as they came: a `MultiMapping`, or a plain one."""
     content_type: str
     charset: str | None
     body: bytes
     origin: str
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers by name; the values of one that came several times as one text."""
+        received = self.received
+        headers = dict(received)
+        if not isinstance(received, MultiMapping) or len(received) == len(
+            {name.lower() for name in headers}
+        ):
+            return headers
+        names: dict[str, str] = {}
+        for name in received:
+            names.setdefault(name.lower(), name)
+        return {name: ", ".join(received.getall(name)) for name in names.values()}
+
+
+def is_quick(size: int) -> bool:
+    """Whether what is done with this many bytes may be done in the event loop."""
+    return size <= _LARGE
+
 
 async def apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
     """What `function` makes of `args`; beside the event loop where they hold many bytes."""
-    return function(*args) if size <= _LARGE else await asyncio.to_thread(function, *args)
+    return function(*args) if is_quick(size) else await asyncio.to_thread(function, *args)
 
 
 def described(answer: HTTPAnswer) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tool_engine.executors.http.answer import (
     apart,
     check_success,
     described,
+    is_quick,
     selected,
 )
 from tool_engine.executors.http.auth import TokenAuth
@@ -117,6 +118,8 @@ class HTTPExecutor:
         sending = _Sending(entry, context, Budget(entry.max_bytes))
         try:
             output = await self._run(sending, params, secrets)
+            if secrets.is_empty:
+                return output
             return await apart(sending.budget.spent, secrets.hide, output)
         except ToolExecutionError as error:
             message = secrets.hide_text(str(error))
@@ -145,14 +148,17 @@ class HTTPExecutor:
             if entry.select is None:
                 return await apart(len(answer.body), described, answer)
             return await apart(len(answer.body), selected, answer, entry.select)
-        make = partial(self._request_of_plan, entry.plan, params, secrets, entry.allow, context)
         if entry.pages is not None:
+            make = partial(self._request_of_plan, entry.plan, params, secrets, entry.allow, context)
             fetch = partial(self._answer, sending=sending)
             return await read_pages(make, entry.pages, entry.select, fetch)
-        request = await make()
+        request = await self._request_of_plan(entry.plan, params, secrets, entry.allow, context)
         if entry.save_to is not None:
             return await self._save(request, sending, entry.save_to, params)
         answer = await self._answer(request, sending)
+        # Most answers are small, and nothing is awaited for them that need not be.
+        if is_quick(len(answer.body)):
+            return selected(answer, entry.select)
         return await apart(len(answer.body), selected, answer, entry.select)
 
     async def _save(

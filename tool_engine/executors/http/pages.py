@@ -35,13 +35,15 @@ _NEXT: Final = "entry.response.pages.next"
 _ITEMS: Final = "entry.response.pages.items"
 _MAX_CURSOR: Final = 4096
 _MAX_LINK: Final = 16 * 1024
-# Possessive, so that no header makes it go back: <target>, then parameters, up to a comma.
+# <target>, then parameters, up to a comma; no character can be read in two ways.
 _LINK: Final = re.compile(
-    r"[\s,]*+<(?P<target>[^<>]*+)>(?P<parameters>(?:[^\",]|\"(?:[^\"\\]|\\.)*+\")*+)(?:,|\Z)"
+    r"[\s,]*+<(?P<target>[^<>]*+)>"
+    r"(?P<parameters>[^\",]*+(?:\"[^\"\\]*+(?:\\.[^\"\\]*+)*\"[^\",]*+)*)(?:,|\Z)"
 )
 _END: Final = re.compile(r"[\s,]*+\Z")
 _PARAMETER: Final = re.compile(
-    r";\s*+(?P<name>[^\s=;\"]++)\s*+(?:=\s*+(?:\"(?P<quoted>(?:[^\"\\]|\\.)*+)\"|(?P<token>[^\s;\"]*+)))?+"
+    r";\s*+(?P<name>[^\s=;\"]++)\s*+"
+    r"(?:=\s*+(?:\"(?P<quoted>[^\"\\]*+(?:\\.[^\"\\]*+)*)\"|(?P<token>[^\s;\"]*+)))?"
 )
 
 Make = Callable[[], Awaitable[HTTPRequest]]

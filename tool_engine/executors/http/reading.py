@@ -70,16 +70,10 @@ async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPA
 
 def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer:
     """What `response` says, with the body that was read."""
-    headers = dict(response.headers)
-    if len({name.lower() for name in headers}) < len(response.headers):
-        names: dict[str, str] = {}
-        for name in response.headers:
-            names.setdefault(name.lower(), name)
-        headers = {name: ", ".join(response.headers.getall(name)) for name in names.values()}
     return HTTPAnswer(
         status=response.status,
         reason=_printable(response.reason or ""),
-        headers=headers,
+        received=response.headers,
         content_type=response.content_type if "Content-Type" in response.headers else "",
         charset=response.charset,
         body=body,

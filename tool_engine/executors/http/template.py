@@ -77,9 +77,12 @@ class URLTemplate(msgspec.Struct, frozen=True):
         Raises:
             ToolExecutionError: A parameter is missing, or would leave its path segment.
         """
-        origin = "".join(
-            part if isinstance(part, str) else secrets.resolve_address(part) for part in self.origin
-        )
+        origin = self.origin[0]
+        if len(self.origin) > 1 or not isinstance(origin, str):
+            origin = "".join(
+                part if isinstance(part, str) else secrets.resolve_address(part)
+                for part in self.origin
+            )
         rest = _render(self.path, params, secrets, _segment)
         if isinstance(self.origin[-1], SecretPart) and rest.startswith("/"):
             origin = origin.removesuffix("/")
@@ -181,6 +184,8 @@ def _segment(name: str, text: str) -> str:
         raise ToolExecutionError(
             f"parameter {name!r} is empty, which would make the URL lead somewhere else"
         )
+    if _is_plain(text):
+        return text
     # Some servers decode before they split, and some cut off what follows a semicolon.
     if _DOT.search(text) and _climbs(re.split(r"[/\\]", unquote(text))):
         raise ToolExecutionError(
@@ -194,4 +199,9 @@ def _climbs(pieces: Iterable[str]) -> bool:
 
 
 def _value(_name: str, text: str) -> str:
-    return quote(text, safe="")
+    return text if _is_plain(text) else quote(text, safe="")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `text` has letters and digits only, as most have: it is sent as it is."""
+    return text.isascii() and text.isalnum()

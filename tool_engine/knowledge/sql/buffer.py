@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Lock
 from typing import Final
 
 from tool_engine.model.record import CallEntry, KeptCall
 
 __all__ = ["MOST_BYTES", "MOST_ENTRIES", "RecordBuffer", "size_of"]
 
-MOST_ENTRIES: Final = 50_000
+MOST_ENTRIES: Final = 100_000
 """Calls that wait at most."""
 MOST_BYTES: Final = 134_217_728
 """About the most bytes that their arguments and outputs take."""
@@ -24,8 +26,10 @@ _LARGE: Final = 4_096
 class RecordBuffer:
     """Takes calls at the cost of an append, and gives them out in the order in which they came.
 
+    Calls come from any thread, and go to one.
+
     Args:
-        attend: Called with the first call after `rest`, and with each `look_every` calls that come.
+        attend: Called with the first call after `rest`, and whenever another `look_every` wait.
         most_entries: Calls that wait at most.
         most_bytes: About the most bytes that they take.
     """
@@ -42,8 +46,11 @@ class RecordBuffer:
         self.most_bytes = most_bytes
         self.added = 0
         """Calls that were ever taken: the number of the newest."""
-        self.given = 0
-        """Calls that were ever given out."""
+        self._given = 0
+        self._done = 0
+        self._dropped = 0
+        # Never held by those who add: they do not change what was given.
+        self._lock = Lock()
         self._attend = attend
         # Beyond its length a deque lets the oldest go by itself.
         self._waiting: deque[KeptCall] = deque(maxlen=most_entries)
@@ -55,9 +62,19 @@ class RecordBuffer:
         return len(self._waiting)
 
     @property
+    def waiting(self) -> int:
+        """Calls that were added, and are not done with."""
+        with self._lock:
+            return len(self._waiting) + self._given - self._done
+
+    @property
     def dropped(self) -> int:
         """Calls that had to go."""
-        return self.added - self.given - len(self._waiting)
+        with self._lock:
+            # One that is being added may be there, and not counted yet.
+            found = self.added - self._given - len(self._waiting)
+            self._dropped = max(self._dropped, found)
+            return self._dropped
 
     def add(self, kept: KeptCall) -> None:
         """Takes one call; never waits, never raises."""
@@ -80,16 +97,26 @@ class RecordBuffer:
         """The oldest calls, `most` at most, and no more once they have `most_bytes`."""
         taken: list[KeptCall] = []
         size = 0
-        while self._waiting and len(taken) < most and size < most_bytes:
-            kept = self._waiting.popleft()
-            taken.append(kept)
-            size += size_of(kept)
-        self.given += len(taken)
+        with self._lock:
+            # Those who add may let some go meanwhile, or all of them.
+            with suppress(IndexError):
+                while len(taken) < most and size < most_bytes:
+                    taken.append(self._waiting.popleft())
+                    size += size_of(taken[-1])
+            self._given += len(taken)
         return taken
 
-    def clear(self) -> None:
-        """Lets all go that wait."""
+    def done(self, count: int) -> None:
+        """So many of those that were taken do not wait any more."""
+        with self._lock:
+            self._done += count
+
+    def clear(self) -> int:
+        """Lets all go that wait; how many are taken, and not done with."""
         self._waiting.clear()
+        with self._lock:
+            left, self._done = self._given - self._done, self._given
+            return left
 
     def _look(self, kept: KeptCall) -> None:
         size = size_of(kept)
@@ -100,17 +127,21 @@ class RecordBuffer:
                 self._unweighed = 0
                 self._make_room()
         if self.added >= self._look_at:
-            self._look_at = self.added + self.look_every
+            # When so many wait, however many came before the writer had its rest.
+            self._look_at = self.added + self.look_every - len(self._waiting) % self.look_every
             self._attend()
 
     def _make_room(self) -> None:
-        surplus = sum(map(size_of, self._waiting)) - self.most_bytes
-        while surplus > 0 and self._waiting:
-            surplus -= size_of(self._waiting.popleft())
+        # A copy: the other side takes meanwhile.
+        surplus = sum(map(size_of, self._waiting.copy())) - self.most_bytes
+        with suppress(IndexError):
+            while surplus > 0:
+                surplus -= size_of(self._waiting.popleft())
 
 
 def size_of(kept: KeptCall) -> int:
     """About the bytes that a call takes; a record that was made elsewhere counts as small."""
-    if not isinstance(kept, CallEntry):
+    if type(kept) is not CallEntry:
         return 0
-    return len(kept.params) + len(kept.result) + len(kept.whole or b"")
+    size = len(kept.params) + len(kept.result)
+    return size if kept.whole is None else size + len(kept.whole)

@@ -34,7 +34,7 @@ from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.retention import RecordsURL
 from tool_engine.redaction import redact
 
-__all__ = ["BLOCK", "SQLEventStorage"]
+__all__ = ["BLOCK", "SQLEventStorage", "event_of"]
 
 _log: Final = get_logger(__name__)
 BLOCK: Final = 10_000_000_000
@@ -166,7 +166,7 @@ class SQLEventStorage:
         rows = await self._ask(_READ, after=after, newest=newest, limit=limit)
         if not rows or rows[0][0] != after + 1:
             await self._check_kept(after, newest)
-        found = await asyncio.to_thread(lambda: list(map(_event_of, rows)))
+        found = await asyncio.to_thread(lambda: list(map(event_of, rows)))
         if len(found) < limit:
             last = found[-1].sequence or 0 if found else after
             found += [each for each in waiting if (each.sequence or 0) > last]
@@ -190,7 +190,7 @@ class SQLEventStorage:
                     await self._tell(_GIVE_BACK, {"newest": self.newest, "end": self._end})
         finally:
             self._drop(len(self._waiting))
-            await self._database.close()
+            await self._close_database()
 
     def _waiting_after(self, after: int, limit: int) -> list[ToolEngineEvent]:
         if not self._waiting:
@@ -269,12 +269,18 @@ class SQLEventStorage:
     async def _look_for_file(self) -> None:
         """A file that was deleted or replaced would go on taking rows that nobody ever sees."""
         if await asyncio.to_thread(self._identity) != self._file:
-            await self._database.close()
+            await self._close_database()
             problem = await self._database.start()
             if problem is not None:
                 raise RecordsUnavailableError(explained(problem))
             self._file = await asyncio.to_thread(self._identity)
             await self._tell(_KEEP_RESERVED, {"end": self._end})
+
+    async def _close_database(self) -> None:
+        try:
+            await self._database.close()
+        finally:
+            await self._database.close_reader()
 
     def _identity(self) -> tuple[int, int] | None:
         """Which file it is; None where there is none."""
@@ -331,7 +337,12 @@ def _encoded(body: dict[str, Any]) -> bytes:
         return msgspec.json.encode(redact(restore(snapshot(body))))
 
 
-def _event_of(row: Sequence[Any]) -> ToolEngineEvent:
+def event_of(row: Sequence[Any]) -> ToolEngineEvent:
+    """The event in a row of `sequence`, `event_type`, `happened_at` and `body`.
+
+    Raises:
+        RecordsUnavailableError: It is not one that this version wrote.
+    """
     try:
         return _read(*row)
     except (ValueError, LookupError, TypeError) as error:

@@ -9,6 +9,7 @@ import asyncio
 import socket
 import sqlite3
 from importlib import import_module
+from threading import Lock
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, MissingExtraError
@@ -39,6 +40,7 @@ class LazyDatabase:
         self._url = url
         self._is_synchronous = is_synchronous
         self._opening = asyncio.Lock()
+        self._loading = Lock()
         self._database: Any = None
         self._is_open = False
         self.address: Address | None = None
@@ -75,28 +77,40 @@ class LazyDatabase:
             await self._database.open()
             self._is_open = True
 
+    def prepare(self, batch: Batch) -> None:
+        """Does ahead what of the writing needs no connection."""
+        if self._database is not None:
+            self._database.prepare(batch)
+
     async def write(self, batch: Batch) -> None:
-        """Writes and commits all rows, or none."""
-        if not self._is_open:
-            await self.open()
+        """Writes and commits all rows, or none; in the writer's loop, which may be another one."""
+        if self._database is None:
+            await asyncio.to_thread(self._load)
         await self._database.write(batch)
 
     async def close(self) -> None:
-        """Gives up every connection."""
-        self._is_open = False
+        """Gives up the connection that writes."""
         if self._database is not None:
-            try:
-                await self._database.close()
-            finally:
-                await self.reader.close()
+            await self._database.close()
+
+    async def close_reader(self) -> None:
+        """Gives up the connections that ask."""
+        self._is_open = False
+        if self.reader is not None:
+            await self.reader.close()
 
     def _load(self) -> None:
+        with self._loading:
+            if self._database is None:
+                self._load_once()
+
+    def _load_once(self) -> None:
         address = Address.of(self._url)
         module, name, extra = _KINDS[address.kind]
         try:
             writing = import_module(f"{_ROOM}.{module}")
             reading = import_module(f"{_ROOM}.reading")
-            for each in ("queries", "retention"):
+            for each in ("queries", "retention", "summing"):
                 import_module(f"{_ROOM}.{each}")
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("tool_engine"):
@@ -106,8 +120,8 @@ class LazyDatabase:
                 f"pip install 'tool-engine[{extra}]'"
             ) from error
         self.address = address
-        self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
         self.reader = reading.Reader(address)
+        self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
 
     def _unusable(self, error: Exception) -> str:
         place = "the database" if self.address is None else self.address.shown

@@ -13,6 +13,7 @@ from typing import Any, Final
 import asyncpg  # type: ignore[import-untyped]
 
 from tool_engine.knowledge.sql.address import Address
+from tool_engine.knowledge.sql.counting import STATISTICS, Count, counted
 from tool_engine.knowledge.sql.failing import (
     BadRowsError,
     BusyError,
@@ -60,6 +61,21 @@ _INSERT_VALUE: Final = (
 )
 _INSERT_DEFINITION: Final = (
     "INSERT INTO tool_definitions VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+)
+_KINDS: Final = {
+    **dict.fromkeys(("hour", "bin", "calls", "newest"), "bigint"),
+    **dict.fromkeys(("seconds", "largest"), "float8"),
+}
+_ARRAYS: Final = ", ".join(
+    f"${number + 1}::{_KINDS.get(name, 'text')}[]" for number, name in enumerate(STATISTICS)
+)
+_ADD_TO_STATISTICS: Final = (
+    # In the order of the key, which `counted` gives: two processes never wait for each other.
+    f"INSERT INTO tool_statistics AS known SELECT * FROM unnest({_ARRAYS}) "  # noqa: S608 - names of types
+    "ON CONFLICT (hour, tool_name, bucket, outcome, error_type, measure, bin) DO UPDATE SET "
+    "calls = known.calls + excluded.calls, seconds = known.seconds + excluded.seconds, "
+    "largest = greatest(known.largest, excluded.largest), "
+    "newest = greatest(known.newest, excluded.newest)"
 )
 _UNUSABLE: Final = (
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -120,17 +136,16 @@ class PostgresDatabase:
                 version.
             OSError: The server cannot be reached now.
         """
-        await self.close()
-        with _translated():
-            connection = await connect(self._address, server_settings=self._settings)
-        self._connection = connection
-        with _translated():
-            await _migrate(connection)
+        # Not kept: what writes does so in a loop of its own.
+        await _goodbye(await self._connected())
+
+    def prepare(self, batch: Batch) -> None:
+        """There is nothing to make ahead: the server has processors of its own."""
 
     async def write(self, batch: Batch) -> None:
         """Writes and commits all rows, or none."""
         if self._connection is None or self._connection.is_closed():
-            await self.open()
+            self._connection = await self._connected()
         try:
             with _translated():
                 try:
@@ -145,14 +160,21 @@ class PostgresDatabase:
             raise
 
     async def close(self) -> None:
-        """Gives up the connection."""
+        """Gives up the connection; in the loop in which rows were written."""
         connection, self._connection = self._connection, None
-        if connection is None:
-            return
+        if connection is not None:
+            await _goodbye(connection)
+
+    async def _connected(self) -> Any:
+        with _translated():
+            connection = await connect(self._address, server_settings=self._settings)
         try:
-            await connection.close(timeout=1.0)
-        except Exception:  # noqa: BLE001 - a connection that is lost cannot say goodbye
-            connection.terminate()
+            with _translated():
+                await _migrate(connection)
+        except BaseException:
+            await _goodbye(connection)
+            raise
+        return connection
 
     async def _copy(self, batch: Batch) -> None:
         async with self._connection.transaction():
@@ -160,12 +182,19 @@ class PostgresDatabase:
             await self._connection.copy_records_to_table(
                 "tool_calls", records=_with_pauses(batch.rows), columns=COLUMNS
             )
+            await self._count(counted(batch.rows))
 
     async def _insert(self, batch: Batch) -> None:
         async with self._connection.transaction():
             await self._refer(batch)
-            for row in batch.rows:
-                await _insert_beside(self._connection, row)
+            new = [row for row in batch.rows if await _insert_beside(self._connection, row)]
+            await self._count(counted(new))
+
+    async def _count(self, counts: list[Count]) -> None:
+        if counts:
+            await self._connection.execute(
+                _ADD_TO_STATISTICS, *map(list, zip(*counts, strict=True))
+            )
 
     async def _refer(self, batch: Batch) -> None:
         # In one order, so that two processes that write the same never wait for each other.
@@ -183,18 +212,25 @@ async def _with_pauses(rows: list[tuple[Any, ...]]) -> Any:
         yield row
 
 
-async def _insert_beside(connection: Any, row: tuple[Any, ...]) -> None:
-    """Inserts a row that may be there already, or whose key another one may have."""
+async def _goodbye(connection: Any) -> None:
+    try:
+        await connection.close(timeout=1.0)
+    except Exception:  # noqa: BLE001 - a connection that is lost cannot say goodbye
+        connection.terminate()
+
+
+async def _insert_beside(connection: Any, row: tuple[Any, ...]) -> bool:
+    """Inserts a row whose key another one may have; whether it was not there yet."""
     for _ in range(_TRIES):
         if await connection.execute(_INSERT, *row) != "INSERT 0 0":
-            return
+            return True
         same = await connection.fetchval(
             _SAME,
             *identity_of(row),
             row[1],
         )
         if same:
-            return
+            return False
         row = (row[0] + KEY_STEP, *row[1:])
     raise BadRowsError("no key is free near the time of the call")
 

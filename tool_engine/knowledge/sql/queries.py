@@ -7,18 +7,42 @@ answer and not with the table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal_column, null, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    and_,
+    cast,
+    func,
+    literal_column,
+    null,
+    select,
+    text,
+)
 
 from tool_engine.knowledge.sql.beginning import begins_with
 from tool_engine.knowledge.sql.keys import SLACK, key_of_id, key_of_time, microseconds
 from tool_engine.knowledge.sql.rows import plain_text
+from tool_engine.knowledge.sql.schema import EVER
 from tool_engine.knowledge.sql.tables import calls, definitions, values
+from tool_engine.knowledge.sql.tables import statistics as kept
 from tool_engine.model.record import RecordQuery
 
-__all__ = ["counted_calls", "counted_times", "records", "totals"]
+__all__ = [
+    "counted_calls",
+    "counted_times",
+    "kept_statistics",
+    "kept_totals",
+    "records",
+    "totals",
+]
 
+Hours: TypeAlias = tuple[int | None, int | None]
+"""The first hour since 1970, and the one after the last; None: no bound."""
+_CALLS: Final = cast(func.sum(kept.c.calls), BigInteger)
+"""PostgreSQL gives the sum of large numbers as a decimal."""
 _FAILED: Final = text("outcome <> 'succeeded'")
 """As it stands in the index of failed calls: a parameter would hide it from the planner."""
 
@@ -76,6 +100,43 @@ def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
         .where(*_conditions(query))
         .group_by(*group)
     )
+
+
+def kept_totals(query: RecordQuery, hours: Hours) -> Select[Any]:
+    """What `totals` gives, of whole hours, from the statistics that are kept."""
+    group = (kept.c.tool_name, kept.c.outcome, kept.c.error_type)
+    return (
+        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.newest))
+        .where(kept.c.measure == "execution_time", *_kept_conditions(query, hours))
+        .group_by(*group)
+    )
+
+
+def kept_statistics(query: RecordQuery, hours: Hours) -> Select[Any]:
+    """Tool, bucket, outcome, error type, measure and bin; calls, seconds and the longest time."""
+    names = ("tool_name", "bucket", "outcome", "error_type", "measure", "bin")
+    group = [kept.c[name] for name in names]
+    return (
+        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.largest))
+        .where(*_kept_conditions(query, hours))
+        .group_by(*group)
+    )
+
+
+def _kept_conditions(query: RecordQuery, hours: Hours) -> Iterator[Any]:
+    first, last = hours
+    if first is None and last is None:
+        yield kept.c.hour == EVER
+    else:
+        yield kept.c.hour > EVER if first is None else kept.c.hour >= first
+        if last is not None:
+            yield kept.c.hour < last
+    for name, value in query.conditions.items():
+        if name == "is_success":
+            is_kept = kept.c.outcome == "succeeded"
+            yield is_kept if value else ~is_kept
+        else:
+            yield kept.c[name] == plain_text(value)
 
 
 def _conditions(query: RecordQuery) -> Iterator[Any]:

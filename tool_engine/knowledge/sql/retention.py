@@ -6,18 +6,21 @@ In small steps, each a transaction of its own, the oldest first.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from time import time
 from typing import Any, Final
 
 from sqlalchemy import delete, exists, func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tool_engine.knowledge.sql.keys import KEY_STEP, key_of_time, microseconds
+from tool_engine.knowledge.sql.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.keys import KEY_STEP, date_of, key_of_time, microseconds
 from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.knowledge.sql.tables import calls, definitions, values
 from tool_engine.model.retention import RecordRetention
 
-__all__ = ["prune"]
+__all__ = ["prune", "removed_until"]
 
 _STEP: Final = 500
 """Rows per transaction: a few milliseconds."""
@@ -27,6 +30,19 @@ _RECENT: Final = 300
 """Seconds for which a value stays that nothing refers to, as a batch may be about to; longer than
 `FRESH` and the time that a batch takes."""
 _SAMPLE: Final = 1_000
+_TAKE_OUT: Final = (
+    "UPDATE tool_statistics SET calls = calls - :calls, "
+    "seconds = CASE WHEN seconds > :seconds THEN seconds - :seconds ELSE 0.0 END "
+    "WHERE hour = :hour AND tool_name = :tool_name AND bucket = :bucket AND outcome = :outcome "
+    "AND error_type = :error_type AND measure = :measure AND bin = :bin"
+)
+_MARK: Final = (
+    "INSERT INTO tool_marks (name, value) VALUES ('removed_until', :newest) ON CONFLICT (name) "
+    "DO UPDATE SET value = excluded.value WHERE excluded.value > tool_marks.value"
+)
+"""Tells other processes, and those that come later, that there were more records."""
+_REMOVED_UNTIL: Final = "SELECT value FROM tool_marks WHERE name = 'removed_until'"
+_REMOVE_EMPTY: Final = "DELETE FROM tool_statistics WHERE hour = :hour AND calls <= 0"
 
 
 async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
@@ -46,6 +62,12 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
     return removed
 
 
+async def removed_until(reader: Reader) -> datetime | None:
+    """When the newest call ended whose record was removed; None where none ever was."""
+    (rows,) = await reader.rows(text(_REMOVED_UNTIL))
+    return date_of(rows[0][0]) if rows else None
+
+
 async def _remove_before(reader: Reader, key: int, most: int | None = None) -> int:
     """Removes the records with smaller keys, `most` at most."""
     removed = 0
@@ -53,12 +75,26 @@ async def _remove_before(reader: Reader, key: int, most: int | None = None) -> i
         step = _STEP if most is None else min(_STEP, most - removed)
         oldest = select(calls.c.key).where(calls.c.key < key).order_by(calls.c.key).limit(step)
         async with reader.connection() as connection:
-            done = await connection.execute(delete(calls).where(calls.c.key.in_(oldest)))
-        removed += done.rowcount
-        if done.rowcount < step:
+            old = delete(calls).where(calls.c.key.in_(oldest))
+            done = await connection.execute(old.returning(*(calls.c[name] for name in COUNTED)))
+            rows = done.fetchall()
+            if rows:
+                await _count_out(connection, rows)
+                newest = max(row.finished_at for row in rows)
+                await connection.execute(text(_MARK), {"newest": newest})
+        removed += len(rows)
+        if len(rows) < step:
             break
         await asyncio.sleep(_PAUSE)
     return removed
+
+
+async def _count_out(connection: AsyncConnection, rows: Sequence[Any]) -> None:
+    """Takes what is removed out of the statistics."""
+    counts = [dict(zip(STATISTICS, count, strict=True)) for count in counted(rows, COUNTED)]
+    await connection.execute(text(_TAKE_OUT), counts)
+    hours = [{"hour": hour} for hour in {count["hour"]: None for count in counts}]
+    await connection.execute(text(_REMOVE_EMPTY), hours)
 
 
 async def _keep_newest(reader: Reader, count: int) -> int:

@@ -7,7 +7,7 @@ be known.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from math import inf
@@ -51,12 +51,16 @@ class Batch(msgspec.Struct):
     """Rows of `tool_values`, by their hash."""
     definitions: dict[int, tuple[int, str, str | None, str | None]]
     """Rows of `tool_definitions`, by their id."""
-    tools: dict[int, int] = {}
-    """Ids of definitions, by the `id` of the tool."""
+    tools: dict[int, tuple[int, int, bool]] = {}
+    """By the `id` of a tool: the id of its definition, its weight, and whether it has secrets."""
     unreadable: int = 0
     """Calls that no row could be made of."""
     error: str = ""
     """Why, for the last of them."""
+    under_way: Callable[[], None] | None = None
+    """Called when the database begins to work on the rows and needs nothing more for a while."""
+    prepared: Any = None
+    """What the database made of the rows ahead; None: nothing yet."""
 
     def part(self, start: int, stop: int | None) -> Batch:
         """Some of its rows, with all that they refer to."""
@@ -101,7 +105,10 @@ class RowMaker:
 
     def _entry(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
         tool, facts, texts = entry.tool, entry.facts, self._texts
-        params, result, whole, error = self._shown(entry, tool)
+        definition, weight, has_secrets = (
+            (None, 1, False) if tool is None else self._tool(tool, batch)
+        )
+        params, result, whole, error = self._shown(entry, tool, has_secrets)
         if entry.date is not self._date:
             self._date, self._time = entry.date, microseconds(entry.date)
         finished = self._time + int(entry.after * 1e6)
@@ -120,7 +127,7 @@ class RowMaker:
             plain_text(entry.call_id),
             texts[entry.parent_call_id],
             texts[entry.tool_name] if tool is not None else _model_text(entry.tool_name),
-            None if tool is None else self._definition(tool, batch),
+            definition,
             None if facts is None else facts["generation"],
             "succeeded" if entry.is_success else entry.outcome.value,
             texts[entry.error_type],
@@ -134,7 +141,7 @@ class RowMaker:
             None if facts is None else texts[facts["bucket"]],
             texts[entry.key],
             _integer(entry.priority),
-            1 if tool is None else tool.concurrency.weight,
+            weight,
             entry.attempts,
             finished,
             waited,
@@ -150,12 +157,11 @@ class RowMaker:
         )
 
     def _shown(
-        self, entry: CallEntry, tool: Tool | None
+        self, entry: CallEntry, tool: Tool | None, has_secrets: bool
     ) -> tuple[bytes, bytes, bytes | None, str | None]:
         """Arguments, result and whole result as JSON, and the error: without secrets."""
         large = len(entry.params) > MAX_SNAPSHOT or len(entry.result) > MAX_SNAPSHOT
-        is_plain = entry.error is None and entry.whole is None and not large
-        if is_plain and not secret_names(tool):
+        if not (has_secrets or large or entry.error is not None or entry.whole is not None):
             try:
                 params, result = _unpack(entry.params), _unpack(entry.result)
             except (msgspec.DecodeError, RecursionError, TypeError):
@@ -172,13 +178,14 @@ class RowMaker:
             plain_text(visible.error(entry.error)),
         )
 
-    def _definition(self, tool: Tool, batch: Batch) -> int:
-        number = batch.tools.get(id(tool))
-        if number is None:
+    def _tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
+        found = batch.tools.get(id(tool))
+        if found is None:
             version, digest = plain_text(tool.version), plain_text(tool.definition_hash)
             number = _intern(plain_text(tool.name) or "", version, digest, batch)
-            batch.tools[id(tool)] = number
-        return number
+            found = (number, tool.concurrency.weight, bool(secret_names(tool)))
+            batch.tools[id(tool)] = found
+        return found
 
     def _record(self, record: KeptCall, batch: Batch) -> tuple[Any, ...]:
         """The row of a record that was made elsewhere, perhaps by another storage like this."""

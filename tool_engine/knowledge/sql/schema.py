@@ -11,7 +11,9 @@ from typing import Any, Final
 
 __all__ = [
     "COLUMNS",
+    "EVER",
     "FRESH",
+    "HOUR",
     "IDENTITY",
     "LOCK_NUMBER",
     "MIGRATIONS",
@@ -62,8 +64,13 @@ _IDENTITY_AT: Final = tuple(COLUMNS.index(name) for name in IDENTITY)
 
 TABLES: Final = (
     *("tool_engine_schema", "tool_definitions", "tool_values", "tool_calls"),
-    *("tool_events", "tool_event_numbers"),
+    *("tool_events", "tool_event_numbers", "tool_statistics", "tool_marks"),
 )
+
+HOUR: Final = 3_600_000_000
+"""Microseconds in an hour of `tool_statistics`."""
+EVER: Final = -(2**62)
+"""What stands for the hour in a row of `tool_statistics` that counts the calls of all hours."""
 
 FRESH: Final = 60
 """Seconds for which the `used_at` of a value in `tool_values` is not brought up to date."""
@@ -159,9 +166,71 @@ CREATE TABLE IF NOT EXISTS tool_event_numbers (
 )
 """
 
+_STATISTICS: Final = """
+CREATE TABLE IF NOT EXISTS tool_statistics (
+    hour {integer} NOT NULL,
+    tool_name TEXT NOT NULL,
+    bucket TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    error_type TEXT NOT NULL,
+    measure TEXT NOT NULL,
+    bin {integer} NOT NULL,
+    calls {integer} NOT NULL,
+    seconds {real} NOT NULL,
+    largest {real} NOT NULL,
+    newest {integer} NOT NULL,
+    PRIMARY KEY (hour, tool_name, bucket, outcome, error_type, measure, bin)
+){without_rowid}
+"""
+
+
+def _counted(measure: str, column: str, condition: str) -> str:
+    """Counts the calls that are there already, for each hour."""
+    # Towards the past, also before 1970.
+    hour = f"(finished_at - (finished_at % {HOUR} + {HOUR}) % {HOUR}) / {HOUR}"
+    group = "tool_name, coalesce(bucket, ''), outcome, coalesce(error_type, '')"
+    return (
+        f"INSERT INTO tool_statistics SELECT {hour}, {group}, '{measure}', {column}, count(*), "  # noqa: S608 - constants
+        f"sum({measure}), max({measure}), max(key) FROM tool_calls WHERE {condition} "
+        f"GROUP BY 1, 2, 3, 4, 5, {column}"
+    )
+
+
+_COUNTED_ALL: Final = (
+    f"INSERT INTO tool_statistics SELECT {EVER}, tool_name, bucket, outcome, error_type, measure, "  # noqa: S608 - a number
+    "bin, sum(calls), sum(seconds), max(largest), max(newest) FROM tool_statistics "
+    "GROUP BY tool_name, bucket, outcome, error_type, measure, bin"
+)
+_COVERING: Final = (
+    "DROP INDEX IF EXISTS tool_calls_conversation",
+    # A conversation is summed up from here alone: its calls lie all over the table.
+    (
+        "CREATE INDEX tool_calls_conversation ON tool_calls "
+        "(conversation_id, key, tool_name, outcome, error_type, execution_time) "
+        "WHERE conversation_id IS NOT NULL"
+    ),
+)
+
+_MARKS: Final = """
+CREATE TABLE IF NOT EXISTS tool_marks (
+    name TEXT PRIMARY KEY,
+    value {integer} NOT NULL
+)
+"""
+
 MIGRATIONS: Final = (
     (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
     (_EVENTS, _EVENT_NUMBERS),
+    (
+        _STATISTICS,
+        "{lock_calls}",
+        "DELETE FROM tool_statistics",
+        _counted("execution_time", "time_bin", "TRUE"),
+        _counted("queue_wait", "wait_bin", "queue_wait > 0"),
+        _COUNTED_ALL,
+        *_COVERING,
+    ),
+    (_MARKS,),
 )
 """Statements by version; the first brings an empty database to version 1."""
 
@@ -174,6 +243,9 @@ _WORDS: Final = {
         "bytes": "BLOB",
         # An index of SQLite ends with the primary key of its own accord.
         "then_key": "",
+        "without_rowid": " WITHOUT ROWID",
+        # Migrations hold the whole file.
+        "lock_calls": "",
     },
     "postgresql": {
         "key": "BIGINT",
@@ -182,6 +254,8 @@ _WORDS: Final = {
         "boolean": "BOOLEAN",
         "bytes": "BYTEA",
         "then_key": ", key",
+        "without_rowid": "",
+        "lock_calls": "LOCK TABLE tool_calls IN SHARE MODE",
     },
 }
 
@@ -199,7 +273,8 @@ def statements(kind: str, version: int) -> list[str]:
         version: How many migrations it had.
     """
     words = _WORDS[kind]
-    found = [text.format(**words) for migration in MIGRATIONS[version:] for text in migration]
+    texts = [text.format(**words) for migration in MIGRATIONS[version:] for text in migration]
+    found = [text for text in texts if text]
     if found:
         found.append("DELETE FROM tool_engine_schema")
         found.append(f"INSERT INTO tool_engine_schema VALUES ({len(MIGRATIONS)})")  # noqa: S608 - a number

@@ -1,7 +1,7 @@
 """How are rows written into a SQLite file?
 
-In a worker thread, through one connection, in write-ahead mode: readers and the writer do not wait
-for one another, and a process that is killed loses nothing that was committed.
+Beside the thread of the calls, through one connection, in write-ahead mode: readers and the writer
+do not wait for one another, and a process that is killed loses nothing that was committed.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 from tool_engine.knowledge.sql.address import Address
+from tool_engine.knowledge.sql.bulk import STATEMENTS, BulkInsert, insert
+from tool_engine.knowledge.sql.counting import STATISTICS, counted
 from tool_engine.knowledge.sql.failing import (
     BadRowsError,
     BusyError,
@@ -37,8 +39,10 @@ __all__ = ["SQLiteDatabase"]
 
 _BUSY_WAIT: Final = 1.0
 """Seconds for which SQLite itself waits for a lock, during which the thread is held."""
+_LAST_WAIT: Final = 100
+"""Milliseconds for which the end waits for those who read."""
 _TRIES: Final = 1_000
-_INSERT: Final = (
+_INSERT_ONE: Final = (
     f"INSERT INTO tool_calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - names of columns
     "ON CONFLICT DO NOTHING"
 )
@@ -50,11 +54,17 @@ _INSERT_VALUE: Final = (
 _INSERT_DEFINITION: Final = (
     "INSERT INTO tool_definitions VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+_ADD_TO_STATISTICS: Final = (
+    "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "
+    "seconds = seconds + excluded.seconds, largest = max(largest, excluded.largest), "
+    "newest = max(newest, excluded.newest)"
+)
 _SETTINGS: Final = (
     # Takes effect on a new file only; what retention frees goes back to the disk.
     "PRAGMA auto_vacuum = INCREMENTAL",
     "PRAGMA journal_mode = WAL",
-    "PRAGMA wal_autocheckpoint = 4000",
+    # What is written again and again goes from the log into the file once in a while only.
+    "PRAGMA wal_autocheckpoint = 16000",
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA cache_size = -32000",
 )
@@ -74,6 +84,8 @@ class SQLiteDatabase:
         self._synchronous = "FULL" if is_synchronous else "NORMAL"
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] = (0, 0)
+        self._calls = BulkInsert("tool_calls", COLUMNS, "ON CONFLICT DO NOTHING")
+        self._statistics = BulkInsert("tool_statistics", STATISTICS, _ADD_TO_STATISTICS)
         # A write that was given up may still be under way in its thread.
         self._lock = Lock()
 
@@ -88,6 +100,11 @@ class SQLiteDatabase:
         """
         await asyncio.to_thread(self._locked, self._open)
 
+    def prepare(self, batch: Batch) -> None:
+        """Makes the statements that write the batch; in any thread, before `write`."""
+        counts = counted(batch.rows)
+        batch.prepared = (self._calls.statements(batch.rows), self._statistics.statements(counts))
+
     async def write(self, batch: Batch) -> None:
         """Writes and commits all rows, or none."""
         await asyncio.to_thread(self._locked, self._write, batch)
@@ -95,9 +112,10 @@ class SQLiteDatabase:
     async def close(self) -> None:
         """Closes the file; it may be opened again."""
         connection = self._connection
-        if connection is not None:
+        # Where nothing is under way it would keep SQLite from emptying the log.
+        if connection is not None and self._lock.locked():
             connection.interrupt()
-        await asyncio.to_thread(self._locked, self._close)
+        await asyncio.to_thread(self._locked, self._end)
 
     def _locked(self, step: Callable[..., None], *args: Any) -> None:
         with self._lock, _translated():
@@ -107,12 +125,17 @@ class SQLiteDatabase:
         self._close()
         self._make_file()
         connection = sqlite3.connect(
-            self._path, timeout=_BUSY_WAIT, isolation_level=None, check_same_thread=False
+            self._path,
+            timeout=_BUSY_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=STATEMENTS,
         )
         try:
             for setting in _SETTINGS:
                 connection.execute(setting)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._calls.most_values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
             _migrate(connection)
         except BaseException:
             connection.close()
@@ -125,6 +148,16 @@ class SQLiteDatabase:
         # Nobody else may read what was called. SQLite gives its other files the same mode.
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _end(self) -> None:
+        """Closes with everything in the file itself, so that a copy of it alone has all."""
+        connection = self._connection
+        if connection is not None:
+            # Others may have the file open, and be reading: the last one to close it does the rest.
+            with suppress(sqlite3.Error):
+                connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT}")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._close()
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -140,11 +173,25 @@ class SQLiteDatabase:
             raise sqlite3.OperationalError("the file is not open")
         try:
             connection.execute("BEGIN IMMEDIATE")
-            _insert(connection, batch)
+            self._insert(connection, batch)
             connection.execute("COMMIT")
         except BaseException as error:
             self._roll_back(connection, error)
             raise
+
+    def _insert(self, connection: sqlite3.Connection, batch: Batch) -> None:
+        if batch.prepared is None:
+            self.prepare(batch)
+        calls, statistics = batch.prepared
+        _refer(connection, batch)
+        if insert(connection, calls, batch.under_way) < len(batch.rows):
+            # One by one, to know which of them are there already.
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            _refer(connection, batch)
+            new = [row for row in batch.rows if _insert_beside(connection, row)]
+            statistics = self._statistics.statements(counted(new))
+        insert(connection, statistics)
 
     def _roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:
         try:
@@ -157,43 +204,28 @@ class SQLiteDatabase:
             self._close()
 
 
-def _insert(connection: sqlite3.Connection, batch: Batch) -> None:
+def _refer(connection: sqlite3.Connection, batch: Batch) -> None:
     connection.executemany(_INSERT_DEFINITION, batch.definitions.values())
     if batch.values:
         connection.executemany(_INSERT_VALUE, batch.values.values())
-    count = _insert_rows(connection, batch.rows)
-    if count < len(batch.rows):
-        for row in batch.rows:
-            _insert_beside(connection, row)
 
 
-def _insert_rows(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> int:
-    """Inserts rows whose key is free; how many."""
-    # A third of the time goes into columns that are empty in most batches: they are left out.
-    columns = {
-        name: values
-        for name, values in zip(COLUMNS, zip(*rows, strict=True), strict=True)
-        if values.count(None) < len(rows)
-    }
-    places = ", ".join("?" * len(columns))
-    return connection.executemany(
-        f"INSERT INTO tool_calls ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",  # noqa: S608 - names of columns
-        zip(*columns.values(), strict=True),
-    ).rowcount
+def _insert_beside(connection: sqlite3.Connection, row: tuple[Any, ...]) -> bool:
+    """Inserts a row whose key another one may have, with the next key that is free.
 
-
-def _insert_beside(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    """Inserts a row whose key another one may have, with the next key that is free."""
+    Returns:
+        Whether it was not there yet.
+    """
     same = f"SELECT 1 FROM tool_calls WHERE {' AND '.join(f'{name} IS ?' for name in IDENTITY)}"  # noqa: S608 - names of columns
     for _ in range(_TRIES):
+        if connection.execute(_INSERT_ONE, row).rowcount:
+            return True
         if connection.execute(same, identity_of(row)).fetchone():
-            return
+            return False
         if row[1] is not None:
             known = "SELECT 1 FROM tool_calls WHERE record_id = ?"
             if connection.execute(known, (row[1],)).fetchone():
-                return
-        if connection.execute(_INSERT, row).rowcount:
-            return
+                return False
         row = (row[0] + KEY_STEP, *row[1:])
     raise BadRowsError("no key is free near the time of the call")
 

@@ -10,10 +10,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.address import explained
+from tool_engine.knowledge.sql.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.opening import LazyDatabase
 from tool_engine.knowledge.sql.rows import record_of_row
 from tool_engine.knowledge.sql.writer import RecordWriter, Trouble
@@ -21,14 +23,13 @@ from tool_engine.logger import get_logger
 from tool_engine.model.bounds import check_choice
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.retention import DURABILITIES, RecordRetention, RecordsURL
-from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
+from tool_engine.model.statistics import CallStatistics
 
 __all__ = ["SQLRecordStorage"]
 
 _log: Final = get_logger(__name__)
 _INTERVALS: Final = {"buffered": 0.5, "batch": 0.02, "call": 0.0}
 """Seconds that a call waits for others to be written with it."""
-_MEASURES: Final = ("execution_time", "queue_wait")
 _SOON: Final = 2.0
 """Seconds that a question waits for the newest calls to be in the database."""
 _CLOSE_LIMIT: Final = 5.0
@@ -97,7 +98,7 @@ class SQLRecordStorage:
             _log.warning(
                 "records_unreachable",
                 error=explained(problem),
-                hint="calls are kept in memory until the database answers, the newest 50,000",
+                hint=f"the newest {MOST_ENTRIES:,} calls are kept in memory until it answers",
             )
         if self.retention.has_bounds and self._pruning is None:
             self._pruning = asyncio.create_task(self._keep_pruned(), name="tool-engine-retention")
@@ -132,7 +133,7 @@ class SQLRecordStorage:
             RecordsUnavailableError: The database does not answer.
         """
         async with self._asking() as reader:
-            (rows,) = await reader.rows(_queries().totals(query))
+            rows = await _summing().totals(reader, query)
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful, seconds = 0, 0.0
@@ -158,20 +159,9 @@ class SQLRecordStorage:
         Raises:
             RecordsUnavailableError: The database does not answer.
         """
-        statements = _queries()
         async with self._asking() as reader:
-            counted, *timed = await reader.rows(
-                statements.counted_calls(query),
-                *(statements.counted_times(query, measure) for measure in _MEASURES),
-            )
-        return CallStatistics.of(
-            (CallCount((tool, bucket), *rest) for tool, bucket, *rest in counted),
-            (
-                TimeCount((tool, bucket), measure, *rest)
-                for measure, rows in zip(_MEASURES, timed, strict=True)
-                for tool, bucket, *rest in rows
-            ),
-        )
+            found: CallStatistics = await _summing().statistics(reader, query)
+        return found
 
     async def prune(self, retention: RecordRetention | None = None) -> int:
         """Removes the records that are not to be kept, in small steps.
@@ -192,6 +182,17 @@ class SQLRecordStorage:
             kind = "" if address is None else address.kind
             return await prune(reader, retention or self.retention, kind)
 
+    async def removed_until(self) -> datetime | None:
+        """When the newest call ended whose record was removed, by whatever process; None: none was.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        from tool_engine.knowledge.sql.retention import removed_until
+
+        async with self._asking() as reader:
+            return await removed_until(reader)
+
     async def close(self) -> None:
         """Writes what is left, for 5 seconds at most, and gives up the connections."""
         self._is_closed = True
@@ -199,7 +200,10 @@ class SQLRecordStorage:
         if pruning is not None:
             pruning.cancel()
             await asyncio.wait([pruning])
-        await self._writer.close(_CLOSE_LIMIT)
+        try:
+            await self._writer.close(_CLOSE_LIMIT)
+        finally:
+            await self._database.close_reader()
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Any]:
@@ -218,6 +222,7 @@ class SQLRecordStorage:
             if self._is_closed:
                 # After the end it is open for one question only.
                 await self._database.close()
+                await self._database.close_reader()
 
     async def _keep_pruned(self) -> None:
         while True:
@@ -238,3 +243,9 @@ def _queries() -> Any:
     from tool_engine.knowledge.sql import queries
 
     return queries
+
+
+def _summing() -> Any:
+    from tool_engine.knowledge.sql import summing
+
+    return summing

@@ -16,9 +16,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from tool_engine.knowledge.sql.counting import STATISTICS
 from tool_engine.knowledge.sql.schema import COLUMNS
 
-__all__ = ["calls", "definitions", "values"]
+__all__ = ["calls", "definitions", "statistics", "values"]
 
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     "reached_executor": Boolean(),
@@ -33,6 +34,10 @@ _KINDS: Final[dict[str, TypeEngine[Any]]] = {
         ),
         BigInteger(),
     ),
+}
+_STATISTICS_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    **dict.fromkeys(("hour", "bin", "calls", "newest"), BigInteger()),
+    **dict.fromkeys(("seconds", "largest"), Double()),
 }
 _metadata: Final = MetaData()
 
@@ -54,6 +59,12 @@ definitions: Final = Table(
     Column("definition_hash", Text),
 )
 """The definitions that calls ran on."""
+statistics: Final = Table(
+    "tool_statistics",
+    _metadata,
+    *(Column(name, _STATISTICS_KINDS.get(name, Text())) for name in STATISTICS),
+)
+"""What calls add up to: for each hour, and for all hours."""
 values: Final = Table(
     "tool_values",
     _metadata,

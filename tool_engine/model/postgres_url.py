@@ -1,7 +1,7 @@
-"""What does the URL of a PostgreSQL source say about how to connect?
+"""What does the URL of a PostgreSQL database say about how to connect?
 
 All of it is in the URL: neither `PGPASSWORD` nor a file in somebody's home decides to which
-server a tool speaks, or as whom.
+server a tool speaks or records go, or as whom.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ FALLS_BACK: Final = "prefer"
 _OPTIONS: Final = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey")
 _MODES: Final = ("disable", FALLS_BACK, "require", "verify-ca", "verify-full")
 _PORT: Final = 5432
+_UNREADABLE: Final = (
+    "its port is no number, or user and password hold a character that a URL wants as %XX; "
+    "${env:NAME} and ${file:PATH} are encoded so"
+)
 
 
 def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
@@ -29,7 +33,11 @@ def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
         ValueError: An option or a part of the URL is not understood; the message holds no password.
         OSError: A certificate cannot be read.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # What it says may quote the password.
+        raise ValueError(_UNREADABLE) from None
     options = _options(parts.query)
     mode = options.get("sslmode", FALLS_BACK)
     if mode not in _MODES:
@@ -37,10 +45,7 @@ def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
     try:
         host, port = options.get("host") or parts.hostname or "localhost", parts.port or _PORT
     except ValueError:
-        raise ValueError(
-            "its port is no number, or user and password hold a character that a URL wants as "
-            "%XX; ${env:NAME} and ${file:PATH} are encoded so"
-        ) from None
+        raise ValueError(_UNREADABLE) from None
     user = unquote(parts.username or "") or getpass.getuser()
     arguments = {
         "host": unquote(host),

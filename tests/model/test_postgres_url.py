@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import re
 import ssl
@@ -10,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executors.sql.conftest import Shop
-from tests.postgres import PostgresServer
-from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.postgres_url import connect_arguments
+from tool_engine.model.postgres_url import connect_arguments
 
 
 def test_the_parts() -> None:
@@ -61,6 +57,8 @@ def test_encryption(mode: str, checks_host: bool, verifies: ssl.VerifyMode) -> N
         ("postgresql://h/d?passfile=/x", "it has the option 'passfile'; known are host, sslmode"),
         ("postgresql://u:s3cret/word@h/d", "a character that a URL wants as %XX"),
         ("postgresql://h:port/d", "its port is no number"),
+        ("postgresql://u:s3cret\u2100@h/d", "a character that a URL wants as %XX"),
+        ("postgresql://u:s3cret@[::1/d", "a character that a URL wants as %XX"),
     ],
 )
 def test_what_is_not_understood(url: str, part: str) -> None:
@@ -75,31 +73,3 @@ def test_certificates_that_are_not_there(tmp_path: Path) -> None:
     for option in ("sslrootcert", "sslcert"):
         with pytest.raises(FileNotFoundError):
             connect_arguments(f"postgresql://h/d?sslmode=verify-full&{option}={tmp_path}/x")
-
-
-async def test_a_wrong_url_is_told_by_the_call() -> None:
-    """The message names the source."""
-    with pytest.raises(ToolExecutionError, match="the engine's source 'shop': sslmode must be"):
-        await Shop("postgresql://h/d?sslmode=no").run("SELECT 1")
-
-
-async def test_a_server_without_encryption(
-    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`prefer` takes a plain connection, `require` does not; the environment has no say."""
-    url = await asyncio.to_thread(postgres_server.fresh_database)
-    monkeypatch.setenv("PGPASSWORD", "wrong")
-    monkeypatch.setenv("PGHOST", "127.0.0.2")
-    monkeypatch.setenv("PGSSLMODE", "require")
-    shop = Shop(url)
-    assert await shop.rows("SELECT 1 AS x") == [[1]]
-    await shop.executor.close()
-    shop = Shop(f"{url}?sslmode=require")
-    with pytest.raises(ToolExecutionError, match="the server offers no encryption"):
-        await shop.run("SELECT 1")
-    await shop.executor.close()
-    place = f"127.0.0.1:{postgres_server.port}"
-    port = f":{postgres_server.port}"
-    shop = Shop(f"{url.replace(place, 'x' + port)}?host={postgres_server.folder}")
-    assert await shop.rows("SELECT inet_server_addr() AS x") == [[None]]
-    await shop.executor.close()

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.output import as_output, to_text
+from tool_engine.model.output import as_output, to_text
 
 
 class Point(msgspec.Struct):

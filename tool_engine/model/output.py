@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import json
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
+from importlib import import_module
 from typing import Any, Final
 from uuid import UUID
 
@@ -39,8 +39,9 @@ def as_output(value: Any) -> dict[str, Any]:
     if isinstance(value, msgspec.Struct):
         # As they are read: a tool, for one, holds some of its fields in another form.
         return {name: getattr(value, name) for name in value.__struct_fields__}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(kind, "__dataclass_fields__"):
+        fields = import_module("dataclasses").fields(value)
+        return {field.name: getattr(value, field.name) for field in fields}
     return {"result": value}
 
 
@@ -67,12 +68,18 @@ def stand_in(value: Any) -> Any:
         return list(value)
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
-    if isinstance(value, Decimal | UUID | PurePath):
+    if isinstance(value, Decimal | UUID) or _is_path(value):
         return str(value)
     if isinstance(value, Enum):
         return value.value
     output = as_output(value)
     return shown(value) if output.get("result") is value else output
+
+
+def _is_path(value: Any) -> bool:
+    # Where nobody has imported the module there is no path, and nobody waits for its import.
+    pathlib: Any = sys.modules.get("pathlib")
+    return pathlib is not None and isinstance(value, pathlib.PurePath)
 
 
 def _plain(value: Any, depth: int) -> Any:

@@ -1,0 +1,73 @@
+"""What a reader of events sees after the processes that wrote them were killed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.knowledge.sql.conftest import BOUND
+from tool_engine.knowledge.sql.events import BLOCK, SQLEventStorage
+
+ROUNDS = 3
+PAGE = 37
+WRITER = """
+import asyncio, sys
+from tool_engine.events import EventBus, EventLog
+from tool_engine.knowledge.sql.events import SQLEventStorage
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+
+async def main():
+    log = EventLog(SQLEventStorage(sys.argv[1]))
+    await log.open()
+    bus = EventBus(log=log)
+    print("open", flush=True)
+    while True:
+        for _ in range(20):
+            bus.publish(ToolEngineEvent(ToolEngineEventType.EXECUTION_STARTED, "echo"))
+        await asyncio.sleep(0.001)
+
+asyncio.run(main())
+"""
+
+
+async def write_until_killed(url: str, seconds: float) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, url, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readline(), BOUND) == b"open\n"
+    await asyncio.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    assert await asyncio.wait_for(process.wait(), BOUND) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_no_hole_in_what_a_killed_process_wrote(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """C29: of each process that was killed the events are there from the first to some last one."""
+    url = f"sqlite:///{tmp_path}/events.db"
+    if kind == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = await asyncio.to_thread(server.fresh_database)
+    chance = random.Random(3)  # noqa: S311 - no secret
+    for _ in range(ROUNDS):
+        # Within this time some batches are written, and one is under way.
+        await write_until_killed(url, chance.uniform(0.2, 0.6))
+    reader = SQLEventStorage(url)
+    await reader.open()
+    assert reader.newest == ROUNDS * BLOCK
+    numbers: list[int] = []
+    while page := await reader.read(numbers[-1] if numbers else 0, PAGE):
+        numbers += [each.sequence or 0 for each in page]
+    await reader.close()
+    for life in range(ROUNDS):
+        mine = [number for number in numbers if life * BLOCK < number <= (life + 1) * BLOCK]
+        assert mine == list(range(life * BLOCK + 1, life * BLOCK + 1 + len(mine)))
+        assert len(mine) > PAGE
+    assert numbers == sorted(numbers)

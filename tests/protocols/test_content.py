@@ -1,0 +1,90 @@
+"""What a model reads of a result, and of which call it is the result."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.protocols.content import REQUEST_ID, parts_of, request_ids, text_of
+
+IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
+TEXT = {"type": "text", "text": "hello"}
+
+
+def result_of(output: Any, **fields: Any) -> ToolExecutionResult:
+    return ToolExecutionResult(True, "t", output, **fields)
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({"result": "as it is"}, "as it is"),
+        ({"result": 5}, "5"),
+        ({"result": None}, "null"),
+        ({"result": {"a": "好"}}, '{"a": "好"}'),
+        ({"a": 1, "b": [True]}, '{"a": 1, "b": [true]}'),
+        ({}, "{}"),
+        ({"content": "no list"}, '{"content": "no list"}'),
+    ],
+)
+def test_text(output: Any, text: str) -> None:
+    """A37: a string as it is, everything else as JSON."""
+    assert text_of(result_of(output)) == text
+
+
+def test_a_failure_says_what_to_do() -> None:
+    """The type and the message, which names the cure."""
+    failed = ToolExecutionResult(False, "t", {}, "no tool 'x'; did you mean 'y'?", "tool_not_found")
+    assert text_of(failed) == "Error (tool_not_found): no tool 'x'; did you mean 'y'?"
+
+
+def test_blocks_are_taken_apart() -> None:
+    """D4: text and images of MCP are the pieces; in a text, an image is named."""
+    for output in ({"content": [TEXT, IMAGE]}, {"content": [TEXT, IMAGE], "isError": False}):
+        text, image = parts_of(result_of(output))
+        assert text.text == "hello"
+        assert (image.data, image.media_type) == ("aGVsbG8=", "image/png")
+        assert text_of(result_of(output)) == "hello\n[image/png]"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"content": []},
+        {"content": [TEXT, 5]},
+        {"content": [TEXT, {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/wav"}]},
+        {"content": [{"type": "text", "text": 5}]},
+        {"content": [{**IMAGE, "data": "no base64!"}]},
+        {"content": [{**IMAGE, "data": ""}]},
+        {"content": [{**IMAGE, "data": None}]},
+        {"content": [{**IMAGE, "mimeType": "text/html"}]},
+        {"content": [{**IMAGE, "mimeType": None}]},
+        {"content": [TEXT], "isError": True},
+        {"content": [TEXT], "structuredContent": {"a": 1}},
+    ],
+)
+def test_everything_else_is_shown_whole(output: Any) -> None:
+    """Nothing is left out: a block that cannot be shown keeps all of them as JSON."""
+    (part,) = parts_of(result_of(output))
+    assert part.text is not None
+    assert json.loads(part.text) == output
+
+
+def test_ids() -> None:
+    """The id in the result comes first, then that of the call in the same place."""
+    calls = [ToolCall(call_id=key, tool_name="t", arguments={}) for key in ("c1", "c2")]
+    known = result_of({}, metadata={REQUEST_ID: "r1"})
+    assert request_ids([known, result_of({})], calls) == ["r1", "c2"]
+    assert request_ids([known], None) == ["r1"]
+
+
+def test_a_result_of_no_call() -> None:
+    """It cannot be told what it answers: the message says how to tell."""
+    with pytest.raises(ConfigurationError, match="result 0, of 't', does not say"):
+        request_ids([result_of({})], None)
+    with pytest.raises(ConfigurationError, match="1 results for 0 calls"):
+        request_ids([result_of({})], [])

@@ -1,0 +1,22 @@
+"""How does a model write calls in VCP?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tool_engine.model.call import ToolCall
+from tool_engine.protocols.vcp import VCPProtocol
+
+__all__ = ["render_reply", "render_stream"]
+
+
+def render_reply(calls: Sequence[ToolCall], text: str = "") -> str:
+    """The text, and then each call on lines of its own."""
+    protocol = VCPProtocol()
+    blocks = [protocol.render_call(call) for call in calls]
+    return "\n".join([text, *blocks] if blocks else [text])
+
+
+def render_stream(calls: Sequence[ToolCall], text: str = "") -> bytes:
+    """The same in UTF-8."""
+    return render_reply(calls, text).encode()

@@ -1,0 +1,88 @@
+"""Who waits until calls are in the database, and when are they told?
+
+Those who wait do so in event loops of their own; they are told from the writer's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import Lock
+from typing import TypeAlias
+
+__all__ = ["Answers"]
+
+Waiter: TypeAlias = asyncio.Future[bool]
+
+
+class Answers:
+    """Tells those who wait whether the calls up to a number are kept; from any thread."""
+
+    def __init__(self) -> None:
+        self.is_failing = False
+        """Whether the database does not take what waits: then nobody waits for it."""
+        self._settled = 0
+        """The number of the newest call of which it is known whether it is kept."""
+        self._waiters: deque[tuple[int, asyncio.AbstractEventLoop, Waiter]] = deque()
+        self._lock = Lock()
+
+    def asked(self, newest: Callable[[], int]) -> bool | Waiter:
+        """What is known of the calls up to `newest`: whether they are kept, or who will be told."""
+        with self._lock:
+            # Read here, so that those who wait stand in the order of their numbers.
+            number = newest()
+            if number <= self._settled:
+                return True
+            if self.is_failing:
+                return False
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
+            self._waiters.append((number, loop, waiter))
+            return waiter
+
+    def settle(self, number: int, *, is_kept: bool = True) -> None:
+        """Of the calls up to `number` it is known whether they are kept."""
+        with self._lock:
+            self._settled = max(self._settled, number)
+            found = self._up_to(number)
+        _tell(found, is_kept=is_kept)
+
+    def fail(self) -> None:
+        """Nobody waits any more, until `succeed`: it may take long."""
+        with self._lock:
+            self.is_failing = True
+            found = [waiting[1:] for waiting in self._waiters]
+            self._waiters.clear()
+        _tell(found, is_kept=False)
+
+    def succeed(self) -> None:
+        """The database takes what waits again."""
+        self.is_failing = False
+
+    def _up_to(self, number: int) -> list[tuple[asyncio.AbstractEventLoop, Waiter]]:
+        found = []
+        while self._waiters and self._waiters[0][0] <= number:
+            found.append(self._waiters.popleft()[1:])
+        return found
+
+
+def _tell(
+    found: Iterable[tuple[asyncio.AbstractEventLoop, Waiter]],
+    *,
+    is_kept: bool,
+) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = defaultdict(list)
+    for loop, waiter in found:
+        by_loop[loop].append(waiter)
+    for loop, waiters in by_loop.items():
+        # Who waited in a loop that was closed waits no more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_answer, waiters, is_kept)
+
+
+def _answer(waiters: Iterable[Waiter], is_kept: bool) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(is_kept)

@@ -1,0 +1,7 @@
+"""How does Anthropic's Messages API call tools?"""
+
+from __future__ import annotations
+
+from tool_engine.protocols.anthropic.protocol import AnthropicProtocol
+
+__all__ = ["AnthropicProtocol"]

@@ -1,0 +1,125 @@
+"""How does one content block of an Anthropic message come together, and how does it go back?
+
+https://docs.claude.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.model.call import ToolCall
+from tool_engine.protocols.arguments.text import read_arguments
+from tool_engine.protocols.building import CallInProgress
+from tool_engine.protocols.names import NameRule
+from tool_engine.protocols.objects import is_sendable, sendable
+from tool_engine.protocols.reading import field, plain
+
+__all__ = ["INVALID_JSON", "TEXTS", "Block", "as_message"]
+
+INVALID_JSON: Final = "INVALID_JSON"
+"""The key under which arguments that are no object go back: the API takes nothing but objects.
+https://docs.claude.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming"""
+TEXTS: Final = {"text": "text", "thinking": "thinking"}
+"""Kinds of blocks that grow as a text -> the field that it stands in."""
+_NOT_SENT: Final = frozenset({"input", "parsed_output"})
+"""What is read apart, and what the SDK adds of its own."""
+
+
+class Block:
+    """One content block while it is being written.
+
+    Args:
+        kind: Its `type`.
+        raw: The block as it began; an SDK's object or a mapping.
+        index: Its place in the message, as far as the provider said one.
+    """
+
+    def __init__(self, kind: str, raw: Any, index: Any = None) -> None:
+        self.kind = kind
+        self.index = index
+        self.call: CallInProgress | None = None
+        """The call that it is, where it is one of ours."""
+        self.input = field(raw, "input")
+        """The arguments as they were sent with the beginning."""
+        self.is_stopped = False
+        if isinstance(raw, Mapping):
+            raw = {key: value for key, value in raw.items() if key != "input"}
+        self.fields: dict[str, Any] = {
+            key: value
+            for key, value in plain(raw).items()
+            if key not in _NOT_SENT and value is not None
+        }
+        self.parts: list[str] = []
+        """Its text, or the arguments of a call that the provider runs itself."""
+        begun = self.fields.get(TEXTS.get(kind, ""))
+        if isinstance(begun, str) and begun:
+            self.parts.append(begun)
+
+    def take(self, delta: Any) -> None:
+        """Takes up a delta that is no text and no arguments: a signature, a citation, others."""
+        for key, value in plain(delta).items():
+            if key == "citation":
+                if not isinstance(self.fields.get("citations"), list):
+                    self.fields["citations"] = []
+                self.fields["citations"].append(value)
+            elif key != "type":
+                self.fields[key] = value
+
+    def as_param(
+        self, call: ToolCall | None, rule: NameRule, *, is_whole: bool
+    ) -> dict[str, Any] | None:
+        """The block as the API takes it back; None: it would be refused."""
+        if self.kind in TEXTS:
+            return self._text_param(is_whole=is_whole)
+        param = dict(self.fields)
+        if call is not None:
+            param["id"] = call.call_id
+            param["name"] = rule.spelled(param.get("name"))
+            param["input"] = _call_input(call)
+        elif self.parts:
+            param["input"] = _object_in("".join(self.parts))
+        elif self.input is not None:
+            param["input"] = self.input if is_sendable(self.input) else {}
+        return param
+
+    def _text_param(self, *, is_whole: bool) -> dict[str, Any] | None:
+        text = "".join(self.parts)
+        # The API refuses texts without a letter. It also refuses thinking that bears no signature:
+        # its own does unless it broke off. Other servers sign nothing, and want it back as it is.
+        if self.kind == "text" and not text.strip():
+            return None
+        if self.kind == "thinking" and not (is_whole or self.fields.get("signature")):
+            return None
+        return {**self.fields, TEXTS[self.kind]: text}
+
+
+def as_message(
+    blocks: list[Block], calls: Mapping[str, ToolCall], rule: NameRule, *, is_whole: bool
+) -> list[dict[str, Any]]:
+    """The assistant's message of these blocks, as a list; empty where nothing of it is taken.
+
+    Args:
+        blocks: As the provider began them.
+        calls: What came of those that are calls, by their ids.
+        rule: Which names the API takes.
+        is_whole: Whether the model said all that it wanted to say.
+    """
+    indexes = [block.index for block in blocks]
+    if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
+        blocks = sorted(blocks, key=lambda block: block.index)
+    params = [
+        block.as_param(calls[block.call.call_id] if block.call else None, rule, is_whole=is_whole)
+        for block in blocks
+    ]
+    content = [sendable(param) for param in params if param is not None]
+    return [{"role": "assistant", "content": content}] if content else []
+
+
+def _call_input(call: ToolCall) -> dict[str, Any]:
+    return dict(call.arguments) if call.is_runnable else _object_in(call.raw)
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    value = read_arguments(text, repair=False).value
+    return {INVALID_JSON: text} if value is None else value

@@ -1,0 +1,231 @@
+"""How do the content blocks of an Anthropic message grow into calls, text and thoughts?
+
+https://docs.claude.com/en/docs/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
+
+from tool_engine.model.output import shown
+from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.anthropic.blocks import TEXTS, Block, as_message
+from tool_engine.protocols.arguments.text import read_arguments
+from tool_engine.protocols.building import Ending, ReplyBuilder
+from tool_engine.protocols.names import NameRule
+from tool_engine.protocols.objects import is_sendable, take_object
+from tool_engine.protocols.reading import field
+
+__all__ = ["MessageContent"]
+
+_MIXED: Final = (
+    "two calls were streamed under one index, so it cannot be told whose these arguments are; "
+    "write the call again, alone"
+)
+_TWICE: Final = "its arguments were sent twice, and differ; write the call again"
+_NO_TEXT: Final = "a part of its arguments is no text; write the call again"
+_LATE: Final = "arguments came for this call after its end; write the call again"
+_STRAY: Final = "arguments came that belong to no call: they may be its own; write it again"
+_NOTHING: Final = "the reply ended before its arguments began; write the call again"
+
+
+class MessageContent:
+    """The content of one message, while it is being written.
+
+    Args:
+        builder: Is told what the blocks come to.
+    """
+
+    def __init__(self, builder: ReplyBuilder) -> None:
+        self._builder = builder
+        self.blocks: list[Block] = []
+        self._at: dict[int | str, Block] = {}
+        """Index -> the block that was begun last under it."""
+        self._strays: dict[tuple[int | str | None, str], Block] = {}
+        """Blocks that nobody began, for deltas of another kind than the block of their index."""
+        self._has_stray_arguments = False
+        self._deltas = {
+            "text_delta": self._text_delta,
+            "thinking_delta": self._thinking_delta,
+            "input_json_delta": self._json_delta,
+        }
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether every block was ended by the provider."""
+        return all(block.is_stopped for block in self.blocks)
+
+    def open_all(self, content: Any) -> list[StreamEvent]:
+        """Blocks that are sent whole."""
+        if isinstance(content, str):
+            content = [content] if content else []
+        if not isinstance(content, list | tuple):
+            return self._lost(f"the content is no list of blocks: {shown(content)[:80]}")
+        told: list[StreamEvent] = []
+        for index, raw in enumerate(content):
+            known = len(self.blocks)
+            told += self.open(raw, index)
+            if len(self.blocks) > known:
+                self.stop(index)
+        return told
+
+    def open(self, raw: Any, index: object) -> list[StreamEvent]:
+        """A block begins."""
+        if isinstance(raw, str):
+            raw = {"type": "text", "text": raw}
+        kind = field(raw, "type")
+        if not isinstance(kind, str):
+            return self._lost(f"a content block has no type: {shown(raw)[:80]}")
+        place = index if _is_index(index) else len(self.blocks)
+        block = Block(kind, raw, place)
+        before = self._at.get(place)
+        told = self._begin(block)
+        if before is not None and before.call is not None and not before.is_stopped:
+            self._leave(before, block)
+        self.blocks.append(block)
+        self._at[place] = block
+        return told
+
+    def add(self, index: object, delta: Any) -> list[StreamEvent]:
+        """The next part of a block."""
+        kind = field(delta, "type")
+        block = self._block_of(index)
+        take = self._deltas.get(kind) if isinstance(kind, str) else None
+        if take is not None:
+            return take(block, delta)
+        if block is None or not isinstance(kind, str):
+            return self._lost(f"a delta belongs to no block: {shown(delta)[:80]}")
+        block.take(delta)
+        return []
+
+    def stop(self, index: object) -> None:
+        """The provider says that a block is whole."""
+        block = self._block_of(index)
+        if block is not None and not block.is_stopped:
+            block.is_stopped = True
+            self._settle(block, is_over=True)
+
+    def settle(self, *, is_over: bool) -> None:
+        """No more of any block will come: they are whole if the provider says so of the message."""
+        for block in self.blocks:
+            if not block.is_stopped:
+                self._settle(block, is_over=is_over)
+            if self._has_stray_arguments and block.call and not (block.call.parts or block.input):
+                self._builder.refuse(block.call, _STRAY)
+
+    def as_message(
+        self, reply: ParsedReply, rule: NameRule, ending: Ending
+    ) -> list[dict[str, Any]]:
+        """The message as it goes back into the conversation."""
+        calls = {call.call_id: call for call in reply.calls}
+        return as_message(self.blocks, calls, rule, is_whole=ending is Ending.FINISHED)
+
+    def _begin(self, block: Block) -> list[StreamEvent]:
+        if block.kind == "text":
+            return self._builder.add_text("".join(block.parts))
+        if block.kind == "thinking":
+            self._builder.reasoning.extend(block.parts)
+        if block.kind != "tool_use":
+            return self._builder.add_other()
+        block.call, told = self._builder.begin(block.fields.get("id"), block.fields.get("name"))
+        toolset = block.fields.get("toolset_name")
+        if toolset is not None:
+            why = f"it is for the toolset {toolset!r}, which is not run here"
+            self._builder.refuse(block.call, why)
+        return told
+
+    def _leave(self, before: Block, block: Block) -> None:
+        """A call goes on under the index of one that was never stopped."""
+        if before.call is not None and not before.call.parts and not before.input:
+            self._builder.refuse(before.call, _MIXED)
+            if block.call is not None:
+                self._builder.refuse(block.call, _MIXED)
+
+    def _block_of(self, index: object) -> Block | None:
+        if _is_index(index):
+            return self._at.get(index)
+        if index is not None:
+            return None
+        return next((each for each in reversed(self.blocks) if not each.is_stopped), None)
+
+    def _settle(self, block: Block, *, is_over: bool) -> None:
+        """All arguments of a call are there, where `is_over`; else as many as there will be."""
+        call = block.call
+        if call is None:
+            return
+        if call.parts and block.input:
+            read = read_arguments(call.text, repair=False)
+            is_same = is_sendable(block.input) and read.value == block.input
+            if not read.is_truncated and not is_same:
+                self._builder.refuse(call, _TWICE)
+        elif block.input or (is_over and not call.parts):
+            take_object(self._builder, call, block.input)
+        elif not call.parts:
+            self._builder.refuse(call, _NOTHING)
+        if is_over:
+            self._builder.finish(call)
+
+    def _text_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        text = field(delta, "text", "")
+        if not isinstance(text, str):
+            return self._lost(f"a text is no text: {shown(text)[:80]}")
+        told = self._grow(block, "text", text)
+        return told + self._builder.add_text(text)
+
+    def _thinking_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        text = field(delta, "thinking", "")
+        if not isinstance(text, str):
+            return self._lost(f"a thought is no text: {shown(text)[:80]}")
+        self._builder.reasoning.append(text)
+        return self._grow(block, "thinking", text)
+
+    def _grow(self, block: Block | None, kind: str, text: str) -> list[StreamEvent]:
+        if block is not None and block.kind == kind:
+            block.parts.append(text)
+            return []
+        key = (block.index if block else None, kind)
+        stray = self._strays.get(key)
+        told: list[StreamEvent] = []
+        if stray is None:
+            stray = self._strays[key] = Block(kind, {"type": kind})
+            self.blocks.append(stray)
+            place = f"a block of {block.kind!r}" if block else "no block"
+            message = f"a delta of {kind!r} came for {place}: it was read as a block of its own"
+            told.append(self._builder.find("malformed_reply", message))
+        stray.parts.append(text)
+        return told
+
+    def _json_delta(self, block: Block | None, delta: Any) -> list[StreamEvent]:
+        part = field(delta, "partial_json")
+        if block is None or block.kind in TEXTS:
+            return self._stray(block, part) if part else []
+        if part and block.call is not None and block.is_stopped:
+            self._builder.refuse(block.call, _LATE)
+            return []
+        is_begun = bool(block.parts or (block.call and block.call.parts))
+        if isinstance(part, Mapping) and not block.input and not is_begun:
+            block.input = part
+            return []
+        if part is not None and not isinstance(part, str):
+            if block.call is not None:
+                self._builder.refuse(block.call, _NO_TEXT)
+            return self._lost(f"a part of the arguments is no text: {shown(part)[:80]}")
+        if block.call is not None:
+            return self._builder.add_arguments(block.call, part or "")
+        block.parts.append(part or "")
+        return []
+
+    def _stray(self, block: Block | None, part: Any) -> list[StreamEvent]:
+        self._has_stray_arguments = True
+        place = f"a block of {block.kind!r}" if block else "no block"
+        return self._lost(f"arguments came for {place}: {shown(part)[:80]}")
+
+    def _lost(self, message: str) -> list[StreamEvent]:
+        """Something cannot be read: what was being written may lack it."""
+        self._builder.spoil("a part of the reply could not be read")
+        return [self._builder.find("malformed_reply", message, level="error")]
+
+
+def _is_index(value: object) -> TypeGuard[int | str]:
+    return type(value) is int or type(value) is str

@@ -1,0 +1,164 @@
+"""How does Anthropic's Messages API hear of tools, and of the results of calls?
+
+https://docs.claude.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.reply import ParsedReply, ReplyFinding
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.anthropic.reply import AnthropicDecoder
+from tool_engine.protocols.anthropic.strict import strict_limits, strict_schema
+from tool_engine.protocols.content import ResultPart, parts_of, request_ids
+from tool_engine.protocols.model_protocol import ModelProtocol
+from tool_engine.protocols.names import NameRule, ToolCatalog
+from tool_engine.protocols.objects import sendable
+from tool_engine.protocols.openai.strict import UnstrictError
+from tool_engine.protocols.reading import payloads_of, plain
+from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaChange
+from tool_engine.protocols.schemas.subsets import ANTHROPIC
+
+__all__ = ["AnthropicProtocol"]
+
+_IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+
+
+class AnthropicProtocol(ModelProtocol):
+    """The tools, calls and results of Anthropic's Messages API.
+
+    Args:
+        tools: Tools that are known before `definitions` tells of any, or a catalog such as the
+            engine.
+        repair: Whether finished but malformed arguments may be repaired.
+        cache_control: Where it is set, the last definition carries it, so that the provider keeps
+            all definitions for the next request; such as `{"type": "ephemeral"}`.
+        strict: Whether models are kept to the schema of a tool. A tool with a schema that strict
+            mode cannot express is sent without, and `definition_findings` says so.
+
+    Raises:
+        ConfigurationError: `cache_control` is no mapping with a `type`.
+    """
+
+    name = "anthropic"
+    name_rule = NameRule(
+        re.compile(r"[a-zA-Z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
+    )
+    subset = ANTHROPIC
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool] | ToolCatalog | None = None,
+        repair: bool = True,
+        cache_control: Mapping[str, Any] | None = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(tools=tools, repair=repair)
+        if cache_control is not None and (
+            not isinstance(cache_control, Mapping) or "type" not in cache_control
+        ):
+            raise ConfigurationError(
+                f"cache_control must be a mapping such as {{'type': 'ephemeral'}}, got "
+                f"{cache_control!r}"
+            )
+        self.cache_control = cache_control
+        self.strict = strict
+
+    def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
+        """The `tools` of a request: one entry per tool, in order."""
+        listed = [self._described(tool) for tool in self.known.learn(tools)]
+        if listed and self.cache_control is not None:
+            listed[-1]["cache_control"] = plain(self.cache_control)
+        return listed
+
+    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
+        """What `definitions` changes or leaves out of each tool, and what the API would refuse."""
+        listed = list(tools)
+        strict = [fitted.schema for tool in listed if (fitted := self._strictly(tool)) is not None]
+        return [*super().definition_findings(listed), *strict_limits(strict)]
+
+    def fitted_schema(self, tool: Tool) -> FittedSchema:
+        """The schema of a tool's arguments as the API takes it, and what changed in it."""
+        if not self.strict:
+            return super().fitted_schema(tool)
+        try:
+            return strict_schema(tool.parameters_schema)
+        except UnstrictError as error:
+            fitted = super().fitted_schema(tool)
+            message = f"strict mode cannot express it ({error}): it is sent without"
+            return FittedSchema(
+                fitted.schema, [SchemaChange("dropped", "/strict", message), *fitted.changes]
+            )
+
+    def _described(self, tool: Tool) -> dict[str, Any]:
+        described = {
+            "name": self.known.sent_name(tool.name),
+            "description": tool.description,
+            "input_schema": self.fitted_schema(tool).schema,
+        }
+        return described if self._strictly(tool) is None else {**described, "strict": True}
+
+    def _strictly(self, tool: Tool) -> FittedSchema | None:
+        try:
+            return strict_schema(tool.parameters_schema) if self.strict else None
+        except UnstrictError:
+            return None
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Reads a whole reply.
+
+        Args:
+            reply: A `Message` of the SDK, its mapping or its JSON, the bare message of a
+                conversation, its list of content blocks, or a whole stream: its text, or a list of
+                events.
+        """
+        decoder = self.decoder()
+        chunks = None if isinstance(reply, list | tuple) else payloads_of(reply)
+        for chunk in (reply,) if chunks is None else chunks:
+            decoder.feed(chunk)
+        return decoder.close()
+
+    def decoder(self) -> AnthropicDecoder:
+        """Begins to read a reply that comes in parts."""
+        return AnthropicDecoder(self.known, self.name_rule, repair=self.repair)
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> list[dict[str, Any]]:
+        """The user's message that answers all calls of a reply, as a list; empty without results.
+
+        The API wants a result for every call of the message before it, all of them in one message
+        and before any text.
+        """
+        ids = request_ids(results, calls)
+        content = [_answer(each, result) for each, result in zip(ids, results, strict=True)]
+        return [{"role": "user", "content": content}] if content else []
+
+
+def _answer(call_id: str, result: ToolExecutionResult) -> dict[str, Any]:
+    answer: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+    blocks = [block for part in parts_of(result) for block in _blocks(part)]
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        answer["content"] = blocks[0]["text"]
+    elif blocks:
+        answer["content"] = blocks
+    if not result.is_success:
+        answer["is_error"] = True
+    return answer
+
+
+def _blocks(part: ResultPart) -> list[dict[str, Any]]:
+    text = part.text
+    if text is None and part.media_type in _IMAGES:
+        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+        return [{"type": "image", "source": source}]
+    if text is None:
+        text = f"[{part.media_type}: the model is shown {', '.join(_IMAGES)} only]"
+    # The API refuses blocks of text without a letter; a result may do without content.
+    return [{"type": "text", "text": sendable(text)}] if text.strip() else []

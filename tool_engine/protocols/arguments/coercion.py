@@ -1,0 +1,256 @@
+"""Which value does a tool's schema want where a model could only write text? A51.
+
+A text becomes a number, a boolean, null, a list or an object only where the schema does not take
+the text itself, and where the text is the JSON of exactly one value that it takes. What may be
+meant in two ways stays as it is, for the validation to refuse.
+
+| text | type | becomes |
+|---|---|---|
+| `5`, ` 5 `, `-0` | integer, number | `5`, `5`, `0` |
+| `5.0`, `1e3` | integer | `5`, `1000`: JSON Schema calls them integers |
+| `1e3`, `0.10` | number | `1000.0`, `0.1` |
+| `1.00000000000000000001`, `1e999`, `012`, `+5`, `0x10`, `1_000`, `٣` | any | stays: not the same |
+| `true`, `FALSE` | boolean | `True`, `False` |
+| `yes`, `1`, `on` | boolean | stays |
+| `null` | null | `None` |
+| `[1, 2]`, `{"a": 1}` | array, object | the list, the object |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.arguments.strict_json import read_json
+from tool_engine.protocols.arguments.tokens import nests_too_deep
+
+__all__ = ["coerce", "match_keys"]
+
+_ALL: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
+_MAX_DIGITS: Final = 1000
+_MAX_STEPS: Final = 16
+_NO_VALUE: Final = object()
+_KINDS: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+    str: "string",
+}
+
+
+def coerce(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments with each text as the value that the tool's schema wants, where it is sure.
+
+    Args:
+        tool: Whose parameters they are for.
+        arguments: They are not changed.
+
+    Returns:
+        New arguments, and one sentence for each text that became something else.
+    """
+    reader = _Reader(tool.parameters_schema)
+    value = reader.object(arguments, tool.parameters_schema, "")
+    return value, tuple(reader.repairs)
+
+
+def match_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments under the names of the tool's parameters, where only case, `_` or `-` differ.
+
+    `IMAGE-SIZE` becomes `image_size`. A key stays as it is where two parameters, or two keys, would
+    be the same. U27.
+
+    Returns:
+        New arguments, and one sentence for each key that became another one.
+    """
+    declared = [parameter.name for parameter in tool.parameters]
+    meant = _only(declared)
+    given = _only(arguments)
+    matched: dict[str, Any] = {}
+    repairs = []
+    for key, value in arguments.items():
+        plain = _plain(key)
+        name = meant.get(plain) or key
+        if key in declared or given[plain] is None or name in arguments:
+            name = key
+        if name != key:
+            repairs.append(f"the key {key[:64]!r} was read as the parameter {name!r}")
+        matched[name] = value
+    return matched, tuple(repairs)
+
+
+def _only(names: Iterable[str]) -> dict[str, str | None]:
+    """Plain form -> the one name that has it; None where there are several."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        plain = _plain(name)
+        found[plain] = None if plain in found else name
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
+
+
+class _Reader:
+    """Reads the texts of one call's arguments."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self.repairs: list[str] = []
+
+    def object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
+        """An object with each of its properties read."""
+        schema = self._resolved(schema)
+        return {
+            key: self.value(item, self._property(schema, key), f"{path}.{key}" if path else key)
+            for key, item in value.items()
+        }
+
+    def value(self, value: Any, schema: Any, path: str) -> Any:
+        """Any value, read by the schema of its place."""
+        if not isinstance(schema, Mapping):
+            return value
+        if isinstance(value, str):
+            read = self._text(value, schema)
+            if read is _NO_VALUE:
+                return value
+            kind = _KINDS[type(read)]
+            self.repairs.append(f"the text of {path[:80]!r} was read as its JSON value ({kind})")
+            value = read
+        if isinstance(value, dict):
+            return self.object(value, self._branch(schema, "object"), path)
+        if isinstance(value, list):
+            items = self._resolved(self._branch(schema, "array")).get("items")
+            return [self.value(item, items, f"{path}[{n}]") for n, item in enumerate(value)]
+        return value
+
+    def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
+        """The one value that the schema takes and that the text writes; else `_NO_VALUE`."""
+        listed = self._listed(schema)
+        if listed is not None:
+            return _listed_value(text, listed)
+        types = self._types(schema, _MAX_STEPS)
+        if "string" in types:
+            return _NO_VALUE
+        value = _json_value(text)
+        if type(value) is float and value.is_integer() and "number" not in types:
+            value = int(value)
+        kind = _KINDS.get(type(value))
+        is_taken = kind in types or (kind == "integer" and "number" in types)
+        return value if is_taken else _NO_VALUE
+
+    def _listed(self, schema: Mapping[str, Any]) -> list[Any] | None:
+        schema = self._resolved(schema)
+        if "const" in schema:
+            return [schema["const"]]
+        listed = schema.get("enum")
+        return listed if isinstance(listed, list) else None
+
+    def _types(self, schema: Any, steps: int) -> frozenset[str]:
+        """The types of value that a schema may take."""
+        schema = self._resolved(schema)
+        if not steps:
+            return _ALL
+        listed = self._listed(schema)
+        types = _ALL if listed is None else frozenset(_KINDS.get(type(v), "") for v in listed)
+        declared = schema.get("type")
+        if declared is not None:
+            names = [declared] if isinstance(declared, str) else declared
+            types &= frozenset(names) | ({"integer"} if "number" in names else frozenset())
+        for key in ("anyOf", "oneOf"):
+            branches = schema.get(key)
+            if isinstance(branches, list):
+                types &= frozenset().union(*(self._types(each, steps - 1) for each in branches))
+        for each in schema.get("allOf") or ():
+            types &= self._types(each, steps - 1)
+        return types
+
+    def _branch(self, schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+        """The only part of a schema that says something of values of this type."""
+        for _ in range(_MAX_STEPS):
+            schema = self._resolved(schema)
+            branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+            if not isinstance(branches, list) or "properties" in schema or "items" in schema:
+                return schema
+            fitting = [each for each in branches if kind in self._types(each, _MAX_STEPS)]
+            if len(fitting) != 1:
+                return {}
+            schema = fitting[0]
+        return {}
+
+    def _property(self, schema: Mapping[str, Any], key: str) -> Any:
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and key in properties:
+            return properties[key]
+        patterns = schema.get("patternProperties")
+        # Which pattern a key fits is for the validation to say.
+        return None if patterns else schema.get("additionalProperties")
+
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        """What a reference inside the same schema refers to; a schema of no rules is empty."""
+        for _ in range(_MAX_STEPS):
+            if not isinstance(schema, Mapping):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            schema = self._referred(reference)
+        return {}
+
+    def _referred(self, reference: str) -> Any:
+        found: Any = self._root
+        if not reference.startswith("#"):
+            return None
+        for part in reference[1:].split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+
+def _json_value(text: str) -> Any:
+    """The value of which the text is the JSON, if nothing is lost; else `_NO_VALUE`."""
+    bare = text.strip()
+    if bare.lower() in ("true", "false"):
+        return bare.lower() == "true"
+    if bare == "null":
+        return None
+    if _NUMBER.fullmatch(bare):
+        return _number(bare)
+    if bare[:1] not in ("[", "{") or nests_too_deep(bare):
+        return _NO_VALUE
+    try:
+        return read_json(bare)
+    except (ValueError, RecursionError):
+        return _NO_VALUE
+
+
+def _number(digits: str) -> Any:
+    if len(digits) > _MAX_DIGITS:
+        return _NO_VALUE
+    try:
+        value = read_json(digits)
+    except ValueError:
+        return _NO_VALUE
+    # `repr` is the shortest text of a float: what was written says no more than that.
+    return value if Decimal(repr(value)) == Decimal(digits) else _NO_VALUE
+
+
+def _listed_value(text: str, listed: list[Any]) -> Any:
+    if any(isinstance(each, str) and each == text for each in listed):
+        return _NO_VALUE
+    value = _json_value(text)
+    if value is _NO_VALUE:
+        return _NO_VALUE
+    fitting = [each for each in listed if each == value and _is_truth(each) == _is_truth(value)]
+    return fitting[0] if len(fitting) == 1 else _NO_VALUE
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)

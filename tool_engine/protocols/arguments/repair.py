@@ -1,0 +1,206 @@
+"""What did a model mean by arguments that are finished, but no JSON?
+
+json-repair proposes a value, and it is taken only if the text spells it. It is shown a number in
+the place of each string, so that it cannot change what is in one; what it proposes is then compared
+with the tokens of the text, one by one: nothing may be missing, added, moved or turned into
+something else, but for commas, quotes and comments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tool_engine.errors import MissingExtraError
+from tool_engine.protocols.arguments.tokens import CONTROL, JSONToken, TokenKind, string_of
+
+try:
+    from json_repair import loads
+except ImportError as error:
+    raise MissingExtraError(
+        "to have malformed arguments repaired, run: pip install 'tool-engine[repair]'"
+    ) from error
+
+__all__ = ["repaired"]
+
+# What the time of json-repair grows faster than; strings do not count.
+_MAX_TOKENS: Final = 10_000
+_MAX_OUTLINE: Final = 40_000
+_WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False}
+_LITERALS: Final[dict[str, Any]] = {**_WORDS, "None": None}
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+_NAME: Final = re.compile(r"[^\W\d][\w$-]*")
+_TEXT: Final = re.compile(r"[^\W\d][\w .$@/+-]*")
+# Words that are values in some language, but have none in JSON.
+_NO_VALUES: Final = frozenset({"nan", "infinity", "inf", "undefined", "nil", "none", "nothing"})
+
+
+def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
+    """The value that the text spells, and what it took to read it.
+
+    Args:
+        text: All of it.
+        tokens: What it is made of.
+
+    Raises:
+        json.JSONDecodeError: It spells no value for certain. A message that is empty says no more
+            than that it is no JSON.
+    """
+    spelling = _Spelling(text, tokens)
+    outline = "".join(spelling.outline())
+    if len(tokens) > _MAX_TOKENS or len(outline) > _MAX_OUTLINE:
+        raise json.JSONDecodeError("Malformed, and too long to be repaired,", text, 0)
+    try:
+        proposed = loads(outline, skip_json_loads=True)
+    except (ValueError, RecursionError) as error:
+        raise json.JSONDecodeError("", text, 0) from error
+    value = spelling.spelled(proposed)
+    spelling.expect_end()
+    return value, tuple(spelling.repairs)
+
+
+class _Spelling:
+    """Walks over a value and over the tokens that are to spell it."""
+
+    def __init__(self, text: str, tokens: list[JSONToken]) -> None:
+        self._text = text
+        self._all = tokens
+        self._tokens = [token for token in tokens if token.kind != TokenKind.COMMENT]
+        self._place = 0
+        self.repairs: dict[str, None] = {}
+        """Each once, in the order in which they were needed."""
+        if len(self._tokens) != len(tokens):
+            self.repairs["comments in the arguments were left out"] = None
+
+    def outline(self) -> Iterator[str]:
+        """The text with a number in the place of each string, and without comments."""
+        for place, token in enumerate(self._tokens):
+            yield f'"{_stand_in(place)}"' if token.kind == TokenKind.STRING else f" {token.text} "
+
+    def expect_end(self) -> None:
+        """Raises unless every token was used."""
+        if self._place < len(self._tokens):
+            raise self._refusal()
+
+    def spelled(self, proposed: Any) -> Any:
+        """The value that the next tokens spell, if it is the proposed one."""
+        if isinstance(proposed, dict):
+            return self._object(proposed)
+        if isinstance(proposed, list):
+            return self._array(proposed)
+        return self._leaf(proposed)
+
+    def _object(self, proposed: dict[str, Any]) -> dict[str, Any]:
+        self._take("{")
+        value: dict[str, Any] = {}
+        for number, (key, item) in enumerate(proposed.items()):
+            if number and not self._skip_comma():
+                self.repairs["a missing comma was added"] = None
+            name = self._key(key)
+            if name in value:
+                raise self._refusal(f"The key {name[:40]!r} stands twice in one object")
+            self._take(":")
+            value[name] = self.spelled(item)
+        self._end("}")
+        return value
+
+    def _array(self, proposed: list[Any]) -> list[Any]:
+        self._take("[")
+        value = []
+        for number, item in enumerate(proposed):
+            if number:
+                # Two strings side by side may also be meant as one.
+                self._take(",")
+            value.append(self.spelled(item))
+        self._end("]")
+        return value
+
+    def _key(self, proposed: object) -> str:
+        token = self._next()
+        if token.kind == TokenKind.STRING:
+            return self._string(token, proposed)
+        if token.kind != TokenKind.WORD or token.text != proposed or not _is_key(token.text):
+            raise self._refusal()
+        self.repairs["keys without quotes were read as text"] = None
+        return token.text
+
+    def _leaf(self, proposed: object) -> Any:
+        token = self._next()
+        if token.kind == TokenKind.STRING:
+            return self._string(token, proposed)
+        if token.kind != TokenKind.WORD:
+            raise self._refusal()
+        word = token.text
+        if word in _LITERALS:
+            if word not in ("true", "false", "null"):
+                self.repairs["True, False and None were read as true, false and null"] = None
+            return self._same(_LITERALS[word], proposed)
+        if _NUMBER.fullmatch(word):
+            return self._same(self._number(word), proposed)
+        if not _TEXT.fullmatch(word) or word.lower() in _NO_VALUES:
+            raise self._refusal()
+        self.repairs[f"a word without quotes was read as text: {word[:40]!r}"] = None
+        return self._same(word, proposed)
+
+    def _number(self, digits: str) -> object:
+        try:
+            number: object = json.loads(digits)
+        except ValueError as error:
+            raise self._refusal("A number has too many digits") from error
+        if number in (float("inf"), float("-inf")):
+            raise self._refusal("A number is too large")
+        return number
+
+    def _string(self, token: JSONToken, proposed: object) -> str:
+        self._same(_stand_in(self._place - 1), proposed)
+        try:
+            said = string_of(token)
+        except ValueError as error:
+            message = "An escape that JSON does not know (write a backslash as two)"
+            raise self._refusal(message) from error
+        if token.text[0] == "'":
+            self.repairs["strings in single quotes were read as strings"] = None
+        if _CONTROL.search(token.text):
+            self.repairs[CONTROL] = None
+        return said
+
+    def _same(self, spelled: Any, proposed: object) -> Any:
+        if type(spelled) is not type(proposed) or spelled != proposed:
+            raise self._refusal()
+        return spelled
+
+    def _skip_comma(self) -> bool:
+        is_there = self._place < len(self._tokens) and self._tokens[self._place].kind == ","
+        self._place += is_there
+        return is_there
+
+    def _end(self, bracket: str) -> None:
+        if self._tokens[self._place - 1].kind not in "{[" and self._skip_comma():
+            self.repairs["a comma before a closing bracket was left out"] = None
+        self._take(bracket)
+
+    def _take(self, kind: str) -> None:
+        if self._next().kind != kind:
+            raise self._refusal()
+
+    def _next(self) -> JSONToken:
+        if self._place == len(self._tokens):
+            raise self._refusal()
+        self._place += 1
+        return self._tokens[self._place - 1]
+
+    def _refusal(self, message: str = "") -> json.JSONDecodeError:
+        seen = self._tokens[: self._place]
+        place = seen[-1].start if seen else 0
+        return json.JSONDecodeError(message, self._text, place)
+
+
+def _stand_in(place: int) -> str:
+    return f"s{place}"
+
+
+def _is_key(word: str) -> bool:
+    return _NAME.fullmatch(word) is not None and word not in _LITERALS

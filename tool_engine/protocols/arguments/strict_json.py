@@ -1,0 +1,64 @@
+"""Which value is in a text that must be JSON, read so that nothing is lost on the way?"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any, Final, NoReturn
+
+__all__ = ["RefusedJSONError", "read_json"]
+
+
+class RefusedJSONError(ValueError):
+    """JSON that cannot be meant: a key twice, NaN, a number that no value can hold."""
+
+
+def read_json(text: str, *, is_lenient: bool = False) -> Any:
+    """Reads one JSON value.
+
+    Args:
+        text: All of it, white space around it included.
+        is_lenient: Whether control characters may stand in strings.
+
+    Raises:
+        json.JSONDecodeError: It is no JSON.
+        RefusedJSONError: It says something twice, or what no value can hold.
+        RecursionError: It nests too deep.
+    """
+    try:
+        return _DECODERS[is_lenient].decode(text)
+    except (json.JSONDecodeError, RefusedJSONError):
+        raise
+    except ValueError as error:
+        raise RefusedJSONError("a number has too many digits") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise RefusedJSONError(f"{constant} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise RefusedJSONError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise RefusedJSONError(f"the key {twice[:40]!r} stands twice in one object")
+    return value
+
+
+_DECODERS: Final = tuple(
+    json.JSONDecoder(
+        strict=not is_lenient,
+        parse_constant=_refuse,
+        parse_float=_finite,
+        object_pairs_hook=_unique,
+    )
+    for is_lenient in (False, True)
+)

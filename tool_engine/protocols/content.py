@@ -1,0 +1,118 @@
+"""What does a model read of a finished call, and which call is it the result of?"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.output import to_text
+
+__all__ = ["REQUEST_ID", "ResultPart", "parts_of", "request_ids", "text_of"]
+
+REQUEST_ID: Final = "request_id"
+"""The key of `result.metadata` under which the cycle keeps the id that the model awaits."""
+
+
+class ResultPart(msgspec.Struct, frozen=True):
+    """One piece of what a model is shown of a result."""
+
+    text: str | None = None
+    data: str | None = None
+    """An image, in base64."""
+    media_type: str | None = None
+    """Of the image, such as `image/png`."""
+
+
+def text_of(result: ToolExecutionResult) -> str:
+    """The text of a result: a string as it is, other data as JSON, a failure as what to do. A37.
+
+    Images are named, not shown.
+    """
+    return "\n".join(
+        part.text if part.text is not None else f"[{part.media_type}]" for part in parts_of(result)
+    )
+
+
+def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
+    """The pieces of a result, in order; at least one.
+
+    An output of `{"content": [...]}`, as MCP's servers give it, is taken apart if its items are all
+    `text` and `image` blocks; of every other output the text is the one piece.
+    """
+    if not result.is_success:
+        return [ResultPart(text=f"Error ({result.error_type}): {result.error}")]
+    blocks = _blocks(result.output)
+    if blocks:
+        return blocks
+    output: Any = result.output
+    if len(output) == 1 and "result" in output:
+        output = output["result"]
+    return [ResultPart(text=to_text(output))]
+
+
+def _blocks(output: Mapping[str, Any]) -> list[ResultPart]:
+    content = output.get("content")
+    # What says that it is an error is shown whole, and so is what says more than the blocks.
+    says_more = {**output, "content": None, "isError": output.get("isError") or None}
+    if not isinstance(content, list) or any(value is not None for value in says_more.values()):
+        return []
+    blocks = [_block(each) for each in content]
+    return [block for block in blocks if block is not None] if None not in blocks else []
+
+
+def _block(block: Any) -> ResultPart | None:
+    if not isinstance(block, Mapping):
+        return None
+    kind, text, data = block.get("type"), block.get("text"), block.get("data")
+    if kind == "text" and isinstance(text, str):
+        return ResultPart(text=text)
+    media_type = block.get("mimeType")
+    if kind == "image" and isinstance(media_type, str) and _is_image(data, media_type):
+        return ResultPart(data=data, media_type=media_type)
+    return None
+
+
+def _is_image(data: object, media_type: str) -> bool:
+    """Whether a provider can take it: one that is broken fails the whole request."""
+    if not isinstance(data, str) or not data or not media_type.startswith("image/"):
+        return False
+    try:
+        base64.b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def request_ids(
+    results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None
+) -> list[str]:
+    """For each result the id under which the model awaits it.
+
+    Raises:
+        ConfigurationError: There are calls, but not as many as results; or neither the result nor
+            a call says an id.
+    """
+    if calls is not None and len(calls) != len(results):
+        raise ConfigurationError(
+            f"{len(results)} results for {len(calls)} calls: pass the calls that were run, in the "
+            "order of their results"
+        )
+    return [_request_id(place, result, calls) for place, result in enumerate(results)]
+
+
+def _request_id(place: int, result: ToolExecutionResult, calls: Sequence[ToolCall] | None) -> str:
+    found = result.metadata.get(REQUEST_ID)
+    if found is None and calls is not None:
+        found = calls[place].call_id
+    if found is None:
+        raise ConfigurationError(
+            f"result {place}, of {result.tool_name!r}, does not say which call it answers: pass "
+            f"the calls too, or set metadata[{REQUEST_ID!r}] to {json.dumps('the id of the call')}"
+        )
+    return str(found)

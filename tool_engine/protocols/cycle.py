@@ -1,0 +1,238 @@
+"""How does a model's reply become results that it can read? Parse, execute, format.
+
+Text protocols and native ones go the same way; whatever a reply holds, each of its calls ends in
+exactly one result, and nothing that is wrong with it stops the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.logger import get_logger
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.output import to_text
+from tool_engine.model.reply import ParsedReply, ReplyFinding
+from tool_engine.protocols.arguments.coercion import coerce
+from tool_engine.protocols.content import REQUEST_ID, text_of
+from tool_engine.protocols.registry import PROTOCOLS, get_protocol
+from tool_engine.protocols.running import BeforeExecute, CallRunner, CallsTools, CycleOptions
+from tool_engine.redaction import redact_text
+
+__all__ = [
+    "BeforeExecute",
+    "CallsTools",
+    "CycleOptions",
+    "ToolCallCycleResult",
+    "as_cycle_result",
+    "as_execution_result",
+    "as_tool_request",
+    "parse_reply",
+    "process_tool_calls",
+]
+
+_log: Final = get_logger(__name__)
+
+
+class ToolCallCycleResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one reply. A48."""
+
+    parsed_requests: list[ToolCall]
+    """The calls, in the order in which the model began them; those that could not be run, too."""
+    execution_results: list[ToolExecutionResult]
+    """One for each call, in the same order; `metadata["request_id"]` is the id of the call."""
+    reply: ParsedReply
+    """All that was in the reply."""
+    formatted: Any = None
+    """The results as the protocol tells the model of them; None: there are none, or none wanted."""
+    messages: list[Any] = []
+    """What the conversation goes on with: the reply, then the results."""
+
+    @property
+    def has_tool_requests(self) -> bool:
+        """Whether the model called a tool, and so waits for results."""
+        return bool(self.parsed_requests)
+
+    @property
+    def text(self) -> str:
+        """What is for the user, without calls and reasoning."""
+        return self.reply.text
+
+    @property
+    def findings(self) -> list[ReplyFinding]:
+        """What is to be known about the reply."""
+        return self.reply.findings
+
+    @property
+    def results_text(self) -> str:
+        """The results as one text."""
+        if isinstance(self.formatted, str):
+            return self.formatted
+        return "\n".join(text_of(result) for result in self.execution_results)
+
+
+async def process_tool_calls(
+    engine: CallsTools,
+    reply: Any,
+    protocol: ToolCallingProtocol | str,
+    options: CycleOptions | None = None,
+) -> ToolCallCycleResult:
+    """Reads a model's reply, runs the calls in it, and writes their results down for the model.
+
+    Args:
+        engine: What runs the tools: a `ToolEngine`, a `ToolSubAgent`, or anything with
+            `get(name)` and `execute(name, params, context)`.
+        reply: A whole reply in any form that the protocol parses, or what its `parse` or a
+            decoder's `close` gave.
+        protocol: The one that told the model of the tools, or the name of one.
+        options: How the calls are run.
+
+    Returns:
+        The calls and their results, and the messages with which the conversation goes on.
+
+    Raises:
+        ConfigurationError: There is no such protocol, or the engine cannot run calls.
+        asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
+
+    Example:
+        >>> cycle = await process_tool_calls(engine, reply, protocol)
+        >>> messages += cycle.messages
+    """
+    chosen = CycleOptions() if options is None else options
+    if not isinstance(chosen, CycleOptions):
+        raise ConfigurationError(f"options must be CycleOptions, got {options!r}")
+    speaks = await _protocol(protocol, engine)
+    parsed = reply if isinstance(reply, ParsedReply) else parse_reply(speaks, reply)
+    is_text = bool(getattr(speaks, "writes_text", False))
+    runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
+    results = await runner.run(parsed.calls)
+    formatted = None
+    if chosen.format_results and results:
+        parsed, formatted = _formatted(speaks, results, parsed)
+    return ToolCallCycleResult(
+        parsed_requests=parsed.calls,
+        execution_results=results,
+        reply=parsed,
+        formatted=formatted,
+        messages=[*_messages_of(parsed, reply), *_result_messages(formatted)],
+    )
+
+
+def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
+    """Reads a whole reply; one that the protocol fails on has no calls, but a finding. A27."""
+    try:
+        parsed: object = protocol.parse(reply)
+    except Exception as error:  # noqa: BLE001 - a protocol of others must not break the conversation
+        message = f"the reply could not be read: {type(error).__name__}: {error}"
+        return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
+    if not isinstance(parsed, ParsedReply):
+        message = f"{_name(protocol)!r} gave no ParsedReply, but {type(parsed).__name__}"
+        return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
+    return parsed
+
+
+def as_tool_request(call: ToolCall) -> dict[str, Any]:
+    """A call in the form of the founding document, for front ends. A46.
+
+    `requestId`, `toolName`, `rawBlock` and `args`, in which every value is a text: what is none is
+    written as JSON.
+    """
+    return {
+        "requestId": call.call_id,
+        "toolName": call.tool_name,
+        "rawBlock": call.raw,
+        "args": {key: to_text(value) for key, value in call.arguments.items()},
+    }
+
+
+def as_execution_result(result: ToolExecutionResult) -> dict[str, Any]:
+    """A result in the form of the founding document, for front ends. A47.
+
+    `requestId`, `toolName`, `status` (`success` or `error`), `result` (a text) and `durationMs`.
+    """
+    return {
+        "requestId": str(result.metadata.get(REQUEST_ID) or result.call_id or ""),
+        "toolName": result.tool_name,
+        "status": "success" if result.is_success else "error",
+        "result": text_of(result) if result.is_success else result.error or "",
+        "durationMs": round(result.execution_time * 1000),
+    }
+
+
+def as_cycle_result(cycle: ToolCallCycleResult) -> dict[str, Any]:
+    """A cycle in the form of the founding document, for front ends. A48.
+
+    `hasToolRequests`, `parsedRequests` and `executionResults`.
+    """
+    return {
+        "hasToolRequests": cycle.has_tool_requests,
+        "parsedRequests": [as_tool_request(call) for call in cycle.parsed_requests],
+        "executionResults": [as_execution_result(result) for result in cycle.execution_results],
+    }
+
+
+async def _protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
+    if isinstance(protocol, ToolCallingProtocol):
+        return protocol
+    if not isinstance(protocol, str):
+        raise ConfigurationError(
+            f"protocol must be a name or a ToolCallingProtocol, got {protocol!r}"
+        )
+    if protocol in PROTOCOLS:
+        return get_protocol(protocol, tools=engine)
+    # To look among the installed packages is to read files.
+    return await asyncio.to_thread(get_protocol, protocol)
+
+
+def _as_called(
+    results: list[ToolExecutionResult], calls: list[ToolCall]
+) -> list[ToolExecutionResult]:
+    """The results under the names that the model wrote, which is what it waits for."""
+    return [
+        replace(result, tool_name=call.tool_name)
+        for result, call in zip(results, calls, strict=True)
+    ]
+
+
+def _formatted(
+    protocol: ToolCallingProtocol, results: list[ToolExecutionResult], parsed: ParsedReply
+) -> tuple[ParsedReply, Any]:
+    """The results for the model. What the calls did is not lost where a protocol fails on that."""
+    try:
+        return parsed, protocol.format_results(_as_called(results, parsed.calls), parsed.calls)
+    except Exception as error:  # noqa: BLE001 - the protocol may be one of others
+        message = f"the results could not be written down: {type(error).__name__}: {error}"
+        finding = _fault("results_not_formatted", protocol, message)
+        return replace(parsed, findings=[*parsed.findings, finding]), None
+
+
+def _messages_of(parsed: ParsedReply, reply: Any) -> list[Any]:
+    if isinstance(parsed.message, list):
+        return list(parsed.message)
+    if parsed.message is not None:
+        return [parsed.message]
+    return [{"role": "assistant", "content": reply}] if isinstance(reply, str) else []
+
+
+def _result_messages(formatted: Any) -> list[Any]:
+    if isinstance(formatted, str):
+        return [{"role": "user", "content": formatted}]
+    if isinstance(formatted, list | tuple):
+        return list(formatted)
+    return [] if formatted is None else [formatted]
+
+
+def _fault(event: str, protocol: ToolCallingProtocol, message: str) -> ReplyFinding:
+    """What a protocol failed at, for the log and for the caller."""
+    shown = redact_text(message)
+    _log.warning(event, protocol=_name(protocol), error=shown)
+    return ReplyFinding(error_type="malformed_reply", level="error", message=shown)
+
+
+def _name(protocol: ToolCallingProtocol) -> str:
+    return str(getattr(protocol, "name", type(protocol).__name__))

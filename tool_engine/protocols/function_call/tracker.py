@@ -1,0 +1,284 @@
+"""Where in JSON that comes in parts is the name of a call, where are its arguments, where its end?
+
+The tracker only follows strings and brackets, so that it goes on where JSON is malformed: a quote
+inside a string ends it only before what can follow a string. In valid JSON that is always so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, Protocol
+
+from tool_engine.protocols.text.grammar import literal, one_of, token
+
+__all__ = [
+    "ARGUMENTS",
+    "END_TAG",
+    "IDS",
+    "NAMES",
+    "RECORD",
+    "START_TAG",
+    "ItemListener",
+    "JSONTracker",
+]
+
+START_TAG: Final = "<function_call>"
+END_TAG: Final = "</function_call>"
+NAMES: Final = ("name", "tool_name", "tool")
+IDS: Final = ("id", "call_id", "tool_call_id")
+ARGUMENTS: Final = ("arguments", "parameters", "args", "params", "input")
+RECORD: Final = "function_call_record"
+"""A call that was made before, in a conversation that is replayed. U44."""
+_TAGS: Final = [token("end", literal(END_TAG)), token("start", literal(START_TAG))]
+_OUTSIDE: Final = one_of([r'(?P<mark>[{}\[\]",:])', *_TAGS])
+_INSIDE: Final = one_of([r'(?P<mark>["\\])', _TAGS[0]])
+_RUN: Final = re.compile(r"[{\[]{2,}")
+_LEVELS: Final = 3
+"""How many levels of an item may hold the name of its call: itself, and wrappers in it."""
+_MOST_TEXT: Final = 512
+"""Characters of a key or a name that are looked at."""
+
+
+class ItemListener(Protocol):
+    """Is told of the objects at the top, or in a list at the top, of what is followed."""
+
+    def open_item(self) -> None:
+        """An object begins."""
+        ...
+
+    def see_key(self, key: str) -> None:
+        """The first key of an object."""
+        ...
+
+    def see_name(self, name: str) -> None:
+        """The name of the tool that it calls."""
+        ...
+
+    def see_id(self, call_id: str) -> None:
+        """The id under which the model awaits the result."""
+        ...
+
+    def add_arguments(self, text: str) -> None:
+        """The next part of its arguments."""
+        ...
+
+    def close_item(self, text: str) -> None:
+        """The object is whole."""
+        ...
+
+
+class JSONTracker:
+    """Follows one text."""
+
+    def __init__(self, listener: ItemListener) -> None:
+        self._listener = listener
+        self.raw: list[str] = []
+        self.outside: list[str] = []
+        """What stands outside of the items."""
+        self.item: list[str] | None = None
+        """The parts of the item that is open."""
+        self.depth = 0
+        """How many brackets of the item, and of the list around it, are open."""
+        self.tag: str | None = None
+        """The tag at which `feed` stopped: `start` or `end`."""
+        self.tail = ""
+        """What may be the beginning of a tag."""
+        self.is_in_string = False
+        self.has_line_break = False
+        """Whether the string that is open has a raw line break: it is no JSON."""
+        self._is_pending = False
+        """Whether a quote was read that ends the string if what follows can follow a string."""
+        self._is_escaped = False
+        self._base = 0
+        """The depth outside of the items: 1 in a list."""
+        self._keys: dict[int, str | None] = {}
+        """For the outer levels of the item, the key whose value is read; None: a key comes."""
+        self._text: list[str] | None = None
+        """The parts of a string that is a key or a name."""
+        self._text_size = 0
+        self._ended = 0
+        """How many characters of it stand before the last quote."""
+        self._is_first = True
+        self._arguments_depth = 0
+        """The depth outside of the arguments that are being read; 0: none are."""
+        self._untold: list[str] = []
+        """The parts of the arguments that the listener does not know of yet."""
+
+    @property
+    def levels(self) -> int:
+        """How many brackets of the item are open."""
+        return self.depth - self._base
+
+    def feed(self, text: str, start: int) -> int:
+        """Takes `text` from `start` on; gives the place after a tag or the last bracket, or -1."""
+        place = self._feed(text, start)
+        self._tell_arguments()
+        return place
+
+    def _feed(self, text: str, start: int) -> int:
+        held = len(self.tail)
+        text, place = self.tail + text[start:], 0
+        self.tail, self.tag = "", None
+        while place < len(text):
+            depth = self.depth
+            if self._is_escaped or self._is_pending:
+                place = self._follow(text, place)
+                continue
+            match = (_INSIDE if self.is_in_string else _OUTSIDE).search(text, place)
+            end = len(text) if match is None else match.start()
+            if end > place:
+                self._take(text[place:end])
+            if match is None:
+                return -1
+            if match.lastgroup is None:
+                self.tail = text[end:]
+                return -1
+            place = match.end()
+            if match.lastgroup != "mark":
+                self.tag = match.lastgroup
+                return start + place - held
+            place = self._take_mark(text, end)
+            if depth and not self.depth:
+                return start + place - held
+        return -1
+
+    def take(self, text: str) -> None:
+        """Takes text as a part of what it stands in, such as a tag inside a string."""
+        self._take(text)
+
+    def _take(self, text: str) -> None:
+        self.raw.append(text)
+        if self.item is None:
+            self.outside.append(text)
+            return
+        self.item.append(text)
+        if self._text is not None and self._text_size < _MOST_TEXT:
+            self._text.append(text)
+            self._text_size += len(text)
+        if self.is_in_string and "\n" in text:
+            self.has_line_break = True
+        if self._arguments_depth:
+            self._untold.append(text)
+
+    def _tell_arguments(self) -> None:
+        if self._untold:
+            self._listener.add_arguments("".join(self._untold))
+            self._untold.clear()
+
+    def _follow(self, text: str, place: int) -> int:
+        """Takes what follows a backslash or a quote, which tells what that was."""
+        if self._is_escaped:
+            self._is_escaped = False
+            self._take(text[place])
+            return place + 1
+        end = place
+        while end < len(text) and text[end].isspace():
+            end += 1
+        if end > place:
+            self._take(text[place:end])
+        if end < len(text):
+            self._is_pending = False
+            if text[end] in ",:}]<":
+                self._close_string()
+        return end
+
+    def _take_mark(self, text: str, place: int) -> int:
+        mark = text[place]
+        if self.is_in_string:
+            self._take_in_string(mark)
+        elif mark == '"':
+            self._open_string()
+        elif mark in "{[":
+            return self._open(text, place)
+        elif mark in "}]":
+            self._close(mark)
+        else:
+            level = self.depth - self._base
+            if mark == "," and level in self._keys:
+                self._keys[level] = None
+            self._take(mark)
+        return place + 1
+
+    def _take_in_string(self, mark: str) -> None:
+        if mark == "\\":
+            self._is_escaped = True
+        else:
+            self._is_pending = True
+            self._ended = self._text_size
+        self._take(mark)
+
+    def _open_string(self) -> None:
+        if self.item is None:
+            self._take('"')
+            return
+        level = self.depth - self._base
+        key = self._keys.get(level, "")
+        if key in ARGUMENTS and not self._arguments_depth:
+            self._arguments_depth = self.depth
+        self._take('"')
+        self.is_in_string, self.has_line_break = True, False
+        self._text = [] if key is None or key in NAMES or key in IDS else None
+        self._text_size = 0
+
+    def _close_string(self) -> None:
+        parts, self._text, self.is_in_string = self._text, None, False
+        if self._arguments_depth == self.depth:
+            self._arguments_depth = 0
+        level = self.depth - self._base
+        if parts is None or level not in self._keys:
+            return
+        text = _decoded("".join(parts)[: min(self._ended, _MOST_TEXT)])
+        key = self._keys[level]
+        if key is not None:
+            (self._listener.see_name if key in NAMES else self._listener.see_id)(text)
+            return
+        self._keys[level] = text
+        if self._is_first:
+            self._is_first = False
+            self._listener.see_key(text)
+
+    def _open(self, text: str, place: int) -> int:
+        mark, level = text[place], self.depth - self._base
+        if self.item is None:
+            is_item = mark == "{" and level == 0
+            if not is_item:
+                self._base += mark == "[" and self.depth == 0
+                self.depth += 1
+                self._take(mark)
+                return place + 1
+            self.item, self._keys, self._is_first = [], {1: None}, True
+            self._listener.open_item()
+        elif level > _LEVELS or self._arguments_depth:
+            run = _RUN.match(text, place)
+            opened = mark if run is None else run[0]
+            self.depth += len(opened)
+            self._take(opened)
+            return place + len(opened)
+        elif self._keys.get(level, "") in ARGUMENTS:
+            self._arguments_depth = self.depth
+        elif mark == "{" and level < _LEVELS and self._keys.get(level) not in (None, RECORD):
+            self._keys[level + 1] = None
+        self.depth += 1
+        self._take(mark)
+        return place + 1
+
+    def _close(self, mark: str) -> None:
+        self._keys.pop(self.depth - self._base, None)
+        self.depth = max(0, self.depth - 1)
+        self._take(mark)
+        if self._arguments_depth == self.depth:
+            self._arguments_depth = 0
+        if self.item is None:
+            self._base = min(self._base, self.depth)
+        elif self.depth == self._base:
+            text, self.item = "".join(self.item), None
+            self._tell_arguments()
+            self._listener.close_item(text)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text

@@ -1,0 +1,90 @@
+"""Which JSON objects are in a stream that is one JSON array, or objects one after the other?
+
+`generateContent` streams so when it is not asked for server-sent events. The array may be cut
+anywhere: each object is given as soon as it is whole.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+__all__ = ["JSONDocuments"]
+
+_OUTSIDE: Final = re.compile(r'["{}\[\]]')
+_INSIDE: Final = re.compile(r'["\\]')
+_BETWEEN: Final = re.compile(r"[\s,\[\]]*")
+
+
+class JSONDocuments:
+    """Cuts text into the JSON objects that follow one another in it; linear in what is fed."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._parts: list[str] = []
+        self._depth = 0
+        self._is_in_text = False
+        self._is_escaped = False
+
+    def feed(self, chunk: bytes | bytearray | memoryview | str) -> list[str]:
+        """The objects that the chunk completes; what stands between them and is none, too."""
+        text = chunk if isinstance(chunk, str) else self._decoder.decode(bytes(chunk))
+        found: list[str] = []
+        place = 0
+        while place < len(text):
+            if self._depth == 0:
+                place = self._between(text, place, found)
+            if self._depth:
+                place = self._within(text, place, found)
+        return found
+
+    def close(self) -> list[str]:
+        """What is left of an object that was never closed, or that is none."""
+        rest = "".join((*self._parts, self._decoder.decode(b"", final=True)))
+        self._parts, self._depth = [], 0
+        return [rest] if rest.strip() else []
+
+    def _between(self, text: str, place: int, found: list[str]) -> int:
+        if not self._parts:
+            separators = _BETWEEN.match(text, place)
+            place = separators.end() if separators else place
+        begin = text.find("{", place)
+        other = text[place:] if begin < 0 else text[place:begin]
+        if other:
+            self._parts.append(other)
+        if begin < 0:
+            return len(text)
+        if self._parts:
+            found.append("".join(self._parts))
+            self._parts = []
+        self._depth = 1
+        self._parts.append("{")
+        return begin + 1
+
+    def _within(self, text: str, place: int, found: list[str]) -> int:
+        start = place
+        while place < len(text):
+            if self._is_escaped:
+                self._is_escaped = False
+                place += 1
+                continue
+            mark = (_INSIDE if self._is_in_text else _OUTSIDE).search(text, place)
+            if mark is None:
+                break
+            place = mark.end()
+            self._pass(mark.group())
+            if self._depth == 0:
+                found.append("".join((*self._parts, text[start:place])))
+                self._parts = []
+                return place
+        self._parts.append(text[start:])
+        return len(text)
+
+    def _pass(self, mark: str) -> None:
+        if mark == "\\":
+            self._is_escaped = True
+        elif mark == '"':
+            self._is_in_text = not self._is_in_text
+        else:
+            self._depth += 1 if mark in "{[" else -1

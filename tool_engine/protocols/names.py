@@ -1,0 +1,190 @@
+"""Under which name does a provider know a tool, and which tool does a model mean by a name?
+
+A name that the provider takes stays as it is. Any other one is written in its characters and ends
+in `__` and a hash of the whole name. A name of that very form is written so too, so that no tool
+ever bears the name that stands for another. What is sent depends on nothing but the tool's own
+name: it is the same in every process, in any order, and after every reload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.tool import Tool
+
+__all__ = ["ANY_NAME", "KnownTools", "NameRule", "ToolCatalog"]
+
+_HASH_LENGTHS: Final = (12, 24, 48)
+"""The longer ones are for two names whose hashes begin alike."""
+_REPLACED: Final = re.compile(r".*__(?:[0-9a-f]{12}){1,4}", re.DOTALL)
+_FIRST: Final = "tool_"
+"""Stands before a name whose first character no provider takes first."""
+
+
+class NameRule(NamedTuple):
+    """Which names of tools a provider takes."""
+
+    pattern: re.Pattern[str]
+    max_length: int
+    words: str
+    """The rule for people."""
+
+    def accepts(self, name: str) -> bool:
+        """Whether the provider takes the name as it is."""
+        return len(name) <= self.max_length and self.pattern.fullmatch(name) is not None
+
+    def spelled(self, name: object) -> str:
+        """A name that a model wrote, so that the provider takes it back in a conversation."""
+        if not isinstance(name, str) or not name:
+            return "unnamed"
+        if self.accepts(name):
+            return name
+        spelling = (char if self.accepts(char) else "_" for char in name)
+        return "".join(spelling)[: self.max_length]
+
+
+ANY_NAME: Final = NameRule(re.compile(r"[\s\S]+"), 10_000, "any character")
+"""The rule of the text protocols: there is no provider that looks at names."""
+
+
+class ToolCatalog(Protocol):
+    """Where a protocol looks up a tool, such as an engine, `engine.index` or a `dict`.
+
+    One that also has `list_all()`, or is a mapping, finds the tool of a name that another process
+    has sent; `generation` tells when its tools have changed.
+    """
+
+    def get(self, name: str, /) -> Tool | None:
+        """The tool of that name, or None."""
+        ...
+
+
+class KnownTools:
+    """The tools that a protocol has told a model of, and the names that it used for them.
+
+    Args:
+        rule: Which names the provider takes.
+        tools: Tools that are known from the start, or where to look them up.
+    """
+
+    def __init__(self, rule: NameRule, tools: Iterable[Tool] | ToolCatalog | None = None) -> None:
+        self._rule = rule
+        self._tools: dict[str, Tool] = {}
+        self._sent: dict[str, str] = {}
+        """Tool name -> the name that was sent for it. Never forgotten: a reply may be late."""
+        self._meant: dict[str, str] = {}
+        self._sorted: list[str] = []
+        """The names that were sent, in order, when one was last looked for by its beginning."""
+        self._catalog: ToolCatalog = {}
+        self._listed: tuple[object, dict[str, str]] | None = None
+        """What the catalog was when it was looked through, and the names that stand for its tools.
+        """
+        if isinstance(tools, Mapping) or hasattr(tools, "get"):
+            self._catalog = cast("ToolCatalog", tools)
+        elif tools is not None:
+            self.learn(tools)
+
+    def __repr__(self) -> str:
+        return f"KnownTools({len(self._tools)} told of, {len(self._sent)} names sent)"
+
+    def learn(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Takes up tools that the model is told of, and gives them back as a list, each once.
+
+        Raises:
+            ConfigurationError: Two different tools have one name, or something is no tool.
+        """
+        listed: dict[str, Tool] = {}
+        for tool in _checked(tools):
+            if listed.setdefault(tool.name, tool) != tool:
+                raise ConfigurationError(
+                    f"two tools are named {tool.name!r}, of which a model could call only one: "
+                    "rename one, or put their engines into CombinedTools"
+                )
+        for tool in listed.values():
+            self._tools[tool.name] = tool
+            if tool.name not in self._sent:
+                sent = self.sent_name(tool.name)
+                self._sent[tool.name] = sent
+                self._meant[sent] = tool.name
+        return list(listed.values())
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, as the model was last told of it."""
+        return self._tools.get(name) or self._catalog.get(name)
+
+    def sent_name(self, name: str) -> str:
+        """The name that stands for the tool in what is sent to the provider."""
+        sent = self._sent.get(name)
+        if sent is None:
+            # Not kept: it may be a name that a model made up.
+            stand_ins = self._stand_ins(name) if self._is_replaced(name) else [name]
+            sent = next(free for free in stand_ins if free not in self._meant)
+        return sent
+
+    def meant_name(self, sent: str) -> str:
+        """The tool's own name, of a name in a reply.
+
+        That may be the name that was sent, here or by another process, or the tool's own name,
+        which a model copies from a description. Any other name stays as it is.
+        """
+        meant = self._meant.get(sent)
+        if meant is not None:
+            return meant
+        return self._catalog_names().get(sent, sent) if _REPLACED.fullmatch(sent) else sent
+
+    def is_beginning(self, sent: str) -> bool:
+        """Whether a longer name that was sent begins so: servers send names in pieces."""
+        if len(self._sorted) != len(self._meant):
+            self._sorted = sorted(self._meant)
+        place = bisect_right(self._sorted, sent)
+        return place < len(self._sorted) and self._sorted[place].startswith(sent)
+
+    def _catalog_names(self) -> Mapping[str, str]:
+        """The names that stand for tools of the catalog, where that can list them."""
+        state = _state_of(self._catalog)
+        if self._listed is None or self._listed[0] != state:
+            names = (tool.name for tool in _tools_of(self._catalog))
+            replaced = (name for name in names if self._is_replaced(name))
+            self._listed = (state, {self._stand_ins(name)[0]: name for name in replaced})
+        return self._listed[1]
+
+    def _is_replaced(self, name: str) -> bool:
+        return not self._rule.accepts(name) or _REPLACED.fullmatch(name) is not None
+
+    def _stand_ins(self, name: str) -> list[str]:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", name).strip("_-") or "tool"
+        if not self._rule.accepts(plain[:1]):
+            plain = f"{_FIRST}{plain}"
+        room = self._rule.max_length - 2
+        return [f"{plain[: room - length]}__{digest[:length]}" for length in _HASH_LENGTHS]
+
+
+def _checked(tools: Any) -> Iterator[Tool]:
+    if isinstance(tools, Tool) or not isinstance(tools, Iterable):
+        raise ConfigurationError(
+            f"tools must be a list of tools, such as engine.list_all(), got {tools!r:.80}"
+        )
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise ConfigurationError(
+                f"each of the tools must be a Tool, such as engine.get('name'), got {tool!r:.80}"
+            )
+        yield tool
+
+
+def _state_of(catalog: Any) -> tuple[object, object]:
+    """What differs after the tools of a catalog have changed; a mapping only tells of its size."""
+    return getattr(catalog, "generation", None), len(catalog) if hasattr(catalog, "__len__") else 0
+
+
+def _tools_of(catalog: Any) -> Iterable[Tool]:
+    if isinstance(catalog, Mapping):
+        return catalog.values()
+    list_all = getattr(catalog, "list_all", None)
+    return list_all() if callable(list_all) else ()

@@ -1,0 +1,102 @@
+"""Which arguments are in a value that a provider sends as an object, not as text?"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.model.output import stand_in, to_text
+from tool_engine.protocols.arguments.tokens import MAX_DEPTH
+from tool_engine.protocols.building import CallInProgress, ReplyBuilder
+from tool_engine.protocols.reading import AmbiguousObject, plain
+
+__all__ = ["fault_of", "is_sendable", "sendable", "take_object"]
+
+_AS_TEXT: Final = "the arguments were sent as a text: read as JSON"
+_AS_LIST: Final = "the arguments were sent as an empty list: read as {}"
+_MAX_BITS: Final = 14_000
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
+def take_object(builder: ReplyBuilder, call: CallInProgress, value: Any) -> None:
+    """Gives a call the arguments that were sent as one value; None says nothing of them.
+
+    A mapping is taken as it is. Servers that are only compatible also send an object as a text, and
+    the empty one as `[]`: these are read, and it is said so. With anything else the call is
+    refused.
+    """
+    if value is None:
+        return
+    if isinstance(value, str):
+        call.repairs.append(_AS_TEXT)
+        call.parts.append(value)
+        return
+    if isinstance(value, list | tuple) and not value:
+        call.repairs.append(_AS_LIST)
+        value = {}
+    fault = fault_of(value)
+    if fault is None:
+        call.value = _copied(value)
+        return
+    call.value = {}
+    call.raw = to_text(value)
+    builder.refuse(call, fault)
+
+
+def fault_of(value: Any) -> str | None:
+    """Why a plain value cannot be the arguments of a call; None: it can."""
+    if not isinstance(value, Mapping):
+        return f"the arguments must be a JSON object, got a {type(value).__name__}"
+    waiting: list[tuple[Any, int]] = [(value, 1)]
+    while waiting:
+        item, depth = waiting.pop()
+        if _is_no_number(item):
+            return "the arguments are no valid JSON: JSON has no NaN, Infinity or such number"
+        if not isinstance(item, Mapping | list | tuple):
+            continue
+        if isinstance(item, AmbiguousObject):
+            return "the arguments say a key twice in one object: write each key once"
+        if depth > MAX_DEPTH:
+            return f"the arguments nest more than {MAX_DEPTH} levels deep: write them flatter"
+        if isinstance(item, Mapping) and not all(isinstance(key, str) for key in item):
+            return "the arguments are no valid JSON: there is a key that is no text"
+        inner = item.values() if isinstance(item, Mapping) else item
+        waiting.extend((each, depth + 1) for each in inner)
+    return None
+
+
+def is_sendable(value: Any) -> bool:
+    """Whether a plain value is an object that every JSON writer can write."""
+    return fault_of(value) is None
+
+
+def sendable(value: Any) -> Any:
+    """A copy of a plain value that can be sent: half of a surrogate pair becomes its escape.
+
+    No client can write such a text in UTF-8, so that one of them would spoil a conversation.
+    """
+    text = json.dumps(value, ensure_ascii=False, skipkeys=True, default=stand_in)
+    if not text.isascii():
+        text = _PAIR.sub(
+            lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
+        )
+        text = _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text)
+    return json.loads(text)
+
+
+def _copied(value: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError:
+        return plain(value)
+
+
+def _is_no_number(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    # Python refuses to write integers of more than 4,300 digits.
+    return isinstance(value, int) and value.bit_length() > _MAX_BITS

@@ -1,0 +1,134 @@
+"""How are tools spoken of with Chat Completions, OpenAI's and that of every server like it?
+
+https://platform.openai.com/docs/api-reference/chat
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final
+
+from tool_engine.interfaces import ReplyDecoder
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.reply import ParsedReply
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.arguments.text import ReadArguments
+from tool_engine.protocols.content import request_ids
+from tool_engine.protocols.model_protocol import DefinitionLimits, ModelProtocol
+from tool_engine.protocols.names import NameRule, ToolCatalog
+from tool_engine.protocols.openai.decoding import OpenAIDecoder
+from tool_engine.protocols.openai.message import result_messages
+from tool_engine.protocols.openai.strict import UnstrictError, strict_schema, without_nulls
+from tool_engine.protocols.reading import field, payloads_of
+from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaChange
+from tool_engine.protocols.schemas.subsets import OPENAI
+
+__all__ = ["OPENAI_NAMES", "OpenAIProtocol"]
+
+OPENAI_NAMES: Final = NameRule(
+    re.compile(r"[A-Za-z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
+)
+"""Which names of tools OpenAI takes."""
+
+
+class OpenAIProtocol(ModelProtocol):
+    """Chat Completions.
+
+    Args:
+        tools: Tools that are known before `definitions` tells of any, or where to look them up.
+        repair: Whether finished but malformed arguments may be repaired.
+        strict: Whether models are kept to the schema of a tool ("structured outputs"). A tool with
+            a schema that strict mode cannot express is sent without, and `definition_findings`
+            says so.
+    """
+
+    name: ClassVar[str] = "openai"
+    name_rule: ClassVar[NameRule] = OPENAI_NAMES
+    subset = OPENAI
+    # 1,024 characters: "string too long" of older models, which servers in front of them keep.
+    limits: ClassVar[DefinitionLimits] = DefinitionLimits(description=1024, tools=128)
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool] | ToolCatalog | None = None,
+        repair: bool = True,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(tools=tools, repair=repair)
+        self.strict = strict
+
+    def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
+        """The `tools` of a request."""
+        return [
+            {"type": "function", "function": self._function(tool)}
+            for tool in self.known.learn(tools)
+        ]
+
+    def fitted_schema(self, tool: Tool) -> FittedSchema:
+        """The schema of a tool's arguments as OpenAI takes it, and what changed in it."""
+        if not self.strict:
+            return super().fitted_schema(tool)
+        try:
+            return strict_schema(tool.parameters_schema)
+        except UnstrictError as error:
+            fitted = super().fitted_schema(tool)
+            message = f"strict mode cannot express it ({error}): it is sent without"
+            change = SchemaChange("dropped", "/strict", message)
+            return FittedSchema(fitted.schema, [change, *fitted.changes])
+
+    def _function(self, tool: Tool) -> dict[str, Any]:
+        function = {
+            "name": self.known.sent_name(tool.name),
+            "description": tool.description,
+            "parameters": self.fitted_schema(tool).schema,
+        }
+        return {**function, "strict": True} if self._is_strict(tool) else function
+
+    def _is_strict(self, tool: Tool) -> bool:
+        try:
+            return self.strict and bool(strict_schema(tool.parameters_schema))
+        except UnstrictError:
+            return False
+
+    def _refined(self, name: str, read: ReadArguments) -> ReadArguments:
+        """The arguments of a strict tool, without the nulls that stand for left out."""
+        tool = self.known.get(name)
+        if tool is None or read.value is None or not self._is_strict(tool):
+            return read
+        value, count = without_nulls(read.value, tool.parameters_schema)
+        note = (f"null stood for {count} optional parameters: they were left out",) if count else ()
+        return read._replace(value=value, repairs=(*read.repairs, *note))
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Reads a whole reply.
+
+        Args:
+            reply: A `ChatCompletion`, its mapping, JSON as text or bytes, or its message alone; a
+                stream as text, or as a list of chunks.
+        """
+        decoder = self.decoder()
+        chunks = payloads_of(reply)
+        if chunks is None or _is_history(reply):
+            chunks = iter((reply,))
+        for chunk in chunks:
+            decoder.feed(chunk)
+        return decoder.close()
+
+    def decoder(self) -> ReplyDecoder:
+        """Begins to read a reply that comes in chunks."""
+        return OpenAIDecoder(
+            self.known, repair=self.repair, refine=self._refined if self.strict else None
+        )
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> list[dict[str, Any]]:
+        """The next messages: one of the role `tool` for each result, then the images of all."""
+        return result_messages(zip(request_ids(results, calls), results, strict=True))
+
+
+def _is_history(reply: Any) -> bool:
+    """Whether a list is one of messages, not of chunks: they are looked at together."""
+    return isinstance(reply, list | tuple) and any(field(each, "role") for each in reply)

@@ -1,0 +1,7 @@
+"""How does OpenAI's Responses API call tools?"""
+
+from __future__ import annotations
+
+from tool_engine.protocols.openai_responses.protocol import OpenAIResponsesProtocol
+
+__all__ = ["OpenAIResponsesProtocol"]

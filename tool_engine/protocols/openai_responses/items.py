@@ -1,0 +1,179 @@
+"""How does one output item of OpenAI's Responses API come together, and how does it go back?
+
+https://platform.openai.com/docs/api-reference/responses/object
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tool_engine.model.call import ToolCall
+from tool_engine.protocols.arguments.text import read_arguments
+from tool_engine.protocols.building import CallInProgress
+from tool_engine.protocols.names import NameRule
+from tool_engine.protocols.objects import is_sendable, sendable
+from tool_engine.protocols.reading import field, plain
+
+__all__ = ["AWAITED", "FUNCTION", "INVALID_JSON", "Item", "PartKey", "as_input"]
+
+FUNCTION: Final = "function_call"
+AWAITED: Final = frozenset(
+    {
+        *("custom_tool_call", "computer_call", "local_shell_call", "shell_call"),
+        *("apply_patch_call", "mcp_approval_request"),
+    }
+)
+"""Items that the API wants an answer to, which only the program around the engine can give."""
+INVALID_JSON: Final = "INVALID_JSON"
+"""The key under which arguments that are no object go back: servers read them again."""
+_NOT_SENT: Final = frozenset({"parsed_arguments", "created_by"})
+_STATUSES: Final = ("completed", "incomplete")
+
+
+class PartKey(NamedTuple):
+    """Which text of an item a delta belongs to."""
+
+    field: str
+    """`content` or `summary`."""
+    kind: str
+    """Its `type`, such as `output_text`."""
+    place: int
+
+
+class Item:
+    """One output item while it is being written.
+
+    Args:
+        kind: Its `type`.
+        raw: The item as it began; an SDK's object or a mapping.
+        index: Its `output_index`, as far as the server said one.
+    """
+
+    def __init__(self, kind: str, raw: Any, index: int | None) -> None:
+        self.kind = kind
+        self.index = index
+        self.call: CallInProgress | None = None
+        """The call that it is, where it is one of ours."""
+        self.arguments: Any = None
+        """Those that came with the beginning of a call, before any delta."""
+        self.has_arguments = False
+        """Whether anything was said of them."""
+        self.is_done = False
+        self.texts: dict[PartKey, list[str]] = {}
+        """What deltas said of each text."""
+        self.fields: dict[str, Any] = {}
+        self.update(raw)
+
+    def update(self, raw: Any) -> None:
+        """Takes up what the server says of the whole item."""
+        if isinstance(raw, Mapping):
+            raw = {key: value for key, value in raw.items() if key not in _NOT_SENT}
+        for key, value in plain(raw).items():
+            if key == "content" and isinstance(value, str):
+                self.fields[key] = [{"type": "output_text", "text": value}]
+            elif key not in _NOT_SENT and value is not None:
+                self.fields[key] = value
+
+    def whole_texts(self) -> Iterable[tuple[PartKey, str]]:
+        """Every text in what the server said of the whole item."""
+        for name in ("summary", "content"):
+            for index, part in enumerate(_listed(self.fields.get(name))):
+                kind = field(part, "type")
+                text = field(part, "refusal" if kind == "refusal" else "text")
+                if isinstance(kind, str) and isinstance(text, str):
+                    yield PartKey(name, kind, index), text
+
+    def merged(self) -> dict[str, Any]:
+        """The fields, with the texts of deltas that are in no whole item."""
+        fields = dict(self.fields)
+        whole = {key: text for key, text in self.whole_texts() if text}
+        for key, parts in self.texts.items():
+            if key not in whole:
+                listed = _listed(fields.get(key.field))[: key.place]
+                name = "refusal" if key.kind == "refusal" else "text"
+                fields[key.field] = [*listed, {"type": key.kind, name: "".join(parts)}]
+        return fields
+
+    def reasoning(self) -> str:
+        """What the item shows of the model's thoughts."""
+        if self.kind != "reasoning":
+            return ""
+        fields = self.merged()
+        parts = [*_listed(fields.get("summary")), *_listed(fields.get("content"))]
+        texts = (field(part, "text") for part in parts)
+        return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def as_input(
+    items: list[Item], calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
+) -> list[dict[str, Any]]:
+    """The items as the input of the next request.
+
+    Args:
+        items: As the server began them.
+        calls: What came of those that are calls, by their ids.
+        rule: Which names the API takes.
+        is_stored: Whether the server keeps the items, so that an id alone stands for one.
+    """
+    indexes = [item.index for item in items]
+    if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
+        items = sorted(items, key=lambda item: item.index or 0)
+    params = [_param(item, calls, rule, is_stored=is_stored) for item in items]
+    sent = [param for param in params if param is not None]
+    # The API refuses reasoning that nothing follows: "without its required following item".
+    while sent and sent[-1]["type"] == "reasoning":
+        sent.pop()
+    return [sendable(param) for param in sent]
+
+
+def _param(
+    item: Item, calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
+) -> dict[str, Any] | None:
+    param = {**item.merged(), "type": item.kind}
+    if param.get("status") == "in_progress":
+        param["status"] = "incomplete"
+    if item.call is not None:
+        call = calls[item.call.call_id]
+        param["call_id"] = call.call_id
+        param["name"] = rule.spelled(param.get("name"))
+        param["arguments"] = _arguments(call)
+    elif item.kind == "reasoning":
+        # The API answers that it does not know the parameter, where it is reasoning.
+        param.pop("status", None)
+        param.setdefault("summary", [])
+        if not item.is_done or not (is_stored or param.get("encrypted_content")):
+            return None
+    elif item.kind == "message":
+        return _message(param)
+    return param
+
+
+def _message(param: dict[str, Any]) -> dict[str, Any] | None:
+    parts = [_part(part) for part in _listed(param.get("content")) if isinstance(part, dict)]
+    if not parts:
+        return None
+    param["content"] = parts
+    if "id" in param and param.get("status") not in _STATUSES:
+        param["status"] = "completed"
+    return param
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    made = {key: value for key, value in part.items() if key != "parsed" and value is not None}
+    if made.get("type") == "output_text":
+        made.setdefault("annotations", [])
+    return made
+
+
+def _arguments(call: ToolCall) -> str:
+    read = read_arguments(call.raw, repair=False)
+    if read.value is not None and is_sendable(read.value):
+        # Without text the API knows no arguments at all.
+        return call.raw if call.raw.strip() else "{}"
+    return json.dumps(call.arguments if call.is_runnable else {INVALID_JSON: call.raw})
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

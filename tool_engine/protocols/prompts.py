@@ -1,0 +1,144 @@
+"""What is a model told of the tools, made once for as long as the tools are the same? A25, A26.
+
+A prompt is kept under what it depends on: the protocol, and the name and the content of each tool.
+A reload that changes a tool therefore makes another prompt, and one that changes nothing does not,
+so that a provider's own prompt cache stays good, too. Nobody has to invalidate anything.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
+
+from tool_engine.errors import ConfigurationError, ToolNotFoundError
+from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.registry import get_protocol
+
+__all__ = ["forget_prompts", "prompt"]
+
+_MAX_PROMPTS: Final = 32
+"""Kept for each protocol object; the longest unused one goes."""
+_MAX_PROTOCOLS: Final = 32
+"""Made here by their names."""
+
+
+class _Catalog(Protocol):
+    def get_or_raise(self, name: str, /) -> Tool: ...
+
+    def list_all(self) -> list[Tool]: ...
+
+
+class _Prompts:
+    """The prompts of one protocol object."""
+
+    def __init__(self) -> None:
+        self.texts: OrderedDict[tuple[tuple[str, str], ...], str] = OrderedDict()
+        self.newest: tuple[weakref.ref[Any], str] | None = None
+        """The snapshot of a catalog, and the prompt of all its tools: nothing is newer than it."""
+
+    def text(self, protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
+        key = tuple((tool.name, _content(tool)) for tool in tools)
+        if key not in self.texts:
+            self.texts[key] = _made(protocol, tools)
+        self.texts.move_to_end(key)
+        while len(self.texts) > _MAX_PROMPTS:
+            self.texts.popitem(last=False)
+        return self.texts[key]
+
+
+# By the object, because it is the one that knows the names which it sent.
+_kept: Final[weakref.WeakKeyDictionary[ToolCallingProtocol, _Prompts]] = weakref.WeakKeyDictionary()
+_named: Final[OrderedDict[tuple[str, str], ToolCallingProtocol]] = OrderedDict()
+
+
+def prompt(
+    tools: _Catalog | Iterable[Tool],
+    protocol: ToolCallingProtocol | str,
+    /,
+    names: Iterable[str] | None = None,
+    **options: Any,
+) -> str:
+    """What the system prompt has to say about tools; empty where the request tells of them.
+
+    Args:
+        tools: A catalog, such as a `ToolEngine`, or tools.
+        protocol: The object that reads the replies, too; or its name.
+        names: The tools to tell of, in this order; None: all that are enabled.
+        options: With a name, what `get_protocol` takes, such as `language="zh"`.
+
+    Raises:
+        ToolNotFoundError: There is no tool of a name.
+        ConfigurationError: There is no such protocol, or options come with an object.
+    """
+    speaks = _protocol(protocol, options)
+    try:
+        prompts = _kept.setdefault(speaks, _Prompts())
+    except TypeError:
+        # An object that cannot be referred to weakly, or has no hash, keeps nothing.
+        prompts = _Prompts()
+    if names is not None:
+        return prompts.text(speaks, _named_tools(tools, list(names)))
+    snapshot = getattr(tools, "index", None) if hasattr(tools, "list_all") else None
+    if prompts.newest is not None and prompts.newest[0]() is snapshot is not None:
+        return prompts.newest[1]
+    listed = cast("_Catalog", tools).list_all() if hasattr(tools, "list_all") else tools
+    text = prompts.text(speaks, [each for each in listed if each.is_enabled])
+    if snapshot is not None:
+        prompts.newest = (weakref.ref(snapshot), text)
+    return text
+
+
+def forget_prompts() -> None:
+    """Forgets every prompt that is kept. A26."""
+    _kept.clear()
+    _named.clear()
+
+
+def _protocol(protocol: ToolCallingProtocol | str, options: dict[str, Any]) -> ToolCallingProtocol:
+    if not isinstance(protocol, str):
+        if options:
+            raise ConfigurationError(
+                f"options ({', '.join(options)}) go with the name of a protocol; pass them where "
+                "the object is made"
+            )
+        return protocol
+    key = (protocol, repr(sorted(options.items())))
+    if key not in _named:
+        _named[key] = get_protocol(protocol, **options)
+    _named.move_to_end(key)
+    while len(_named) > _MAX_PROTOCOLS:
+        _named.popitem(last=False)
+    return _named[key]
+
+
+def _named_tools(tools: _Catalog | Iterable[Tool], names: list[str]) -> list[Tool]:
+    if hasattr(tools, "get_or_raise"):
+        return [tools.get_or_raise(name) for name in names]
+    by_name = {tool.name: tool for tool in tools}
+    for name in names:
+        if name not in by_name:
+            raise ToolNotFoundError(f"there is no tool {name!r} among {len(by_name)} tools")
+    return [by_name[name] for name in names]
+
+
+def _made(protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
+    """The text of a protocol that has one; one of others may have its definitions only."""
+    make = getattr(protocol, "prompt", None)
+    text = make(tools) if callable(make) else protocol.definitions(tools)
+    return text if isinstance(text, str) else ""
+
+
+_SAID: Final = ("description", "examples", "effect", "output", "implementation_config")
+
+
+def _content(tool: Tool) -> str:
+    """What tells the content of a tool: that of a tool without a hash is written out."""
+    if tool.definition_hash:
+        # A tool that `CombinedTools` shows under another name has its own description, too.
+        return f"{tool.definition_hash} {tool.description}"
+    said = [tool.parameters_schema, *(getattr(tool, field) for field in _SAID)]
+    return json.dumps(said, default=str, sort_keys=True)

@@ -1,0 +1,188 @@
+"""How do chunks of any kind become the mappings that a decoder reads?
+
+A chunk is what an SDK yields, a mapping, or raw bytes or text of a stream of server-sent events,
+cut anywhere. A whole reply may be an SDK's object, a mapping, a JSON document, a whole stream as
+text, or a list of chunks.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["DONE", "AmbiguousObject", "ChunkReader", "EventStream", "field", "payloads_of", "plain"]
+
+DONE: Final = "[DONE]"
+"""The data that ends a stream of Chat Completions."""
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+# Bytes that are no UTF-8 are decoded to these, which UTF-8 itself never gives.
+_NO_TEXT: Final = re.compile("[\udc80-\udcff]")
+# Arguments that are sent as an object; in a text they have their quotes escaped.
+_ARGUMENTS: Final = re.compile(r'"(?:input|arguments|parameters)"\s*:\s*\{\s*"')
+_AFTER_DONE: Final = "something came after the end of the stream: it was left out"
+
+
+class AmbiguousObject(dict[str, Any]):
+    """An object of JSON in which a key stood twice: which of its values was meant, nobody knows."""
+
+
+def field(value: Any, name: str, default: Any = None) -> Any:
+    """A field of a mapping or of an SDK's object; None and what is missing give `default`."""
+    if type(value) is dict or isinstance(value, Mapping):
+        found = value.get(name)
+    else:
+        found = getattr(value, name, None)
+    return default if found is None else found
+
+
+def plain(value: Any) -> Any:
+    """An SDK's object as mappings, lists and plain values; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        # Without the warnings for fields that the SDK knows in another type: it keeps them as sent.
+        return dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+    return value
+
+
+class EventStream:
+    """Reads server-sent events from bytes or text that may be cut anywhere.
+
+    A server that was asked for a stream may answer with a JSON document, such as an error: what
+    begins with `{` or `[` is kept, and is one event at the end.
+
+    https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._rest: list[str] = []
+        self._data: list[str] = []
+        self._ends_in_return = False
+        self._is_begun = False
+        self._is_document = False
+
+    def feed(self, chunk: bytes | bytearray | memoryview | str) -> list[str]:
+        """The data of each event that the chunk completes."""
+        text = chunk if isinstance(chunk, str) else self._decoder.decode(bytes(chunk))
+        if not self._is_begun:
+            text = text.lstrip().lstrip("\ufeff")
+            self._is_begun = bool(text)
+            self._is_document = text[:1] in ("{", "[")
+        if self._is_document:
+            self._rest.append(text)
+            return []
+        return self._take(text) if text else []
+
+    def close(self) -> list[str]:
+        """The data of an event that nothing ended: servers forget the last empty line."""
+        last = self._decoder.decode(b"", True)
+        if self._is_document:
+            document, self._rest = "".join((*self._rest, last)), []
+            return [document] if document else []
+        return self._take(last + "\n") + self._flushed()
+
+    def _take(self, text: str) -> list[str]:
+        if self._ends_in_return and text[0] == "\n":
+            text = text[1:]
+        self._ends_in_return = text.endswith("\r")
+        lines = _LINE_END.split(text)
+        if len(lines) == 1:
+            self._rest.append(lines[0])
+            return []
+        lines[0] = "".join(self._rest) + lines[0]
+        self._rest = [lines.pop()]
+        return [data for line in lines for data in self._line(line)]
+
+    def _line(self, line: str) -> list[str]:
+        if not line:
+            return self._flushed()
+        name, _, value = line.partition(":")
+        if name == "data":
+            self._data.append(value.removeprefix(" "))
+        return []
+
+    def _flushed(self) -> list[str]:
+        data, self._data = self._data, []
+        return ["\n".join(data)] if data else []
+
+
+class ChunkReader:
+    """Turns chunks of every kind into mappings or SDK objects, in order.
+
+    What cannot be read becomes an entry of `problems`, each a sentence; nothing is raised.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.is_done = False
+        """Whether the stream said `[DONE]`; what comes after that is left out."""
+        self._events: EventStream | None = None
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        """What the chunk completes: mappings, or SDK objects as they are."""
+        if not isinstance(chunk, bytes | bytearray | memoryview | str):
+            return (chunk,)
+        if self._events is None:
+            self._events = EventStream()
+        return self._parsed(self._events.feed(chunk))
+
+    def close(self) -> Iterable[Any]:
+        """What the end of the stream completes."""
+        return () if self._events is None else self._parsed(self._events.close())
+
+    def _parsed(self, texts: list[str]) -> Iterator[Any]:
+        # One by one, so that who takes them can tell a problem in its place among the others.
+        for text in texts:
+            if self.is_done:
+                self.problems.append(_AFTER_DONE)
+                return
+            if text.strip() == DONE:
+                self.is_done = True
+                continue
+            if not text.isascii() and _NO_TEXT.search(text):
+                shown = _NO_TEXT.sub("\ufffd", text[:80])
+                self.problems.append(f"an event of the stream is no UTF-8: {shown!r}")
+                continue
+            yield from self._values(text)
+
+    def _values(self, text: str) -> list[Any]:
+        try:
+            if _ARGUMENTS.search(text) is None:
+                return [json.loads(text)]
+            return [json.loads(text, object_pairs_hook=_object)]
+        except (ValueError, RecursionError) as error:
+            first, *others = [line for line in _LINE_END.split(text) if line.strip()] or [""]
+            found = self._values(first) if others else []
+            if found:
+                # One document per line, which some servers take for a stream.
+                return found + [value for line in others for value in self._values(line)]
+            if not others:
+                self.problems.append(f"a part of the reply is no JSON ({error}): {text[:80]!r}")
+            return []
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else AmbiguousObject(value)
+
+
+def payloads_of(reply: Any) -> Iterator[Any] | None:
+    """The chunks of a whole reply that is a stream; None when it is one document or object.
+
+    Text that begins with `{` or `[` is a document, other text a stream of server-sent events; a
+    list or another iterable without a `model_dump` is one of chunks.
+    """
+    if isinstance(reply, bytes | bytearray | memoryview | str):
+        head = reply.lstrip() if isinstance(reply, str) else bytes(reply).lstrip()
+        document = head[:1] in ("{", "[", b"{", b"[")
+        return None if document else iter((reply,))
+    if isinstance(reply, Mapping) or hasattr(reply, "model_dump"):
+        return None
+    return iter(reply) if isinstance(reply, Iterable) else None

@@ -1,0 +1,189 @@
+"""Which tool of the engine does a call mean, and may the model call it?
+
+A name is looked up as it is. Text protocols also write a tool and a command: `tool_name` `a` with
+`command` `b`, or `a_b`. Where that can mean two tools, the call is refused, never guessed. A35, X2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from tool_engine.model.call import ErrorType, ToolCall
+from tool_engine.model.tool import Tool
+
+__all__ = ["COMMAND", "Route", "Router"]
+
+COMMAND: Final = "command"
+"""The argument that may name the method of a tool."""
+_JOINTS: Final = ("_", ".", "-")
+
+
+class _Catalog(Protocol):
+    def get(self, name: str, /) -> Tool | None: ...
+
+
+class Route(NamedTuple):
+    """Where a call goes."""
+
+    name: str
+    """The tool to call; one that nobody has is left for the engine to refuse."""
+    arguments: dict[str, Any]
+    tool: Tool | None = None
+    repairs: tuple[str, ...] = ()
+    """How the call was read, where that is not as it was written."""
+    error: str | None = None
+    """Why the call may not run."""
+    error_type: str = ErrorType.TOOL_NOT_FOUND.value
+
+
+class Router:
+    """Finds the tools that the calls of a reply mean.
+
+    Args:
+        catalog: Where the tools are.
+        tools: The names that may be called; None: those of every enabled tool.
+        aliases: Other names of tools, such as the commands of another program: alias -> tool.
+        has_commands: Whether the argument `command` may name the method of a tool.
+    """
+
+    def __init__(
+        self,
+        catalog: _Catalog,
+        *,
+        tools: Collection[str] | None = None,
+        aliases: Mapping[str, str] | None = None,
+        has_commands: bool = False,
+    ) -> None:
+        self._catalog = catalog
+        self._tools = None if tools is None else frozenset(tools)
+        self._aliases = aliases or {}
+        self._has_commands = has_commands
+
+    def route(self, call: ToolCall) -> Route:
+        """The tool that a call means, with the arguments that it takes there."""
+        found = self._readings(call)
+        if len(found) > 1:
+            names = " or ".join(_shown(route) for route in found)
+            return Route(
+                call.tool_name,
+                call.arguments,
+                error=f"{_written(call)} can mean {names}: write the full name of the one tool",
+            )
+        route = found[0] if found else Route(call.tool_name, call.arguments)
+        return self._checked(route, call)
+
+    def _readings(self, call: ToolCall) -> list[Route]:
+        """Every tool that the call can mean, each once."""
+        name, arguments = call.tool_name, call.arguments
+        command = arguments.get(COMMAND)
+        tool = self._catalog.get(name)
+        is_command = isinstance(command, str) and bool(command)
+        if tool is not None and not (self._has_commands and is_command):
+            return [Route(name, arguments, tool)]
+        joined = self._joined(name, str(command), arguments) if is_command else []
+        if tool is None:
+            aliased = self._aliased(name)
+            found = [] if aliased is None else [Route(aliased.name, arguments, aliased)]
+            others = [_told(route, call) for route in found + self._split(name, arguments)]
+            return _each_once(joined + others)
+        if COMMAND in _properties(tool):
+            return [Route(name, arguments, tool), *joined]
+        return joined or [self._without_method(tool, call)]
+
+    def _joined(self, name: str, command: str, arguments: Mapping[str, Any]) -> list[Route]:
+        """The tools that a tool and a command name together."""
+        rest = {key: value for key, value in arguments.items() if key != COMMAND}
+        names = [f"{name}{joint}{command}" for joint in _JOINTS]
+        tools = [self._catalog.get(each) for each in names]
+        tools.append(self._aliased(command))
+        repair = f"tool {name!r} with the command {command[:64]!r} was read as "
+        return _each_once(
+            [
+                Route(tool.name, rest, tool, (f"{repair}{tool.name!r}",))
+                for tool in tools
+                if tool is not None
+            ]
+        )
+
+    def _split(self, name: str, arguments: dict[str, Any]) -> list[Route]:
+        """The tools of which the name is a tool and a method, split at the last `_`. A35."""
+        owner, joint, method = name.rpartition("_")
+        if not joint or not owner or not method:
+            return []
+        found = [self._catalog.get(f"{owner}{each}{method}") for each in _JOINTS]
+        routes = [Route(tool.name, arguments, tool) for tool in found if tool is not None]
+        tool = self._catalog.get(owner)
+        if tool is not None and COMMAND not in arguments and method in _commands(tool):
+            routes.append(Route(owner, {COMMAND: method, **arguments}, tool))
+        return routes
+
+    def _aliased(self, name: str) -> Tool | None:
+        meant = self._aliases.get(name)
+        return None if meant is None else self._catalog.get(meant)
+
+    def _without_method(self, tool: Tool, call: ToolCall) -> Route:
+        command = call.arguments[COMMAND]
+        if tool.name == command or tool.name.endswith(
+            tuple(f"{each}{command}" for each in _JOINTS)
+        ):
+            rest = {key: value for key, value in call.arguments.items() if key != COMMAND}
+            return Route(tool.name, rest, tool, ("the command is in the tool's name: left out",))
+        message = (
+            f"{tool.name!r} takes no parameter {COMMAND!r}, and there is no tool "
+            f"{tool.name}_{command[:64]}: write the full name of the tool"
+        )
+        return Route(tool.name, call.arguments, tool, error=message)
+
+    def _checked(self, route: Route, call: ToolCall) -> Route:
+        if route.error is not None or self._may_call(route):
+            return route
+        if route.tool is not None:
+            message = f"the tool {route.name!r} is there, but may not be called here"
+            kind = ErrorType.REJECTED
+        else:
+            message, kind = f"there is no tool {call.tool_name!r}", ErrorType.TOOL_NOT_FOUND
+        near = difflib.get_close_matches(call.tool_name[:80], self._tools or (), n=3)
+        names = " or ".join(map(repr, sorted(near)))
+        hint = f"; did you mean {names}?" if names else "; call one that you were told of"
+        return route._replace(error=message + hint, error_type=kind.value)
+
+    def _may_call(self, route: Route) -> bool:
+        if self._tools is not None:
+            return route.name in self._tools
+        return route.tool is None or route.tool.is_enabled
+
+
+def _properties(tool: Tool) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = tool.parameters_schema["properties"]
+    return properties
+
+
+def _commands(tool: Tool) -> list[Any]:
+    """The commands that a tool lists. One that takes any text is not told by a name."""
+    command = _properties(tool).get(COMMAND)
+    if not isinstance(command, Mapping):
+        return []
+    listed = command.get("enum", [command["const"]] if "const" in command else [])
+    return list(listed)
+
+
+def _each_once(routes: list[Route]) -> list[Route]:
+    return list({(route.name, COMMAND in route.arguments): route for route in routes}.values())
+
+
+def _told(route: Route, call: ToolCall) -> Route:
+    repair = f"the tool name {call.tool_name[:64]!r} was read as {_shown(route)}"
+    return route._replace(repairs=(repair,))
+
+
+def _shown(route: Route) -> str:
+    command = route.arguments.get(COMMAND)
+    return f"{route.name!r} with {COMMAND}={command!r}" if command else repr(route.name)
+
+
+def _written(call: ToolCall) -> str:
+    command = call.arguments.get(COMMAND)
+    added = f" with the command {command!r}" if isinstance(command, str) else ""
+    return f"the tool name {call.tool_name!r}{added}"

@@ -1,0 +1,385 @@
+"""How does each call of a reply get exactly one result, whatever happens to it and its siblings?"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.logger import get_logger
+from tool_engine.model.bounds import check_choice, check_count
+from tool_engine.model.call import (
+    DEFAULT_TIMEOUT,
+    ErrorType,
+    ToolCall,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    check_timeout,
+)
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.content import REQUEST_ID
+from tool_engine.protocols.routing import Route, Router
+from tool_engine.redaction import redact, redact_text
+
+__all__ = ["BeforeExecute", "CallRunner", "CallsTools", "CycleOptions", "Fit"]
+
+BeforeExecute = Callable[[ToolCall, Tool], Awaitable[bool | str | None] | bool | str | None]
+"""Asked before each call; sync or async. True, or None: it runs. False, or a text that says why, or
+an exception: it does not."""
+Fit = Callable[[Tool, Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
+"""Makes the arguments of a call fit its tool, and tells what it changed."""
+
+_log: Final = get_logger(__name__)
+_ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
+_APPROVAL_TIMEOUT: Final = 300.0
+# So that the engine, which records why a call ended, is the one to end it.
+_HEAD_START: Final = 0.05
+_LANGUAGES: Final = ("en", "zh")
+_DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
+
+
+class CallsTools(Protocol):
+    """What it takes to run the calls of a model, such as a `ToolEngine`.
+
+    A `ToolSubAgent` does too: its `execute` takes a `timeout` in the place of the context.
+    """
+
+    def get(self, name: str, /) -> Tool | None:
+        """The tool of this name, or None."""
+        ...
+
+    def execute(
+        self, tool_name: str, params: dict[str, Any], context: Any, /
+    ) -> Awaitable[ToolExecutionResult]:
+        """Runs one tool."""
+        ...
+
+
+class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls of a reply are run."""
+
+    max_parallel: int | None = 1
+    """The most calls that run at the same time: 1, one after the other; None, all of them, within
+    what the engine admits."""
+    timeout: float | None = None
+    """Seconds for each call, from its turn to its result. None: what `context` and the tool say."""
+    total_timeout: float | None = None
+    """Seconds for all calls together; those that have not ended by then end as `timeout`."""
+    approval_timeout: float | None = None
+    """Seconds for `on_before_execute` to answer, once for each call; then the call is refused.
+    None: `timeout`, or five minutes."""
+    context: ToolExecutionContext | None = None
+    """Who calls, and within which limits."""
+    on_before_execute: BeforeExecute | None = None
+    """Asked before each call whether it may run."""
+    tools: Collection[str] | None = None
+    """The names of the tools that may be called; None: every tool that is enabled."""
+    aliases: dict[str, str] = {}
+    """Other names of tools, such as the commands of another program: alias -> tool."""
+    max_calls: int = 50
+    """The most calls of one reply that are run; each further one is refused."""
+    format_results: bool = True
+    """Whether the results are written down for the model."""
+    language: str = "en"
+    """Of what a model reads of a call that was not allowed: `en` or `zh`."""
+
+    def __post_init__(self) -> None:
+        if self.max_parallel is not None:
+            check_count("max_parallel", self.max_parallel, minimum=1)
+        check_count("max_calls", self.max_calls, minimum=1)
+        check_choice("language", self.language, _LANGUAGES)
+        for name in ("timeout", "total_timeout", "approval_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                check_timeout(name, value)
+        if isinstance(self.tools, str | bytes):
+            raise ConfigurationError(f"tools must be a list of tool names, got {self.tools!r}")
+        if self.context is not None and not isinstance(self.context, ToolExecutionContext):
+            raise ConfigurationError(
+                f"context must be a ToolExecutionContext, got {self.context!r}"
+            )
+        if self.on_before_execute is not None and not callable(self.on_before_execute):
+            raise ConfigurationError("on_before_execute must be a function of a call and its tool")
+
+
+class _Turn:
+    """One call while it is being run."""
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.route = Route(call.tool_name, call.arguments)
+        self.has_reached_engine = False
+
+    def marked(self, result: ToolExecutionResult) -> ToolExecutionResult:
+        """A copy that says which call it answers: the result itself may be shared with others."""
+        metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
+        repairs = [*self.call.repairs, *self.route.repairs]
+        if repairs:
+            metadata["repairs"] = repairs
+        return msgspec.structs.replace(result, metadata=metadata)
+
+
+class CallRunner:
+    """Runs the calls of one reply.
+
+    Args:
+        engine: What runs the tools.
+        options: How.
+        has_commands: Whether the argument `command` may name the method of a tool.
+        fit: What makes the arguments of a call fit its tool; None: they are what they are.
+
+    Raises:
+        ConfigurationError: The engine cannot run calls, or not with this context.
+    """
+
+    def __init__(
+        self,
+        engine: CallsTools,
+        options: CycleOptions,
+        *,
+        has_commands: bool = False,
+        fit: Fit | None = None,
+    ) -> None:
+        self._engine = engine
+        self._options = options
+        self._fit = fit
+        self._router = Router(
+            engine, tools=options.tools, aliases=options.aliases, has_commands=has_commands
+        )
+        self._takes_timeout = _takes_timeout(engine)
+        if self._takes_timeout and options.context is not None:
+            raise ConfigurationError(
+                f"{type(engine).__name__} makes the contexts of its calls itself: leave out "
+                "context, or pass the engine"
+            )
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolExecutionResult]:
+        """One result for each call, in the order of `calls`.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled; so was what ran.
+        """
+        results: dict[int, ToolExecutionResult] = {}
+        pending = iter(enumerate(calls))
+        end = _end(self._options.total_timeout)
+        workers = min(len(calls), self._options.max_parallel or len(calls))
+        if workers <= 1:
+            await self._work(pending, end, results)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work(pending, end, results))
+        return [results[place] for place in range(len(calls))]
+
+    async def _work(
+        self,
+        pending: Iterator[tuple[int, ToolCall]],
+        end: float | None,
+        results: dict[int, ToolExecutionResult],
+    ) -> None:
+        for place, call in pending:
+            turn = _Turn(call)
+            results[place] = self._refused_at_once(place, turn, end) or await self._run(turn, end)
+
+    def _refused_at_once(
+        self, place: int, turn: _Turn, end: float | None
+    ) -> ToolExecutionResult | None:
+        """The result of a call that may not even be looked at."""
+        call, most = turn.call, self._options.max_calls
+        if not call.is_runnable:
+            message = call.error or "the reply ended inside this call: write it again, shorter"
+            return self._refused(turn, message, ErrorType.VALIDATION_ERROR)
+        if place >= most:
+            message = (
+                f"only the first {most} calls of a reply are run, this is number {place + 1}: "
+                "write it again in the next reply, if it is still needed"
+            )
+            return self._refused(turn, message, ErrorType.REJECTED)
+        # A timeout that is over already would still let the first step run.
+        is_late = end is not None and asyncio.get_running_loop().time() >= end
+        return self._late(turn) if is_late else None
+
+    async def _run(self, turn: _Turn, end: float | None) -> ToolExecutionResult:
+        clock = asyncio.timeout_at(end)
+        try:
+            async with clock:
+                turn.route = self._router.route(turn.call)
+                return await self._routed(turn)
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            return self._refused(turn, "the call was cancelled", ErrorType.CANCELLED)
+        except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
+            if clock.expired():
+                return self._late(turn)
+            message = redact_text(f"{type(error).__name__}: {error}")
+            _log.warning("call_failed_outside_of_the_engine", **_who(turn.call), error=message)
+            return self._refused(turn, message, _error_type(error))
+
+    async def _routed(self, turn: _Turn) -> ToolExecutionResult:
+        route = turn.route
+        if route.error is not None:
+            return self._refused(turn, route.error, ErrorType(route.error_type))
+        if route.tool is None and self._options.on_before_execute is not None:
+            # A tool that is loaded just now must not run before somebody was asked.
+            message = f"there is no tool {route.name!r}{_near(self._engine, route.name)}"
+            return self._refused(turn, message, ErrorType.TOOL_NOT_FOUND)
+        if route.tool is not None and self._fit is not None:
+            arguments, repairs = self._fit(route.tool, route.arguments)
+            turn.route = route._replace(arguments=arguments, repairs=route.repairs + repairs)
+        refusal = await self._refusal(turn)
+        if refusal is not None:
+            return self._refused(turn, refusal, ErrorType.REJECTED)
+        result = await self._executed(turn)
+        if not isinstance(result, ToolExecutionResult):
+            raise TypeError(f"the tool's engine gave no result, but {type(result).__name__}")
+        return turn.marked(result)
+
+    async def _refusal(self, turn: _Turn) -> str | None:
+        """Why the call may not run; None: it may."""
+        ask, route = self._options.on_before_execute, turn.route
+        if ask is None or route.tool is None:
+            return None
+        # Who is asked may say yes or no: what runs is what the model wrote.
+        arguments = deepcopy(route.arguments)
+        asked = msgspec.structs.replace(turn.call, tool_name=route.name, arguments=arguments)
+        limit = self._options.approval_timeout or self._options.timeout or _APPROVAL_TIMEOUT
+        denied = _DENIED[self._options.language]
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                answer: object = ask(asked, route.tool)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not allowed it
+            if clock.expired():
+                return f"{denied}: nobody answered within {limit} seconds"
+            message = redact_text(f"{type(error).__name__}: {error}")
+            _log.warning("on_before_execute_failed", **_who(turn.call), error=message)
+            return f"{denied}: {message}"
+        if answer is True or answer is None:
+            return None
+        return f"{denied}: {answer}" if isinstance(answer, str) and answer else denied
+
+    async def _executed(self, turn: _Turn) -> ToolExecutionResult:
+        timeout = self._options.timeout
+        name, arguments = turn.route.name, dict(turn.route.arguments)
+        clock = asyncio.timeout(timeout)
+        turn.has_reached_engine = True
+        try:
+            async with clock:
+                if self._takes_timeout:
+                    limit = DEFAULT_TIMEOUT if timeout is None else _early(timeout)
+                    return await self._engine.execute(name, arguments, limit)
+                return await self._engine.execute(name, arguments, self._context(timeout))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            message = f"the call did not end within {timeout} seconds"
+            return self._refused(turn, message, ErrorType.TIMEOUT)
+
+    def _context(self, timeout: float | None) -> ToolExecutionContext:
+        """A context for one call; `variables` is the same object in all of them."""
+        context = self._options.context or ToolExecutionContext()
+        if timeout is None:
+            return msgspec.structs.replace(context)
+        own = context.timeout
+        limit = _early(timeout)
+        if own is not None and own is not DEFAULT_TIMEOUT:
+            limit = min(limit, own)
+        return msgspec.structs.replace(context, timeout=limit)
+
+    def _late(self, turn: _Turn) -> ToolExecutionResult:
+        total = self._options.total_timeout
+        message = f"the calls of the reply did not end within {total} seconds in all"
+        return self._refused(turn, message, ErrorType.TIMEOUT)
+
+    def _refused(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
+        """The result of a call that has none of the engine; what the engine saw, it recorded."""
+        date = datetime.now(UTC)
+        date = date.replace(microsecond=date.microsecond // 1000 * 1000)
+        result = ToolExecutionResult(
+            False, turn.route.name, {}, message, kind.value, executed_at=date
+        )
+        store: Any = getattr(self._engine, "store", None)
+        if not turn.has_reached_engine and hasattr(store, "query_call_records"):
+            store.add(self._record(result, turn.route))
+        return turn.marked(result)
+
+    def _record(self, result: ToolExecutionResult, route: Route) -> ToolCallRecord:
+        context = self._options.context or ToolExecutionContext()
+        params: dict[str, Any] = {}
+        if route.tool is not None:
+            # Of a call of no tool, nobody says which arguments are secret.
+            secrets = route.tool.secret_names, route.tool.secret_parts
+            params = redact(route.arguments, *secrets)
+        return ToolCallRecord(
+            record_id=str(uuid.uuid4()),
+            tool_name=result.tool_name,
+            params=params,
+            result={},
+            execution_time=0.0,
+            is_success=False,
+            error=redact_text(result.error or ""),
+            caller_id=context.caller_id,
+            caller_type=context.caller_type,
+            conversation_id=context.conversation_id,
+            workflow_id=context.workflow_id,
+            created_at=result.executed_at,
+            error_type=result.error_type,
+            reached_executor=False,
+            attempts=0,
+        )
+
+
+def _who(call: ToolCall) -> dict[str, str]:
+    return {"tool_name": call.tool_name, "request_id": call.call_id}
+
+
+def _takes_timeout(engine: object) -> bool:
+    """Whether `execute` makes the context itself, as that of a `ToolSubAgent`."""
+    execute = getattr(engine, "execute", None)
+    if not callable(execute) or not callable(getattr(engine, "get", None)):
+        raise ConfigurationError(
+            f"engine must be a ToolEngine or something else with get(name) and execute(name, "
+            f"params, context), got {type(engine).__name__}"
+        )
+    try:
+        parameters = inspect.signature(execute).parameters
+    except (TypeError, ValueError):
+        return False
+    return "timeout" in parameters and "context" not in parameters
+
+
+def _near(engine: object, name: str) -> str:
+    nearest = getattr(getattr(engine, "index", None), "nearest", None)
+    names = nearest(name) if callable(nearest) else []
+    return f"; did you mean {' or '.join(map(repr, names))}?" if names else ""
+
+
+def _end(total_timeout: float | None) -> float | None:
+    if total_timeout is None:
+        return None
+    return asyncio.get_running_loop().time() + total_timeout
+
+
+def _early(timeout: float) -> float:
+    return max(timeout - _HEAD_START, timeout * 0.9)
+
+
+def _error_type(error: Exception) -> ErrorType:
+    kind = error.error_type if isinstance(error, ToolEngineError) else ""
+    return ErrorType(kind) if kind in _ERROR_TYPES else ErrorType.EXECUTION_ERROR
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,7 @@
+"""What does each provider take of JSON Schema, and what becomes of the rest?"""
+
+from __future__ import annotations
+
+from tool_engine.protocols.schemas.fitting import SchemaSubset, fit_schema
+
+__all__ = ["SchemaSubset", "fit_schema"]

@@ -1,0 +1,362 @@
+"""What of a tool's JSON Schema can a provider be sent, and what has to be told in other ways?
+
+Providers take subsets of JSON Schema 2020-12, and refuse the whole request when one tool steps out
+of theirs. `fit_schema` makes the schema to send: the same rule in other keywords where there is
+one, in words in the description where not. Every difference is a `SchemaChange`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from tool_engine.model.output import PLAIN, shown
+from tool_engine.protocols.schemas.rewrites import REWRITES, union_of_properties
+from tool_engine.protocols.schemas.words import described, words_of
+
+__all__ = ["FittedSchema", "Place", "SchemaChange", "SchemaSubset", "fit_schema", "is_deeper"]
+
+Node = dict[str, Any]
+
+
+class SchemaChange(msgspec.Struct, frozen=True):
+    """One difference between a tool's schema and what the provider is sent."""
+
+    kind: str
+    """`rewritten`: the model is told it in another way; `dropped`: it is not told."""
+    path: str
+    """Where, as a JSON Pointer into the tool's schema, such as `/properties/city/minLength`."""
+    message: str
+
+
+class FittedSchema(msgspec.Struct, frozen=True):
+    """A schema that a provider takes."""
+
+    schema: dict[str, Any]
+    """A fresh value."""
+    changes: list[SchemaChange]
+
+
+class Place:
+    """Where in a schema the walk is; `note` writes down what changes there."""
+
+    __slots__ = ("_changes", "depth", "path")
+
+    def __init__(self, path: str, depth: int, changes: list[SchemaChange]) -> None:
+        self.path = path
+        self.depth = depth
+        """0 at the root."""
+        self._changes = changes
+
+    def inside(self, *keys: object) -> Place:
+        """The place of what stands under these keys."""
+        steps = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+        return Place("/".join((self.path, *steps)), self.depth + 1, self._changes)
+
+    def note(self, kind: str, keyword: str, message: str) -> None:
+        """Writes down a change of one keyword here; of the whole schema when it is empty."""
+        path = f"{self.path}/{keyword}" if keyword else self.path
+        self._changes.append(SchemaChange(kind, path, message))
+
+
+class SchemaSubset(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider takes of JSON Schema 2020-12. The root always is an object."""
+
+    provider: str
+    """Its name for people."""
+    keywords: frozenset[str] | None = None
+    """The keywords that it takes; None: all."""
+    not_at_root: frozenset[str] = frozenset()
+    """Those that it refuses in the schema of all arguments."""
+    formats: frozenset[str] | None = None
+    """The values of `format` that it takes; None: all."""
+    keeps_references: bool = True
+    """Whether it takes `$ref` into `$defs`; if not, the definition stands where it was meant."""
+    has_lone_references: bool = False
+    """Whether nothing may stand beside a `$ref`."""
+    enum_types: tuple[type, ...] | None = None
+    """The types of the values that an `enum` may list; None: all."""
+    needs_items: bool = False
+    """Whether an array has to say what its items are."""
+    property_name: re.Pattern[str] | None = None
+    """The names of parameters that it takes; None: all."""
+    max_depth: int = 60
+    """The levels of schemas inside schemas that are sent."""
+    finish: Callable[[dict[str, Any], Place], dict[str, Any]] | None = None
+    """Has the last word about each schema, after the schemas in it: gives the one to send."""
+
+    def takes(self, keyword: str, *, is_root: bool = False) -> bool:
+        """Whether the provider takes the keyword in this place."""
+        if is_root and keyword in self.not_at_root:
+            return False
+        return self.keywords is None or keyword in self.keywords
+
+    def takes_enum(self, values: Any) -> bool:
+        """Whether the provider takes an `enum` of these values."""
+        kinds = self.enum_types
+        return kinds is None or not isinstance(values, list) or {*map(type, values)} <= {*kinds}
+
+
+def fit_schema(schema: Mapping[str, Any] | bool, subset: SchemaSubset) -> FittedSchema:
+    """Makes of a tool's schema the one that a provider is sent.
+
+    Args:
+        schema: The schema of all arguments; it is not changed.
+        subset: What the provider takes.
+    """
+    changes: list[SchemaChange] = []
+    walk = _Walk(schema, subset)
+    return FittedSchema(walk.fitted(schema, Place("", 0, changes)), changes)
+
+
+_MAPS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE: Final = frozenset(
+    {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+_OR_BOOL: Final = frozenset(
+    {"additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items"}
+)
+_MAX_SCHEMAS: Final = 20_000
+"""Definitions that hold each other twice, and so on, would grow without end."""
+
+
+class _Walk:
+    def __init__(self, root: Any, subset: SchemaSubset) -> None:
+        self._root = root
+        self._subset = subset
+        self._open: list[str] = []
+        """The references inside which the walk is: one that comes again would never end."""
+        self._count = 0
+
+    def fitted(self, schema: Any, place: Place) -> Node:
+        self._count += 1
+        if place.depth > self._subset.max_depth or self._count > _MAX_SCHEMAS:
+            place.note("dropped", "", f"{self._of} is told of no schema that deep or that large")
+            return {}
+        if isinstance(schema, bool):
+            return self._of_bool(allows=schema, place=place)
+        if not isinstance(schema, Mapping):
+            place.note("dropped", "", f"{shown(schema):.60} is no schema")
+            return {}
+        if "$ref" in schema:
+            return self._referred(schema, place)
+        return self._of_node(dict(schema), place)
+
+    @property
+    def _of(self) -> str:
+        return self._subset.provider
+
+    def _of_bool(self, *, allows: bool, place: Place) -> Node:
+        if allows or place.depth == 0:
+            return self._of_node({}, place)
+        if self._subset.takes("not"):
+            return {"not": {}}
+        place.note("rewritten", "", f"{self._of} takes no `false`: the description says it")
+        return {"description": "must be left out"}
+
+    def _of_node(self, node: Node, place: Place) -> Node:
+        is_root = place.depth == 0
+        words: list[str] = []
+        if is_root:
+            self._open_root(node, place)
+        for rewrite in REWRITES:
+            rewrite(node, self._subset, place)
+        made: Node = {}
+        for keyword, value in node.items():
+            if not isinstance(keyword, str):
+                place.note("dropped", "", f"{shown(keyword):.60} is no keyword")
+            elif self._is_taken(keyword, value, is_root=is_root):
+                made[keyword] = self._child(keyword, node, place, words)
+            else:
+                self._tell(keyword, value, place, words)
+        self._without_the_unnamed(made, node)
+        if words:
+            made["description"] = described(node.get("description"), words)
+        if self._subset.needs_items and _is_array(made) and "items" not in made:
+            made["items"] = {}
+            place.note("rewritten", "items", f"{self._of} wants items of an array: any are allowed")
+        finish = self._subset.finish
+        return made if finish is None else finish(made, place)
+
+    @staticmethod
+    def _without_the_unnamed(made: Node, node: Node) -> None:
+        """Takes out of `required` what could not be sent, which a provider would look for."""
+        declared, sent = node.get("properties"), made.get("properties")
+        names = made.get("required")
+        if not (isinstance(declared, Mapping) and isinstance(sent, dict)) or declared == sent:
+            return
+        if isinstance(names, list):
+            lost = [name for name in declared if name not in sent]
+            made["required"] = [name for name in names if name not in lost]
+
+    def _open_root(self, node: Node, place: Place) -> None:
+        kind = node.get("type", "object")
+        if kind != "object":
+            place.note("rewritten", "type", f"arguments are an object, not {shown(kind):.60}")
+        node.pop("type", None)
+        union_of_properties(node, self._subset)
+        rest = dict(node)
+        node.clear()
+        node["type"] = "object"
+        node.update(rest)
+        if not isinstance(node.get("properties"), Mapping):
+            node["properties"] = {}
+
+    def _is_taken(self, keyword: str, value: Any, *, is_root: bool) -> bool:
+        subset = self._subset
+        if not subset.takes(keyword, is_root=is_root):
+            return False
+        if keyword == "format":
+            return subset.formats is None or (isinstance(value, str) and value in subset.formats)
+        if keyword == "enum" and not subset.takes_enum(value):
+            return False
+        return _holds_schemas(keyword, value) or not is_deeper(value, subset.max_depth)
+
+    def _tell(self, keyword: str, value: Any, place: Place, words: list[str]) -> None:
+        told = words_of(keyword, value)
+        if told is None:
+            place.note("dropped", keyword, f"{self._of} takes no {keyword!r} here")
+            return
+        words.append(told)
+        message = f"{self._of} takes no {keyword!r} here: the description says it"
+        if keyword == "format":
+            message = f"{self._of} takes no format {shown(value):.60}: the description says it"
+        place.note("rewritten", keyword, message)
+
+    def _child(self, keyword: str, node: Node, place: Place, words: list[str]) -> Any:
+        value = node[keyword]
+        if keyword == "properties" and isinstance(value, Mapping):
+            value = self._nameable(value, node, place, words)
+        if not _holds_schemas(keyword, value):
+            return _copied(value)
+        if keyword in _MAPS:
+            return {
+                str(name): self.fitted(part, place.inside(keyword, name))
+                for name, part in value.items()
+            }
+        if keyword in _LISTS:
+            return [
+                self.fitted(part, place.inside(keyword, index)) for index, part in enumerate(value)
+            ]
+        return self.fitted(value, place.inside(keyword))
+
+    def _nameable(
+        self, properties: Mapping[str, Any], node: Node, place: Place, words: list[str]
+    ) -> Mapping[str, Any]:
+        """The properties whose names the provider takes; the others are told in words."""
+        pattern = self._subset.property_name
+        if pattern is None:
+            return properties
+        required = node.get("required")
+        required = required if isinstance(required, list) else []
+        kept = {}
+        for name, part in properties.items():
+            if pattern.fullmatch(str(name)):
+                kept[name] = part
+                continue
+            inner = place.inside("properties", name)
+            needed = ", which is required" if name in required else ""
+            told = words_of(f"it also takes {name!r}{needed}", part)
+            kind = "dropped" if told is None else "rewritten"
+            how = "the model is not told of it" if told is None else "the description tells of it"
+            inner.note(kind, "", f"{self._of} takes no parameter named {name!r:.80}: {how}")
+            if told is not None:
+                words.append(told)
+        return kept
+
+    def _referred(self, schema: Mapping[str, Any], place: Place) -> Node:
+        pointer = schema["$ref"]
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        target = _resolved(self._root, pointer)
+        if target is None:
+            place.note("dropped", "$ref", f"there is no schema {shown(pointer):.80} in it")
+            return self._of_node(beside, place)
+        if self._subset.keeps_references and re.fullmatch(r"#/\$defs/[^/]+", pointer):
+            return self._kept_reference(pointer, beside, place)
+        if pointer in self._open:
+            place.note("dropped", "$ref", f"{shown(pointer):.80} holds itself: it is told once")
+            return self._of_node(beside, place)
+        self._open.append(pointer)
+        try:
+            if not isinstance(target, Mapping):
+                return self.fitted(target, place)
+            return self.fitted({**target, **beside}, place)
+        finally:
+            self._open.pop()
+
+    def _kept_reference(self, pointer: str, beside: Node, place: Place) -> Node:
+        if place.depth == 0:
+            target = _resolved(self._root, pointer)
+            return self._of_node(
+                {**(target if isinstance(target, Mapping) else {}), **beside}, place
+            )
+        if not beside or not self._subset.has_lone_references:
+            return (
+                {"$ref": pointer, **self._of_node(beside, place)} if beside else {"$ref": pointer}
+            )
+        made = self._of_node(beside, place)
+        if "anyOf" in made:
+            place.note("dropped", "", f"{self._of} takes nothing beside a '$ref'")
+            return {"$ref": pointer}
+        place.note("rewritten", "$ref", f"{self._of} takes nothing beside a '$ref': it is an anyOf")
+        return {**made, "anyOf": [{"$ref": pointer}]}
+
+
+def _holds_schemas(keyword: str, value: Any) -> bool:
+    if keyword in _MAPS:
+        return isinstance(value, Mapping)
+    if keyword in _LISTS:
+        return isinstance(value, list | tuple)
+    return keyword in _SINGLE and not (keyword in _OR_BOOL and isinstance(value, bool))
+
+
+def _is_array(node: Node) -> bool:
+    kind = node.get("type")
+    return kind == "array" or (isinstance(kind, list) and "array" in kind)
+
+
+def _resolved(root: Any, pointer: Any) -> Any:
+    """The schema that a reference inside `root` means; None when there is none."""
+    if not isinstance(pointer, str) or not pointer.startswith("#"):
+        return None
+    found = root
+    for step in unquote(pointer[1:]).split("/")[1:] if pointer != "#" else ():
+        key: Any = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, Mapping) and key in found:
+            found = found[key]
+        else:
+            return None
+    return found if isinstance(found, Mapping | bool) else None
+
+
+def is_deeper(value: Any, most: int) -> bool:
+    """Whether there are more than so many levels of lists and mappings in a value."""
+    level = [value]
+    for _ in range(most + 1):
+        # Most of a value is plain, and asking what is no Mapping takes its time.
+        level = [each for each in level if type(each) not in PLAIN or type(each) is list]
+        held = [each for each in level if isinstance(each, Mapping | list | tuple)]
+        if not held:
+            return False
+        level = [
+            inner
+            for each in held
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
+    return True
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,125 @@
+"""Which rules of a schema can be said in other keywords, where a provider takes no such keyword?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+__all__ = ["REWRITES", "union_of_properties"]
+
+Node = dict[str, Any]
+
+
+class _Subset(Protocol):
+    @property
+    def provider(self) -> str: ...
+
+    def takes(self, keyword: str, *, is_root: bool = False) -> bool: ...
+
+    def takes_enum(self, values: Any) -> bool: ...
+
+
+class _Place(Protocol):
+    @property
+    def depth(self) -> int: ...
+
+    def note(self, kind: str, keyword: str, message: str) -> None: ...
+
+
+def union_of_properties(node: Node, subset: _Subset) -> None:
+    """Takes the parameters of alternatives up into an object that may have no alternatives.
+
+    What the alternatives ask for is told in words later; this keeps the model from not knowing the
+    parameters at all.
+    """
+    found = node.get("properties")
+    properties = dict(found) if isinstance(found, Mapping) else {}
+    for keyword in ("anyOf", "oneOf"):
+        if keyword not in node or subset.takes(keyword, is_root=True):
+            continue
+        for name, part in _properties_in(node[keyword]):
+            known = properties.setdefault(name, part)
+            if known != part:
+                properties[name] = {"anyOf": [known, part]}
+    if properties:
+        node["properties"] = properties
+
+
+def _properties_in(alternatives: Any) -> list[tuple[str, Any]]:
+    listed = alternatives if isinstance(alternatives, list) else []
+    found = (each.get("properties") for each in listed if isinstance(each, Mapping))
+    return [pair for each in found if isinstance(each, Mapping) for pair in each.items()]
+
+
+def _const(node: Node, subset: _Subset, place: _Place) -> None:
+    if "const" not in node or "enum" in node or not subset.takes_enum([node["const"]]):
+        return
+    if _only_other(subset, place, "const", "enum"):
+        node["enum"] = [node.pop("const")]
+        place.note(
+            "rewritten", "const", f"{subset.provider} takes no 'const': it is an enum of one"
+        )
+
+
+def _bounds(node: Node, subset: _Subset, place: _Place) -> None:
+    for strict, plain, step in (
+        ("exclusiveMinimum", "minimum", 1),
+        ("exclusiveMaximum", "maximum", -1),
+    ):
+        value = node.get(strict)
+        # Only whole numbers have a next one.
+        is_whole = node.get("type") == "integer" and type(value) is int
+        if not is_whole or plain in node or not _only_other(subset, place, strict, plain):
+            continue
+        node[plain] = node.pop(strict) + step
+        place.note("rewritten", strict, f"{subset.provider} takes no {strict!r}: it is a {plain}")
+
+
+def _one_of(node: Node, subset: _Subset, place: _Place) -> None:
+    if "oneOf" in node and "anyOf" not in node and _only_other(subset, place, "oneOf", "anyOf"):
+        node["anyOf"] = node.pop("oneOf")
+        place.note("rewritten", "oneOf", f"{subset.provider} takes no 'oneOf': it is an anyOf")
+
+
+def _all_of(node: Node, subset: _Subset, place: _Place) -> None:
+    branches = node.get("allOf")
+    if not isinstance(branches, list) or subset.takes("allOf", is_root=place.depth == 0):
+        return
+    merged = {key: value for key, value in node.items() if key != "allOf"}
+    for branch in branches:
+        if not isinstance(branch, Mapping) or not _merge(merged, branch):
+            return
+    node.clear()
+    node.update(merged)
+    place.note("rewritten", "allOf", f"{subset.provider} takes no 'allOf': its parts are merged")
+
+
+def _merge(into: Node, branch: Mapping[str, Any]) -> bool:
+    """Takes up what a branch asks for; False when both ask for different things."""
+    for keyword, value in branch.items():
+        known = into.get(keyword)
+        if keyword not in into or known == value:
+            into[keyword] = value
+        elif keyword == "properties" and isinstance(known, Mapping) and isinstance(value, Mapping):
+            if any(known.get(name, part) != part for name, part in value.items()):
+                return False
+            into[keyword] = {**known, **value}
+        elif keyword == "required" and isinstance(known, list) and isinstance(value, list):
+            into[keyword] = [*known, *(name for name in value if name not in known)]
+        elif keyword not in ("description", "title"):
+            return False
+    return True
+
+
+def _only_other(subset: _Subset, place: _Place, keyword: str, other: str) -> bool:
+    is_root = place.depth == 0
+    return not subset.takes(keyword, is_root=is_root) and subset.takes(other, is_root=is_root)
+
+
+REWRITES: Final[tuple[Callable[[Node, _Subset, _Place], None], ...]] = (
+    _all_of,
+    _const,
+    _bounds,
+    _one_of,
+)
+"""Each changes a copy of one schema, and notes what it changed."""

@@ -1,0 +1,95 @@
+"""How is a rule of a schema told in words, to a model whose provider takes no such keyword?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+__all__ = ["described", "words_of"]
+
+_MAX_WORDS: Final = 400
+"""A rule that takes more characters than this is not told: the model would lose the thread."""
+
+
+def words_of(keyword: str, value: Any) -> str | None:
+    """What a keyword with this value asks for, as words for a description.
+
+    None where there is nothing to tell a model (`$comment`), or where it would be too long.
+    """
+    if keyword in _SILENT:
+        return None
+    tell = _WORDS.get(keyword)
+    try:
+        words = f"{keyword}: {_json(value)}" if tell is None else tell(value)
+    except (TypeError, ValueError, RecursionError):
+        # A schema made by hand may hold anything.
+        return None
+    return words if words is not None and len(words) <= _MAX_WORDS else None
+
+
+def described(description: object, words: list[str]) -> str:
+    """A description with rules in words behind it."""
+    told = "; ".join(words)
+    text = description.rstrip() if isinstance(description, str) else ""
+    return f"{text} ({told})" if text else told
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def _counted(lead: str, noun: str) -> Callable[[Any], str]:
+    return lambda value: f"{lead} {value} {noun}{'' if value == 1 else 's'}"
+
+
+def _listed(lead: str) -> Callable[[Any], str]:
+    return lambda value: f"{lead}: {', '.join(_json(each) for each in value)}"
+
+
+def _alternatives(lead: str) -> Callable[[Any], str]:
+    def told(value: Any) -> str:
+        if all(isinstance(each, Mapping) and each.keys() == {"required"} for each in value):
+            sets = (" and ".join(each["required"]) for each in value)
+            return f"{lead} must be there: {', or '.join(sets)}"
+        return f"{lead} must hold: {'; '.join(_json(each) for each in value)}"
+
+    return told
+
+
+def _other_keys(value: Any) -> str | None:
+    # A model sends no keys that it was not told of, with or without a word on it.
+    return None if isinstance(value, bool) else f"the value of any other key: {_json(value)}"
+
+
+_SILENT: Final = frozenset(
+    {"$schema", "$comment", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs"}
+    | {"definitions", "title", "readOnly", "writeOnly"}
+)
+_WORDS: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "minLength": _counted("at least", "character"),
+    "maxLength": _counted("at most", "character"),
+    "minItems": _counted("at least", "item"),
+    "maxItems": _counted("at most", "item"),
+    "minProperties": _counted("at least", "key"),
+    "maxProperties": _counted("at most", "key"),
+    "minimum": lambda value: f"at least {value}",
+    "maximum": lambda value: f"at most {value}",
+    "exclusiveMinimum": lambda value: f"more than {value}",
+    "exclusiveMaximum": lambda value: f"less than {value}",
+    "multipleOf": lambda value: f"a multiple of {value}",
+    "uniqueItems": lambda value: "no item twice" if value else "items may repeat",
+    "pattern": lambda value: f"pattern: {value}",
+    "format": lambda value: f"format: {value}",
+    "const": lambda value: f"always {_json(value)}",
+    "enum": _listed("one of"),
+    "examples": _listed("for example"),
+    "default": lambda value: f"default: {_json(value)}",
+    "deprecated": lambda value: "deprecated" if value else "not deprecated",
+    "required": _listed("required"),
+    "additionalProperties": _other_keys,
+    "not": lambda value: f"must not fit {_json(value)}",
+    "anyOf": _alternatives("at least one of these"),
+    "oneOf": _alternatives("exactly one of these"),
+    "allOf": _alternatives("all of these"),
+}

@@ -1,0 +1,339 @@
+"""Where in a reply is code, in which a call is only quoted?
+
+By the rules of CommonMark, but that a code span ends on its line: a backtick that nothing closes
+there is an ordinary character, except right before a block that the same number follows.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from tool_engine.protocols.text.grammar import Grammar, Sink
+
+__all__ = ["CodeRegions"]
+
+_SLICE: Final = 4096
+"""Characters that are read at a time: what is copied at a marker is never more than these."""
+_TICKS: Final = re.compile("`*")
+_HELD: Final = re.compile("[`\r\n]")
+_SPACE: Final = re.compile(r"[ \t]*")
+_QUOTE: Final = re.compile(" {0,3}>")
+_MOST_LEAD: Final = 4
+_ITEM: Final = re.compile(r" *(?:[-*+]|[0-9]{1,9}[.)]) {1,4}")
+_MOST_LOOKS: Final = 1000
+"""How often that is done in a reply: after that, such a fence is taken for one."""
+_MOST_BEFORE: Final = 1024
+"""Characters that are looked back for the list in which an indented fence stands."""
+
+
+class CodeRegions(ABC):
+    """Reads a reply in slices, and the code in it.
+
+    Each mode is a method that takes the buffer and a place in it, and gives the place up to which
+    it has read.
+    """
+
+    def __init__(self, grammar: Grammar, sink: Sink) -> None:
+        self._grammar = grammar
+        self._sink = sink
+        self._buffer = "\n"
+        """The character before the place that was read to, and what is held back after it."""
+        self._offset = -1
+        """Where in the reply the buffer begins."""
+        self._queue: deque[str] = deque()
+        """What is to be read after the buffer."""
+        self._is_closed = False
+        self._waits = False
+        self._mode: Callable[[str, int], int] = self._text
+        self._is_told = False
+        """Whether a call in the region was reported."""
+        self._line_lead = ""
+        """The first characters of the line."""
+        self._open_run = 0
+        """Length of the last run of backticks, if that closed nothing."""
+        self._quote_end = (0, 0)
+        """A run of which length, and where, would quote the block that was read last."""
+        self._spoken: deque[str] = deque(maxlen=_MOST_BEFORE)
+        """The last texts that were passed on."""
+        self._is_deep = False
+        """Whether the fenced code stands in a list."""
+        self._looks_left = _MOST_LOOKS
+        self._run = 0
+        """Length of the run of marks that is being read."""
+        self._fence_mark = "`"
+        self._fence_length = 0
+        self._span = 0
+        """Length of the run that began a code span."""
+        self._span_start = 0
+        self._may_be_fence = False
+        self._held: list[str] = []
+        self._held_before = ""
+        self._held_from = 0
+        self._line_runs: dict[int, int] = {}
+        """Of a line that was read to its end: run length -> where the last such run begins."""
+        self._line_end = -1
+
+    @abstractmethod
+    def _text(self, buffer: str, place: int) -> int:
+        """Outside of every region."""
+
+    @abstractmethod
+    def _say(self, text: str) -> None:
+        """Passes text on."""
+
+    def _take(self, text: str) -> None:
+        if len(text) <= _SLICE:
+            self._buffer += text
+        else:
+            self._queue.extend(_slices(text))
+        self._read()
+
+    def _read(self) -> None:
+        while True:
+            place, self._waits = 1, False
+            while place < len(self._buffer) and not self._waits:
+                place = self._mode(self._buffer, place)
+            self._offset += place - 1
+            self._buffer = self._buffer[place - 1 :]
+            if not self._queue:
+                return
+            self._buffer += self._queue.popleft()
+
+    def _again(self, before: str, text: str, place: int) -> int:
+        """Puts `text`, which was taken, in front of what is still to be read."""
+        self._queue.appendleft(self._buffer[place:])
+        self._queue.extendleft(reversed(_slices(text)))
+        self._offset += place - len(text) - 1
+        self._buffer = before
+        return 1
+
+    def _wait(self, place: int) -> int:
+        """What may become a marker waits; at the end of the reply it is text."""
+        if self._is_closed and not self._queue:
+            self._say(self._buffer[place])
+            return place + 1
+        self._waits = True
+        return place
+
+    def _keep_lead(self, text: str) -> None:
+        """Takes up how the line begins in which the text ends."""
+        start = max(text.rfind("\n"), text.rfind("\r")) + 1
+        lead = "" if start else self._line_lead
+        self._line_lead = lead + text[start : start + _MOST_LEAD - len(lead)]
+
+    def _is_in_quote(self) -> bool:
+        """Whether the line is a part of a block quote."""
+        return _QUOTE.match(self._line_lead) is not None
+
+    def _skip(self, region: str, position: int) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._sink.skip(region, position)
+
+    def _begin_run(self, match: re.Match[str]) -> int:
+        """A run of backticks: it may begin a code span, or fenced code if its line does so."""
+        self._say(match[0])
+        self._run = len(match[0].lstrip(" "))
+        self._may_be_fence = match.string[match.start() - 1] in "\r\n"
+        self._span_start = self._offset + match.end() - self._run
+        self._mode = self._opening_run
+        return match.end()
+
+    def _more_marks(self, buffer: str, place: int) -> int:
+        end = _end(_TICKS, buffer, place)
+        self._say(buffer[place:end])
+        self._run += end - place
+        return end
+
+    def _opening_run(self, buffer: str, place: int) -> int:
+        place = self._more_marks(buffer, place)
+        if place < len(buffer):
+            is_long = self._run >= 3
+            self._is_deep = is_long and not self._may_be_fence and self._is_in_list()
+            self._may_be_fence = is_long and (self._may_be_fence or self._is_deep)
+            self._span, self._is_told = self._run, False
+            if self._quote_end == (self._run, self._span_start):
+                self._sink.end_quote(self._span_start)
+                self._open_run, self._mode = 0, self._text
+                return place
+            self._open_run = self._run
+            # What was read to the end of this line before is not read again for every backtick.
+            is_known = self._span_start < self._line_end
+            closer = self._line_runs.get(self._run, -1)
+            is_plain = is_known and closer <= self._span_start
+            self._mode = self._text if is_plain else self._code
+        return place
+
+    def _is_in_list(self) -> bool:
+        """Whether the run begins an item, or a line that is indented like the content of one."""
+        lines = "".join(self._spoken)[-_MOST_BEFORE:].splitlines()
+        lead = lines.pop().rstrip("`")
+        if _ITEM.fullmatch(lead):
+            return True
+        if not lead or lead.strip(" "):
+            return False
+        self._looks_left -= 1
+        if self._looks_left < 0:
+            return True
+        while lines:
+            line = lines.pop()
+            item = _ITEM.match(line)
+            if item is not None and item.end() <= len(lead):
+                return len(lead) <= item.end() + 3
+            is_paragraph = item is None and line[:1].strip() != ""
+            if is_paragraph and (not lines or not lines[-1].strip()):
+                return False
+        return False
+
+    def _code(self, buffer: str, place: int) -> int:
+        """After a run of backticks, on its line: quoted if another one of its length follows."""
+        match = self._grammar.span.search(buffer, place)
+        if match is None:
+            self._say(buffer[place:])
+            return len(buffer)
+        start = match.start()
+        self._say(buffer[place:start])
+        kind = match.lastgroup
+        if kind is None:
+            return self._wait(start)
+        if kind == "ticks":
+            self._say(match[0])
+            self._run, self._may_be_fence = len(match[0]), False
+            self._mode = self._closing_run
+            return match.end()
+        if kind == "line":
+            return self._end_line(start)
+        self._held, self._mode, self._run, self._line_runs = [], self._hold, 0, {}
+        self._held_before, self._held_from = buffer[start - 1], self._offset + start
+        return start
+
+    def _closing_run(self, buffer: str, place: int) -> int:
+        place = self._more_marks(buffer, place)
+        if place < len(buffer):
+            is_closed = self._run == self._span
+            self._mode = self._text if is_closed else self._code
+            self._open_run = 0 if is_closed else self._open_run
+        return place
+
+    def _end_line(self, place: int) -> int:
+        if self._may_be_fence:
+            self._begin_fence("`", self._span)
+        else:
+            self._mode = self._text
+        return place
+
+    def _hold(self, buffer: str, place: int) -> int:
+        """A marker stands where it may be quoted: the rest of its line tells."""
+        end = _end(_TICKS, buffer, place)
+        if end > place:
+            self._held.append(buffer[place:end])
+            self._run += end - place
+            return end
+        if self._run and self._end_held_run(place):
+            return place
+        if buffer[place] not in "\r\n":
+            match = _HELD.search(buffer, place)
+            end = len(buffer) if match is None else match.start()
+            self._held.append(buffer[place:end])
+            return end
+        if self._may_be_fence:
+            self._tell_quoted("fenced code")
+            return self._end_line(place)
+        return self._release(place)
+
+    def _end_held_run(self, place: int) -> bool:
+        run, self._run, self._may_be_fence = self._run, 0, False
+        self._line_runs[run] = self._offset + place - run
+        if run == self._span:
+            self._tell_quoted("inline code")
+            self._mode, self._open_run = self._text, 0
+        return run == self._span
+
+    def _tell_quoted(self, region: str) -> None:
+        text = "".join(self._held)
+        for found in self._grammar.unquoted_text.finditer(text):
+            if found.lastgroup in self._grammar.openers:
+                self._skip(region, self._held_from + found.start())
+                break
+        self._say(text)
+
+    def _release(self, place: int) -> int:
+        """Nothing on the line closes the code span: the backticks before were plain."""
+        self._mode = self._text
+        self._line_end = self._offset + place
+        return self._again(self._held_before, "".join(self._held), place)
+
+    def _close_hold(self) -> None:
+        """The reply ends on the line of a marker that may be quoted."""
+        place = len(self._buffer)
+        if self._run and self._end_held_run(place):
+            return
+        if self._may_be_fence:
+            self._tell_quoted("fenced code")
+            self._mode = self._text
+        else:
+            self._release(place)
+
+    def _begin_fence(self, mark: str, length: int) -> None:
+        self._fence_mark, self._fence_length = mark, length
+        self._is_deep = self._is_deep and mark == "`"
+        self._mode, self._is_told = self._fence, False
+
+    def _fence_head(self, buffer: str, place: int) -> int:
+        """After three tildes, which begin fenced code whatever follows."""
+        end = self._end_of_marks("~", buffer, place)
+        if end < len(buffer):
+            self._begin_fence("~", self._run)
+        return end
+
+    def _fence(self, buffer: str, place: int) -> int:
+        fences = self._grammar.deep_fences if self._is_deep else self._grammar.fences
+        match = fences[self._fence_mark][self._is_told].search(buffer, place)
+        if match is None:
+            self._say(buffer[place:])
+            return len(buffer)
+        start = match.start()
+        self._say(buffer[place:start])
+        if match.lastgroup is None:
+            return self._wait(start)
+        self._say(match[0])
+        if match.lastgroup == "end":
+            self._run, self._mode = 1, self._fence_run
+        else:
+            self._skip("fenced code", self._offset + start)
+        return match.end()
+
+    def _fence_run(self, buffer: str, place: int) -> int:
+        end = self._end_of_marks(self._fence_mark, buffer, place)
+        if end < len(buffer):
+            self._mode = self._fence_rest if self._run >= self._fence_length else self._fence
+        return end
+
+    def _end_of_marks(self, mark: str, buffer: str, place: int) -> int:
+        end = place
+        while end < len(buffer) and buffer[end] == mark:
+            end += 1
+        self._say(buffer[place:end])
+        self._run += end - place
+        return end
+
+    def _fence_rest(self, buffer: str, place: int) -> int:
+        """After what may be a closing fence: only white space may follow on its line."""
+        end = _end(_SPACE, buffer, place)
+        self._say(buffer[place:end])
+        if end < len(buffer):
+            self._mode = self._text if buffer[end] in "\r\n" else self._fence
+        return end
+
+
+def _slices(text: str) -> list[str]:
+    return [text[start : start + _SLICE] for start in range(0, len(text), _SLICE)]
+
+
+def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+    match = pattern.match(text, place)
+    return place if match is None else match.end()

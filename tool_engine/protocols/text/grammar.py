@@ -1,0 +1,143 @@
+"""Which patterns find the markers of a text protocol, even where the text ends inside one?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+__all__ = ["LINE_START", "BlockReader", "Grammar", "Sink", "literal", "one_of", "token"]
+
+LINE_START: Final = r"(?<=[\r\n])"
+"""Stands before the first atom of what counts only at the beginning of a line."""
+
+
+def literal(text: str) -> list[str]:
+    """The atoms of a fixed text."""
+    return [re.escape(character) for character in text]
+
+
+def token(name: str, atoms: Sequence[str]) -> str:
+    r"""A pattern for a marker, or for its beginning where the text ends inside it.
+
+    Whether a match is the whole marker is told by its group `name`, which is empty: the
+    `lastgroup` of a beginning is None. So one search finds what is there and what may come.
+
+    Args:
+        name: The name of the group.
+        atoms: The parts of the marker in order, each a pattern that may match nothing.
+    """
+    pattern = f"{atoms[-1]}(?P<{name}>)"
+    for atom in reversed(atoms[:-1]):
+        pattern = f"{atom}(?:{pattern}|\\Z)"
+    return pattern
+
+
+def one_of(tokens: Sequence[str], flags: int = 0) -> re.Pattern[str]:
+    """The pattern that finds the first of several tokens."""
+    return re.compile("|".join(tokens), flags)
+
+
+_THINK_TAIL: Final = [*literal("think"), "(?:ing|in\\Z|i\\Z)?", r"(?:\s[^<>]{0,200})?", ">"]
+_THINK: Final = "(?i:" + token("think", ["<", r"\s?", *_THINK_TAIL]) + ")"
+_THOUGHT: Final = "(?i:" + token("thought", ["<", r"\s?", "/", r"\s?", *_THINK_TAIL]) + ")"
+_RUN: Final = rf"(?P<ticks>(?:{LINE_START}[ ]{{0,3}})?`+)"
+_INDENT: Final = rf"{LINE_START}[ ]{{1,3}}\Z"
+_TILDES: Final = token("tildes", [LINE_START + "[ ]{0,3}~", "~", "~"])
+_LINE_END: Final = "(?P<line>[\r\n])"
+
+
+class Grammar:
+    """The markers of one text protocol, as patterns.
+
+    Args:
+        openers: What begins a call: name -> atoms for `token`.
+        quotes: Pairs of atoms that begin and end a region in which nothing is a call.
+        hot: The characters without which no opener begins.
+        flags: Of the patterns.
+    """
+
+    def __init__(
+        self,
+        openers: Mapping[str, Sequence[str]],
+        quotes: Sequence[tuple[Sequence[str], Sequence[str]]] = (),
+        hot: str = "<",
+        flags: int = 0,
+    ) -> None:
+        calls = [token(name, atoms) for name, atoms in openers.items()]
+        opened = [token(f"quote{place}", pair[0]) for place, pair in enumerate(quotes)]
+        closed = [token("unquote", pair[1]) for pair in quotes]
+        plain = [*calls, *opened, _THINK, _THOUGHT]
+        self.openers = frozenset(openers)
+        self.text = one_of([*plain, _RUN, _INDENT, _TILDES], flags)
+        self.unquoted_text = one_of(plain, flags)
+        self.span = one_of([*plain, _RUN, _LINE_END], flags)
+        self.thoughts = one_of([_THINK, _THOUGHT, *calls], flags), one_of([_THINK, _THOUGHT])
+        """With calls and without; so are all pairs here."""
+        self.regions = [(one_of([end, *calls], flags), one_of([end], flags)) for end in closed]
+        self.fences = {mark: _fence(mark, 3, calls, flags) for mark in "`~"}
+        self.deep_fences = {"`": _fence("`", 15, calls, flags)}
+        """The same for fenced code in a list."""
+        self.hot = re.compile(f"[{hot}`~\r\n]")
+
+
+def _fence(
+    mark: str, most: int, calls: list[str], flags: int
+) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    end = [f"(?P<end>{LINE_START}[ ]{{0,{most}}}{mark})", rf"{LINE_START}[ ]{{1,{most}}}\Z"]
+    return one_of([*end, *calls], flags), one_of(end)
+
+
+class BlockReader(Protocol):
+    """Reads what follows the marker that begins a call."""
+
+    returned: str | None
+    """Text that was taken, the last one first to be read again: it is no part of a call."""
+
+    def feed(self, text: str, start: int) -> int:
+        """Takes `text` from `start` on.
+
+        Gives where the block ends in it, or -1: not yet. When there is something `returned`, it
+        is over, and all of `text` up to its end is taken.
+        """
+        ...
+
+    def close(self) -> None:
+        """The reply ends inside the block."""
+        ...
+
+
+class Sink(Protocol):
+    """Is told what a scanner finds, in the order of the reply."""
+
+    def add_text(self, text: str) -> None:
+        """Text for the user."""
+        ...
+
+    def add_reasoning(self, text: str) -> None:
+        """What stands inside think tags."""
+        ...
+
+    def skip(self, region: str, position: int) -> None:
+        """A call begins at `position`, where calls do not count."""
+        ...
+
+    def begin_quote(self) -> None:
+        """The block that begins now is a quote if the next backticks come right after it."""
+        ...
+
+    def end_quote(self, position: int) -> None:
+        """They do: the block is only quoted."""
+        ...
+
+    def end_unbegun_thought(self, position: int) -> None:
+        """A think tag is closed that was never opened."""
+        ...
+
+    def open(self, marker: str, text: str, position: int) -> BlockReader:
+        """A call begins with this marker."""
+        ...
+
+    def open_reply(self) -> BlockReader | None:
+        """The reply begins with a bracket or a fence; a reader, if that may be a call."""
+        ...

@@ -1,0 +1,75 @@
+"""How is text of others shown to a model, so that nothing in it is read as a call?
+
+A result may hold anything: a page that teaches VCP, a log with think tags, an attack. What would
+be a mark of a text protocol is changed by a character or two; all else stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tool_engine.protocols.text.grammar import BlockReader, Grammar, literal
+from tool_engine.protocols.text.scanner import Scanner
+
+__all__ = ["closing_fence", "label", "neutral"]
+
+_TAG: Final = re.compile(
+    r"<(?=\s?/?\s?(?:think|tool_call|tool_list|tool\b|function_)"
+    r"|\[(?:END_)?TOOL_|!--\s?VCP_TOOL_PAYLOAD)",
+    re.IGNORECASE,
+)
+_BRACKET: Final = re.compile("([「{])(?=[始末])")
+_KEY: Final = re.compile(r'(\{\s*"(?:tool|function))_(?=(?:name|call)"\s*:)')
+_HEAD: Final = re.compile(r"^(?=[ \t]*(?:Function result|函数结果))", re.MULTILINE)
+_MOST_LABEL: Final = 256
+_SUMMARY: Final = re.compile("AIO(?=工具调用结果)")
+
+
+def neutral(text: str) -> str:
+    """The same text for a reader, without a mark of any text protocol in it."""
+    text = _TAG.sub("&lt;", text)
+    text = _BRACKET.sub(r"\1 ", text)
+    # To a reader of JSON, the escape is the same name.
+    text = _KEY.sub(r"\1\\u005f", text)
+    text = _SUMMARY.sub("AIO ", text)
+    return _HEAD.sub("> ", text)
+
+
+def label(text: str) -> str:
+    """A name or an id as a part of a line, neutral too: models make them up."""
+    return neutral(" ".join(text.split())[:_MOST_LABEL])
+
+
+class _Deaf:
+    """Wants to know of nothing."""
+
+    def add_text(self, text: str) -> None: ...
+
+    def add_reasoning(self, text: str) -> None: ...
+
+    def skip(self, region: str, position: int) -> None: ...
+
+    def begin_quote(self) -> None: ...
+
+    def end_quote(self, position: int) -> None: ...
+
+    def end_unbegun_thought(self, position: int) -> None: ...
+
+    def open(self, marker: str, text: str, position: int) -> BlockReader:
+        raise AssertionError(marker)
+
+    def open_reply(self) -> BlockReader | None: ...
+
+
+_NO_CALLS: Final = Grammar({"never": literal("<\0")})
+
+
+def closing_fence(text: str) -> str | None:
+    """The line that closes the fenced code in which a text ends; None: it ends outside.
+
+    What follows an open fence would only be quoted.
+    """
+    scanner = Scanner(_NO_CALLS, _Deaf())
+    scanner.feed(text + "\n")
+    return scanner.open_fence

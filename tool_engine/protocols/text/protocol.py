@@ -1,0 +1,359 @@
+"""What do the protocols share in which a call is a part of the model's text?"""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from copy import copy
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolCall
+from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
+from tool_engine.protocols.model_protocol import ModelProtocol
+from tool_engine.protocols.names import ANY_NAME, NameRule, ToolCatalog
+from tool_engine.protocols.reading import field
+from tool_engine.protocols.text.grammar import BlockReader, Grammar
+from tool_engine.protocols.text.scanner import Scanner
+
+__all__ = ["LANGUAGES", "TextDecoder", "TextProtocol", "check_choice", "check_rendering"]
+
+LANGUAGES: Final = ("en", "zh")
+"""The languages in which prompts can be written."""
+_HOW_TO_READ: Final = (
+    "calls inside {region} are quoted, so they were not run; write a call outside of it, or read "
+    "quoted calls too, with skip_quoted=False"
+)
+_BEFORE_THOUGHT: Final = (
+    "the call stands before a </think> that nothing opened, so it is part of the model's thoughts, "
+    "and was not run; say is_thinking=True if the prompt opens the tag"
+)
+_NO_UTF8: Final = "the reply holds bytes that are no UTF-8: each is read as U+FFFD"
+_IN_BACKTICKS: Final = (
+    "the call stands between backticks, so it is quoted and was not run; write a call without "
+    "them, or read quoted calls too, with skip_quoted=False"
+)
+_DAMAGED: Final = (
+    "the call holds bytes that are no UTF-8, so it is not what was meant and was not run; write it "
+    "again"
+)
+_Choice = TypeVar("_Choice", bound=str)
+
+
+def check_choice(option: str, value: _Choice, known: Iterable[str]) -> _Choice:
+    """Gives `value` back.
+
+    Raises:
+        ConfigurationError: It is none of the `known` values of this option.
+    """
+    listed = list(known)
+    if value not in listed:
+        raise ConfigurationError(f"{option} must be one of {', '.join(listed)}, got {value!r}")
+    return value
+
+
+def check_rendering(protocol: TextProtocol, text: str, call: ToolCall) -> str:
+    """Gives `text` back.
+
+    Raises:
+        ConfigurationError: `protocol` does not read it as this one call.
+    """
+    reader = copy(protocol)
+    reader.is_thinking = False
+    found = reader.parse(text)
+    read = found.calls[0] if len(found.calls) == 1 and not found.text else None
+    if read is not None and read.is_runnable and _is_same(call, read):
+        return text
+    raise ConfigurationError(
+        f"{protocol.name} cannot carry the call {call.call_id!r} of {call.tool_name!r} as it is: "
+        f"its name, id and arguments must be what the protocol can write, and the tool must be "
+        f"known, with tools=..., if arguments are no texts{_reason(read, found)}"
+    )
+
+
+def _reason(read: ToolCall | None, found: ParsedReply) -> str:
+    if read is not None and read.error:
+        return f" ({read.error})"
+    lost = [finding.message for finding in found.findings]
+    return f" ({lost[0]})" if lost else ""
+
+
+def _is_same(one: ToolCall, other: ToolCall) -> bool:
+    if (one.call_id, one.tool_name) != (other.call_id, other.tool_name):
+        return False
+    try:
+        return _is_equal(one.arguments, other.arguments)
+    except RecursionError:
+        return False
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    # 1, 1.0 and True are equal in Python, and three things to a tool.
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    return bool(one == other)
+
+
+class TextProtocol(ModelProtocol):
+    """A protocol whose calls are text, so that it works with every model.
+
+    `definitions`, `prompt` and `format_results` give text. A reply is text or UTF-8 bytes, whole or
+    in parts, or the messages and chunks of Chat Completions that carry it.
+
+    Args:
+        tools: As of `ModelProtocol`.
+        repair: As of `ModelProtocol`.
+        language: Of the prompt: `en` or `zh`.
+        skip_quoted: Whether calls inside `<think>` and code are left alone, each with a finding.
+        is_thinking: Whether a reply begins inside `<think>`, because the prompt ends with it.
+    """
+
+    name_rule: ClassVar[NameRule] = ANY_NAME
+    writes_text: ClassVar[bool] = True
+    """Whether calls are text, in which a tool may be named by its `tool_name` and a `command`."""
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool] | ToolCatalog | None = None,
+        repair: bool = True,
+        language: str = "en",
+        skip_quoted: bool = True,
+        is_thinking: bool = False,
+    ) -> None:
+        super().__init__(tools=tools, repair=repair)
+        self.language = check_choice("language", language, LANGUAGES)
+        self.skip_quoted = skip_quoted
+        self.is_thinking = is_thinking
+
+    @abstractmethod
+    def decoder(self) -> TextDecoder:
+        """Begins to read a reply that comes in parts."""
+
+    @abstractmethod
+    def render_call(self, call: ToolCall) -> str:
+        """The text that asks for `call`, for an example or a conversation that is replayed.
+
+        Raises:
+            ConfigurationError: It would not be read as the same call.
+        """
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Reads a whole reply: text, bytes, a message or completion, or the list of its chunks."""
+        decoder = self.decoder()
+        is_one = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
+        if is_one or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
+            decoder.feed(reply)
+        else:
+            for chunk in reply:
+                decoder.feed(chunk)
+        return decoder.close()
+
+
+class TextDecoder(ABC):
+    """Reads one reply. What begins a call, and what is in it, the protocol's own decoder knows."""
+
+    def __init__(
+        self, protocol: TextProtocol, grammar: Grammar, *, reads_whole: bool = False
+    ) -> None:
+        self.protocol = protocol
+        self.builder = ReplyBuilder(protocol.known, repair=protocol.repair)
+        self._scanner = Scanner(
+            grammar,
+            self,
+            skip_quoted=protocol.skip_quoted,
+            is_thinking=protocol.is_thinking,
+            reads_whole=reads_whole,
+        )
+        self._bytes = codecs.getincrementaldecoder("utf-8")("strict")
+        self._has_bad_bytes = False
+        self._events: list[StreamEvent] = []
+        self._said: list[str] = []
+        """The text and the calls, as the model wrote them."""
+        self._ending: tuple[Ending, str | None] = (Ending.UNKNOWN, None)
+        self._has_cut = False
+        self._judged = 0
+        """How many calls stand before the last `</think>` that nothing opened."""
+        self._quoted_from = 0
+        """How many calls stand before the block that may be quoted."""
+        self._reply: ParsedReply | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the server said that the model ended the reply by itself."""
+        return self._ending[0] is Ending.FINISHED
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        """Takes the next part of the reply."""
+        events = self._events = []
+        if isinstance(chunk, str):
+            self._scanner.feed(chunk)
+        elif isinstance(chunk, bytes | bytearray | memoryview):
+            self._scanner.feed(self._decoded(bytes(chunk)))
+        else:
+            self._feed_message(chunk)
+        return events
+
+    def close(self) -> ParsedReply:
+        """The whole reply."""
+        if self._reply is None:
+            self._scanner.feed(self._decoded(b"", is_end=True))
+            self._has_cut = False
+            self._scanner.close()
+            if self._has_bad_bytes:
+                self._tell_bad_bytes()
+            if self._scanner.is_in_thought:
+                message = "a think tag was never closed: all that follows it is taken as thoughts"
+                self.find("malformed_reply", message)
+            self._end()
+            said = {"role": "assistant", "content": "".join(self._said)}
+            self._reply = self.builder.close([said])
+        return self._reply
+
+    def find(self, error_type: str, message: str, **fields: Any) -> None:
+        """Writes down a finding, and tells of it."""
+        self._events.append(self.builder.find(error_type, message, **fields))
+
+    def tell(self, events: Iterable[StreamEvent]) -> None:
+        """Tells of what the builder says."""
+        self._events += events
+
+    def end_call(self, call: CallInProgress) -> None:
+        """The call is whole by its own end mark, whatever ends the reply."""
+        self.builder.finish(call)
+        self._events += self.builder.add_other()
+
+    def cut_call(self, call: CallInProgress, error: str) -> None:
+        """The call is over, but not whole."""
+        call.is_cut, call.error = True, error
+        self._has_cut = True
+        self.end_call(call)
+
+    def keep_raw(self, text: str) -> None:
+        """Takes up what the model wrote, for the conversation."""
+        self._said.append(text)
+
+    def add_text(self, text: str) -> None:
+        """Text for the user."""
+        self._said.append(text)
+        self._events += self.builder.add_text(text)
+
+    def add_reasoning(self, text: str) -> None:
+        """What stands inside think tags."""
+        self.builder.reasoning.append(text)
+
+    def skip(self, region: str, position: int) -> None:
+        """A call begins where calls do not count."""
+        self.find("skipped", _HOW_TO_READ.format(region=region), position=position)
+
+    def begin_quote(self) -> None:
+        """The block that begins now is a quote if the next backticks come right after it."""
+        self._quoted_from = len(self.builder.calls)
+
+    def end_quote(self, position: int) -> None:
+        """They do: the block is only quoted."""
+        self._judge(self.builder.calls[self._quoted_from :], _IN_BACKTICKS)
+
+    def end_unbegun_thought(self, position: int) -> None:
+        """A think tag is closed that was never opened: it began before the reply did."""
+        message = "</think> closes what nothing opened: no call before it is run"
+        self.find("malformed_reply", message, position=position)
+        calls, self._judged = self.builder.calls[self._judged :], len(self.builder.calls)
+        self._judge(calls, _BEFORE_THOUGHT)
+
+    def _judge(self, calls: Iterable[CallInProgress], error: str, kind: str = "skipped") -> None:
+        """Calls that were told of as whole are not to be run all the same."""
+        for call in calls:
+            if call.error is None:
+                call.error, call.is_told = error, True
+                ids = {"call_id": call.call_id, "tool_name": call.name}
+                self.find(kind, error, level="error", **ids)
+
+    @abstractmethod
+    def open(self, marker: str, text: str, position: int) -> BlockReader:
+        """A call begins with this marker."""
+
+    def open_reply(self) -> BlockReader | None:
+        """The reply begins with a bracket or a fence."""
+        return None
+
+    def _decoded(self, data: bytes, *, is_end: bool = False) -> str:
+        try:
+            return self._bytes.decode(data, is_end)
+        except UnicodeDecodeError:
+            self._has_bad_bytes = True
+            held, _ = self._bytes.getstate()
+            self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+            return self._bytes.decode(held + data, is_end)
+
+    def _tell_bad_bytes(self) -> None:
+        self.find("malformed_reply", _NO_UTF8)
+        mark = "\N{REPLACEMENT CHARACTER}"
+        damaged = [call for call in self.builder.calls if mark in (call.raw or "")]
+        self._judge(damaged, _DAMAGED, "malformed_arguments")
+
+    def _feed_message(self, chunk: Any) -> None:
+        said = _said_in(chunk)
+        if said is None:
+            message = f"a part of the reply is neither text nor a message: {type(chunk).__name__}"
+            self.find("malformed_reply", message, level="error")
+            return
+        if said.reasoning:
+            self.builder.reasoning.append(said.reasoning)
+        self._scanner.feed(said.text)
+        if said.stop_reason:
+            is_cut = said.stop_reason in ("length", "max_tokens", "incomplete", "content_filter")
+            self._ending = Ending.CUT if is_cut else Ending.FINISHED, said.stop_reason
+
+    def _end(self) -> None:
+        ending, stop_reason = self._ending
+        # Each call has its own end mark: that nobody says why a text ended leaves no doubt.
+        is_told = ending is not Ending.CUT or self._has_cut
+        self.builder.end(Ending.FINISHED if is_told else ending, stop_reason)
+
+
+_MESSAGE_KEYS: Final = frozenset({"content", "role", "reasoning_content", "reasoning"})
+
+
+class _Said(NamedTuple):
+    text: str
+    reasoning: str
+    stop_reason: str | None = None
+
+
+def _said_in(chunk: Any) -> _Said | None:
+    """What a message, a completion or a chunk of Chat Completions says; None: it is none."""
+    choices = field(chunk, "choices")
+    if not isinstance(choices, list | tuple):
+        return _message(chunk)
+    first = choices[0] if choices else {}
+    stop_reason = field(first, "finish_reason")
+    said = _message(field(first, "delta") or field(first, "message")) or _Said("", "")
+    return said._replace(stop_reason=stop_reason if isinstance(stop_reason, str) else None)
+
+
+def _message(message: Any) -> _Said | None:
+    if isinstance(message, Mapping):
+        is_message = bool(_MESSAGE_KEYS & message.keys())
+    else:
+        is_message = hasattr(message, "content")
+    content = field(message, "content", "") if is_message else None
+    text = content if isinstance(content, str) else _joined(content)
+    if text is None:
+        return None
+    thoughts = field(message, "reasoning_content") or field(message, "reasoning")
+    return _Said(text, thoughts if isinstance(thoughts, str) else "")
+
+
+def _joined(parts: Any) -> str | None:
+    if not isinstance(parts, list | tuple):
+        return None
+    texts = [part if isinstance(part, str) else field(part, "text", "") for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,227 @@
+"""Where in a reply that comes in parts do calls begin, and what around them only looks like one?
+
+One scanner serves every text protocol. It reads each character once, whatever the parts are, and
+holds back only what may still become a marker. A call counts where the model speaks: inside
+`<think>`, fenced code, inline code and block quotes it is quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tool_engine.protocols.text.code_regions import CodeRegions
+from tool_engine.protocols.text.grammar import BlockReader, Grammar, Sink
+
+__all__ = ["Scanner"]
+
+_MOST_SPACE: Final = 1024
+"""Characters of white space that are held back before a reply that may be one call."""
+
+
+class Scanner(CodeRegions):
+    """Reads one reply.
+
+    Args:
+        grammar: The markers of the protocol.
+        sink: Who is told.
+        skip_quoted: Whether calls inside think tags and code are left alone.
+        is_thinking: Whether the reply begins inside a think tag, which the prompt opened.
+        reads_whole: Whether a reply that begins with a bracket may be one call as a whole.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        sink: Sink,
+        *,
+        skip_quoted: bool = True,
+        is_thinking: bool = False,
+        reads_whole: bool = False,
+    ) -> None:
+        super().__init__(grammar, sink)
+        self._skips = skip_quoted
+        self._pattern = grammar.text if skip_quoted else grammar.unquoted_text
+        self._reads_whole = reads_whole
+        self._is_blank = True
+        """Whether there was nothing but white space and thoughts so far."""
+        self._depth = int(is_thinking)
+        self._before_thought = "\n"
+        self._region = 0
+        self._around = 0
+        """Length of the run of backticks right before the block, if that closed nothing."""
+        self._reader: BlockReader | None = None
+        if is_thinking:
+            self._mode = self._think
+        else:
+            self._mode = self._lead if reads_whole else self._text
+        self._after_block = self._mode
+
+    @property
+    def is_in_thought(self) -> bool:
+        """Whether the reply so far ends inside a think tag."""
+        return self._depth > 0
+
+    @property
+    def open_fence(self) -> str | None:
+        """The line that would close the fenced code in which the text so far ends."""
+        modes = (self._fence, self._fence_run, self._fence_rest)
+        return self._fence_mark * self._fence_length if self._mode in modes else None
+
+    def feed(self, text: str) -> None:
+        """Takes the next part of the reply."""
+        self._take(text)
+
+    def close(self) -> None:
+        """The reply is over: nothing is held back any more."""
+        self._is_closed = True
+        self._read()
+        while self._mode == self._hold or self._reader is not None:
+            if self._reader is None:
+                self._close_hold()
+            else:
+                self._close_block(self._reader)
+            self._read()
+
+    def _say(self, text: str) -> None:
+        if not text:
+            return
+        if self._depth:
+            self._sink.add_reasoning(text)
+            return
+        if self._is_blank and not text.isspace():
+            self._is_blank = False
+        self._spoken.append(text)
+        self._keep_lead(text)
+        self._sink.add_text(text)
+
+    def _lead(self, buffer: str, place: int) -> int:
+        """The beginning of a reply, of which all may be one call."""
+        end = place
+        while end < len(buffer) and buffer[end].isspace():
+            end += 1
+        is_short = end - place < _MOST_SPACE
+        if end == len(buffer) and is_short and not (self._is_closed and not self._queue):
+            self._waits = True
+            return place
+        self._mode = self._text
+        if end < len(buffer) and is_short and buffer[end] in "{[`~":
+            reader = self._sink.open_reply()
+            if reader is not None:
+                self._reader, self._mode, self._after_block = reader, self._block, self._text
+        return place
+
+    def _text(self, buffer: str, place: int) -> int:
+        if buffer[place - 1] not in "\r\n" and not self._grammar.hot.search(buffer, place):
+            self._say(buffer[place:])
+            return len(buffer)
+        match = self._pattern.search(buffer, place)
+        if match is None:
+            self._say(buffer[place:])
+            return len(buffer)
+        start, end = match.span()
+        self._say(buffer[place:start])
+        kind = match.lastgroup
+        if kind is None:
+            return self._wait(start)
+        if kind == "ticks":
+            return self._begin_run(match)
+        if kind in self._grammar.openers:
+            self._begin_block(kind, match)
+        elif kind == "think":
+            self._before_thought = buffer[start - 1]
+            self._depth, self._mode, self._is_told = 1, self._think, False
+        elif kind == "thought":
+            self._sink.end_unbegun_thought(self._offset + start)
+        else:
+            self._begin_region(kind, match[0])
+        return end
+
+    def _begin_region(self, kind: str, marker: str) -> None:
+        self._say(marker)
+        if kind == "tildes":
+            self._mode, self._run = self._fence_head, 3
+        else:
+            self._mode, self._is_told = self._quote, False
+            self._region = int(kind.removeprefix("quote"))
+
+    def _begin_block(self, kind: str, match: re.Match[str]) -> None:
+        if self._skips and self._is_in_quote():
+            self._sink.skip("a block quote", self._offset + match.start())
+            self._say(match[0])
+        else:
+            self._open_block(kind, match)
+
+    def _open_block(self, kind: str, match: re.Match[str]) -> None:
+        self._is_blank = False
+        # What follows the block does not begin a line.
+        self._keep_lead(".")
+        is_after_run = self._skips and match.string[match.start() - 1] == "`"
+        self._around = self._open_run if is_after_run else 0
+        if self._around:
+            self._sink.begin_quote()
+        self._after_block = self._think if self._depth else self._text
+        self._reader = self._sink.open(kind, match[0], self._offset + match.start())
+        self._mode = self._block
+
+    def _block(self, buffer: str, place: int) -> int:
+        reader = self._reader
+        assert reader is not None  # noqa: S101 - the mode is entered with a reader
+        end = reader.feed(buffer, place)
+        if reader.returned is not None:
+            return self._read_again(reader, len(buffer) if end < 0 else end)
+        if end < 0:
+            return len(buffer)
+        self._mode, self._reader = self._after_block, None
+        self._quote_end = (self._around, self._offset + end)
+        return end
+
+    def _close_block(self, reader: BlockReader) -> None:
+        reader.close()
+        self._read_again(reader, len(self._buffer))
+
+    def _read_again(self, reader: BlockReader, place: int) -> int:
+        self._mode, self._reader = self._after_block, None
+        before = "\n" if self._is_blank else ">"
+        return self._again(before, reader.returned or "", place)
+
+    def _think(self, buffer: str, place: int) -> int:
+        is_silent = self._skips and self._is_told
+        match = self._grammar.thoughts[is_silent].search(buffer, place)
+        if match is None:
+            self._say(buffer[place:])
+            return len(buffer)
+        start, end = match.span()
+        self._say(buffer[place:start])
+        kind = match.lastgroup
+        if kind is None:
+            return self._wait(start)
+        if kind in self._grammar.openers:
+            if not self._skips:
+                self._open_block(kind, match)
+                return end
+            self._skip("a think tag", self._offset + start)
+        else:
+            self._depth += 1 if kind == "think" else -1
+        if self._depth:
+            self._say(match[0])
+            return end
+        self._mode = self._lead if self._reads_whole and self._is_blank else self._text
+        return self._again(self._before_thought, "", end)
+
+    def _quote(self, buffer: str, place: int) -> int:
+        """A region that the protocol itself marks as quoted."""
+        match = self._grammar.regions[self._region][self._is_told].search(buffer, place)
+        if match is None:
+            self._say(buffer[place:])
+            return len(buffer)
+        start = match.start()
+        self._say(buffer[place:start])
+        if match.lastgroup is None:
+            return self._wait(start)
+        self._say(match[0])
+        if match.lastgroup == "unquote":
+            self._mode = self._text
+        else:
+            self._skip("an escaped block", self._offset + start)
+        return match.end()

@@ -1,0 +1,7 @@
+"""How does a model call tools in VCP, the text protocol of `<<<[TOOL_REQUEST]>>>` blocks?"""
+
+from __future__ import annotations
+
+from tool_engine.protocols.vcp.protocol import VCPProtocol
+
+__all__ = ["VCPProtocol"]

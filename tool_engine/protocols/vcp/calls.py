@@ -1,0 +1,180 @@
+"""Which calls come of the blocks of one reply in VCP, and what is told of them meanwhile?"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tool_engine.protocols.arguments.coercion import coerce, match_keys
+from tool_engine.protocols.building import CallInProgress
+from tool_engine.protocols.text.grammar import BlockReader
+from tool_engine.protocols.text.protocol import TextDecoder, TextProtocol
+from tool_engine.protocols.vcp.batch import COMMAND, Request, requests_in, split_number
+from tool_engine.protocols.vcp.block import Block, Field, VCPBlockReader, VCPMarks
+from tool_engine.protocols.vcp.markers import (
+    FUZZY_BETWEEN,
+    FUZZY_CLOSERS,
+    FUZZY_GRAMMAR,
+    GRAMMAR,
+)
+
+__all__ = ["ID", "NAME", "RESERVED", "VCPDecoder"]
+
+NAME: Final = "tool_name"
+ID: Final = "request_id"
+RESERVED: Final = frozenset({"archery", "ink", "river", "vref", "maid", "valet", "timely_contact"})
+"""Keys that are said to the origin of VCP, not to a tool. U30."""
+_FUZZY_MARKS: Final = VCPMarks(FUZZY_BETWEEN, FUZZY_CLOSERS, is_fuzzy=True)
+_ONLY_NAMED: Final = (
+    "the mark <<<[TOOL_REQUEST]>>> has no parameter after it, so it is read as text: nothing was "
+    "called"
+)
+
+
+class VCPDecoder(TextDecoder):
+    """Reads one reply in VCP."""
+
+    def __init__(self, protocol: TextProtocol, *, is_fuzzy: bool = False) -> None:
+        super().__init__(protocol, FUZZY_GRAMMAR if is_fuzzy else GRAMMAR)
+        self.is_fuzzy = is_fuzzy
+        self.blocks = 0
+        """How many blocks began so far."""
+
+    def open(self, marker: str, text: str, position: int) -> BlockReader:
+        """A block begins."""
+        self.blocks += 1
+        listener = _BlockInProgress(self, text, position)
+        return VCPBlockReader(text, listener, _FUZZY_MARKS if self.is_fuzzy else VCPMarks())
+
+
+class _BlockInProgress:
+    """Tells of one block while it is read, and makes its calls at its end.
+
+    Whether a block is one call, and which id that has, is certain at its end only. It is told of
+    before as soon as nothing speaks against one call; if that turns out wrong, the call that was
+    told of is never ended, and the right ones follow.
+    """
+
+    def __init__(self, decoder: VCPDecoder, marker: str, position: int) -> None:
+        self._decoder = decoder
+        self._marker = marker
+        self._position = position
+        self._default_id = f"req_{decoder.blocks}"
+        self._name: str | None = None
+        self._id: str | None = None
+        self._call: CallInProgress | None = None
+        self._wanted = ""
+        """The id under which the call was begun."""
+        self._untold: list[str] = []
+
+    def open_field(self, key: str) -> None:
+        """The value of a parameter begins."""
+        number = split_number(key)
+        if key not in (NAME, ID) and (number is None or number[0] != COMMAND):
+            self._begin(self._default_id)
+
+    def add_field(self, field: Field) -> None:
+        """A parameter is whole."""
+        if field.key == NAME and self._name is None:
+            self._name = field.value.strip() or None
+            self._untold = []
+        elif field.key == ID and self._id is None:
+            self._id = field.value.strip() or None
+        if self._id:
+            self._begin(self._id)
+
+    def add_raw(self, text: str) -> None:
+        """The next part of the block, without its marks."""
+        if self._call is not None:
+            self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
+        elif self._name is not None:
+            self._untold.append(text)
+
+    def return_marker(self) -> None:
+        """The block is none: what began it is text."""
+        self._decoder.blocks -= 1
+        self._decoder.add_text(self._marker)
+        self._find("malformed_reply", _ONLY_NAMED)
+
+    def end(self, block: Block) -> None:
+        """The block is over: its calls are made."""
+        self._decoder.keep_raw(block.raw)
+        fields, changes, clash = _merged(block.fields)
+        name, base = fields.pop(NAME, "").strip(), fields.pop(ID, "").strip() or self._default_id
+        error = "; ".join(each for each in (block.error, clash) if each) or None
+        requests = [Request(None, fields, None)]
+        odd: list[str] = []
+        if error is None and name:
+            requests, odd, error = requests_in(self._decoder.protocol.known.get, name, fields)
+        if self._call is not None and (self._wanted != base or requests[0].number is not None):
+            self._decoder.builder.withdraw(self._call)
+            self._call = None
+        for message in (*block.notes, *odd):
+            self._find("malformed_reply", message, tool_name=name or None)
+        for message in changes:
+            self._find("repaired", message, tool_name=name or None)
+        for request in requests:
+            number = "" if request.number is None else f"_{request.number}"
+            call = self._call or self._begun(base + number, name)
+            call.raw, call.error = block.raw, error
+            call.repairs += [*block.repairs, *changes]
+            self._end_call(call, request, is_cut=block.is_cut)
+
+    def _begin(self, wanted: str) -> None:
+        """Tells of the call, once it has a name."""
+        if self._call is None and self._name is not None:
+            self._wanted = wanted
+            self._call = self._begun(wanted, self._name)
+            text = "".join(self._untold)
+            self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
+
+    def _begun(self, wanted: str, name: str) -> CallInProgress:
+        call, events = self._decoder.builder.begin(wanted, name or None)
+        self._decoder.tell(events)
+        return call
+
+    def _end_call(self, call: CallInProgress, request: Request, *, is_cut: bool) -> None:
+        call.value = self._read(call, request)
+        if is_cut:
+            self._decoder.cut_call(call, call.error or "")
+        else:
+            self._decoder.end_call(call)
+
+    def _read(self, call: CallInProgress, request: Request) -> dict[str, Any]:
+        """The arguments, as the tool wants them."""
+        tool = request.tool
+        arguments: dict[str, Any] = self._without_reserved(call, request)
+        if call.error is not None or tool is None:
+            return arguments
+        if self._decoder.is_fuzzy:
+            arguments, repairs = match_keys(tool, arguments)
+            call.repairs += repairs
+        arguments, repairs = coerce(tool, arguments)
+        call.repairs += repairs
+        return arguments
+
+    def _without_reserved(self, call: CallInProgress, request: Request) -> dict[str, Any]:
+        declared = {each.name for each in request.tool.parameters} if request.tool else set()
+        kept = dict(request.arguments)
+        for key in request.arguments:
+            if key.partition(":")[0] in RESERVED and key not in declared:
+                message = f"{key!r} is a word to the VCP server, not a parameter: left out"
+                self._find("skipped", message, call_id=call.call_id, tool_name=call.name)
+                del kept[key]
+        return kept
+
+    def _find(self, error_type: str, message: str, **fields: Any) -> None:
+        self._decoder.find(error_type, message, position=self._position, **fields)
+
+
+def _merged(fields: list[Field]) -> tuple[dict[str, str], list[str], str | None]:
+    """The parameters by name, the later ones counting; what was lost so; and what cannot be."""
+    merged: dict[str, str] = {}
+    changes: list[str] = []
+    clash = None
+    for key, value in fields:
+        if key in merged:
+            changes.append(f"the parameter {key!r} was written more than once: the last one counts")
+            if key == NAME and merged[key].strip() != value.strip():
+                clash = "the block names two tools; write a block for each call"
+        merged[key] = value
+    return merged, list(dict.fromkeys(changes)), clash

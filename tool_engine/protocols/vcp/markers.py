@@ -1,0 +1,107 @@
+"""Which marks does VCP write around calls, values and results, and how are they written as text?
+
+A value may hold any text: between `「始ESCAPE」` and `「末ESCAPE」` every mark is written with one
+`_ESCAPE` more, so that no value holds the mark that ends it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tool_engine.protocols.text.grammar import Grammar, literal, one_of, token
+
+__all__ = [
+    "BETWEEN",
+    "CLOSERS",
+    "DEFINITION",
+    "FUZZY_BETWEEN",
+    "FUZZY_CLOSERS",
+    "FUZZY_GRAMMAR",
+    "GRAMMAR",
+    "REQUEST",
+    "RESULT",
+    "Marks",
+    "escaped",
+    "field_text",
+    "unescaped",
+]
+
+Marks = tuple[str, str]
+"""What begins and what ends a block."""
+REQUEST: Final[Marks] = ("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>")
+DEFINITION: Final[Marks] = ("<<<[TOOL_DEFINITION]>>>", "<<<[END_TOOL_DEFINITION]>>>")
+RESULT: Final[Marks] = ("<<<[TOOL_RESULT]>>>", "<<<[END_TOOL_RESULT]>>>")
+_QUOTED: Final = (
+    literal("<<<[TOOL_REQUEST_ESCAPE]>>>"),
+    literal("<<<[END_TOOL_REQUEST_ESCAPE]>>>"),
+)
+
+
+def _fuzzy(word: str) -> list[str]:
+    return ["<", "<", "<?", "<?", *literal(f"[{word}]"), ">", ">"]
+
+
+GRAMMAR: Final = Grammar({"request": literal(REQUEST[0])}, [_QUOTED])
+FUZZY_GRAMMAR: Final = Grammar({"request": _fuzzy("TOOL_REQUEST")}, [_QUOTED], flags=re.IGNORECASE)
+
+_OPEN: Final = {
+    kind: token(name, literal(f"「始{kind}」"))
+    for name, kind in (("plain", ""), ("escape", "ESCAPE"), ("exp", "exp"))
+}
+_START: Final = token("start", literal(REQUEST[0]))
+_END: Final = token("end", literal(REQUEST[1]))
+_FUZZY_START: Final = token("start", _fuzzy("TOOL_REQUEST"))
+_FUZZY_END: Final = token("end", _fuzzy("END_TOOL_REQUEST"))
+_FUZZY_OPEN: Final = token("fuzzy", ["[「{]", "始", r"\w{0,16}", "[」}]"])
+
+BETWEEN: Final = one_of([*_OPEN.values(), _START, _END])
+"""What may come between two parameters."""
+FUZZY_BETWEEN: Final = one_of([*_OPEN.values(), _FUZZY_OPEN, _FUZZY_START, _FUZZY_END], re.I)
+CLOSERS: Final = {
+    "plain": one_of([token("close", literal("「末」")), _END]),
+    "exp": one_of([token("close", literal("「末exp」")), _END]),
+    "escape": one_of([token("close", literal("「末ESCAPE」"))]),
+}
+"""What may come in a value, by how it was opened: in an escaped one only its end counts."""
+_FUZZY_CLOSE: Final = one_of(
+    [token("close", ["[「{]", "末", r"(?!ESCAPE)\w{0,16}", "[」}]"]), _FUZZY_END], re.I
+)
+FUZZY_CLOSERS: Final = {
+    "plain": _FUZZY_CLOSE,
+    "fuzzy": _FUZZY_CLOSE,
+    "exp": one_of([token("close", literal("「末exp」")), _FUZZY_END], re.I),
+    "escape": CLOSERS["escape"],
+}
+
+_ESCAPED: Final = re.compile(
+    r"<<<\[(?:END_)?TOOL_REQUEST(?:_ESCAPE)*(?=\]>>>)"
+    r"|「始(?:ESCAPE(?:_ESCAPE)*)?(?=」)"
+    r"|「末ESCAPE(?:_ESCAPE)*(?=」)"
+)
+_PLAIN: Final = re.compile(r"「[始末]|<<<\[")
+
+
+def escaped(value: str) -> str:
+    """The text that stands for `value` between `「始ESCAPE」` and `「末ESCAPE」`."""
+    return _ESCAPED.sub(lambda found: _longer(found[0]), value)
+
+
+def unescaped(text: str) -> str:
+    """The value for which a text between `「始ESCAPE」` and `「末ESCAPE」` stands."""
+    return _ESCAPED.sub(lambda found: _shorter(found[0]), text)
+
+
+def _longer(mark: str) -> str:
+    return mark + ("ESCAPE" if mark == "「始" else "_ESCAPE")
+
+
+def _shorter(mark: str) -> str:
+    return "「始" if mark == "「始ESCAPE" else mark.removesuffix("_ESCAPE")
+
+
+def field_text(key: str, value: str) -> str:
+    """One parameter as it is written: in plain marks, or escaped where the value needs it."""
+    if _PLAIN.search(value) is None:
+        return f"{key}:「始」{value}「末」"
+    return f"{key}:「始ESCAPE」{escaped(value)}「末ESCAPE」"

@@ -1,0 +1,109 @@
+"""How are tools, calls and results written in VCP?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.output import to_text
+from tool_engine.model.reply import ReplyFinding
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.content import request_ids
+from tool_engine.protocols.text.protocol import TextProtocol, check_choice, check_rendering
+from tool_engine.protocols.vcp.calls import ID, NAME, VCPDecoder
+from tool_engine.protocols.vcp.definitions import (
+    DEFINITION_STYLES,
+    INSTRUCTIONS,
+    definition,
+    definition_losses,
+)
+from tool_engine.protocols.vcp.markers import REQUEST, field_text
+from tool_engine.protocols.vcp.results import PAYLOAD, RESULT_STYLES
+
+__all__ = ["VCPProtocol"]
+
+
+class VCPProtocol(TextProtocol):
+    """Calls as `<<<[TOOL_REQUEST]>>>` blocks of `key:「始」value「末」`. A14-A22.
+
+    Every value is text on the wire. Where the tool is known, it becomes what the tool's schema
+    wants, if that loses nothing; `repairs` of the call tells of it.
+
+    Args:
+        fuzzy: Whether marks that are only nearly right count: `<<[tool_request]>>`, `{始}`, and
+            names of parameters that differ in case, `_` or `-`. U27.
+        definition_style: `json`, or `lines`: one line for each parameter.
+        result_style: `seed`, or `aio`: one summary of all results. X8.
+        wrap_results: Whether `format_results` begins with the mark of a message of results. U31.
+        options: As of `TextProtocol`.
+
+    Raises:
+        ConfigurationError: An option has a value that is not known.
+    """
+
+    name: ClassVar[str] = "vcp"
+
+    def __init__(
+        self,
+        *,
+        fuzzy: bool = False,
+        definition_style: str = "json",
+        result_style: str = "seed",
+        wrap_results: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.fuzzy = fuzzy
+        self.definition_style = check_choice(
+            "definition_style", definition_style, DEFINITION_STYLES
+        )
+        self.result_style = check_choice("result_style", result_style, RESULT_STYLES)
+        self.wrap_results = wrap_results
+
+    def definitions(self, tools: Iterable[Tool]) -> str:
+        """One `<<<[TOOL_DEFINITION]>>>` block for each tool."""
+        style, language = self.definition_style, self.language
+        return "\n\n".join(definition(tool, style, language) for tool in self.known.learn(tools))
+
+    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
+        """What the definitions do not say, and which parameters VCP cannot carry."""
+        listed = self.known.learn(tools)
+        losses = (
+            loss for tool in listed for loss in definition_losses(tool, self.definition_style)
+        )
+        return [*super().definition_findings(listed), *losses]
+
+    def prompt(self, tools: Iterable[Tool]) -> str:
+        """How to call, and the definitions; empty without tools."""
+        told = self.definitions(tools)
+        return f"{INSTRUCTIONS[self.language]}\n\n{told}" if told else ""
+
+    def decoder(self) -> VCPDecoder:
+        """Begins to read a reply that comes in parts."""
+        return VCPDecoder(self, is_fuzzy=self.fuzzy)
+
+    def render_call(self, call: ToolCall) -> str:
+        """The block that asks for `call`, for an example or a conversation that is replayed.
+
+        Raises:
+            ConfigurationError: It would not be read as the same call: VCP cannot carry the name of
+                a parameter, or the tool is not known that says which text is a number.
+        """
+        fields = [(ID, call.call_id), (NAME, call.tool_name)]
+        fields += [(key, _written(value)) for key, value in call.arguments.items()]
+        lines = ",\n".join(field_text(key, value) for key, value in fields)
+        return check_rendering(self, f"{REQUEST[0]}\n{lines}\n{REQUEST[1]}", call)
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> str:
+        """The results as one text, for the next message of the user."""
+        answers = list(zip(request_ids(results, calls), results, strict=True))
+        text = RESULT_STYLES[self.result_style](answers)
+        return f"{PAYLOAD}\n{text}" if text and self.wrap_results else text
+
+
+def _written(value: Any) -> str:
+    """A text as it is, even with half of a surrogate pair; everything else as JSON."""
+    return value if isinstance(value, str) else to_text(value)

@@ -1,0 +1,59 @@
+"""How is a result written in VCP?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.protocols.content import text_of
+from tool_engine.protocols.text.neutral import closing_fence, label, neutral
+from tool_engine.protocols.vcp.markers import RESULT
+
+__all__ = ["PAYLOAD", "RESULT_STYLES"]
+
+PAYLOAD: Final = "<!-- VCP_TOOL_PAYLOAD -->"
+"""What marks a user message as results. U31."""
+Answers = Sequence[tuple[str, ToolExecutionResult]]
+"""Pairs of the id under which the model awaits a result, and the result."""
+
+
+def _seed(answers: Answers) -> str:
+    return "\n\n".join(_block(call_id, result) for call_id, result in answers)
+
+
+def _block(call_id: str, result: ToolExecutionResult) -> str:
+    fields = {
+        "request_id": label(call_id),
+        "tool_name": label(result.tool_name),
+        "status": "success" if result.is_success else "error",
+        "duration_ms": str(round(result.execution_time * 1000)),
+    }
+    head = "\n".join([RESULT[0], *(f"{key}:「始」{value}「末」" for key, value in fields.items())])
+    value = _closed(head + "\nresult:「始」" + neutral(text_of(result)))
+    return f"{value}「末」\n{RESULT[1]}"
+
+
+def _summary(answers: Answers) -> str:
+    if not answers:
+        return ""
+    parts = [_summary_of(number, result) for number, (_, result) in enumerate(answers, 1)]
+    return "\n".join(["[[AIO工具调用结果信息汇总:", "\n\n".join(parts), "AIO工具调用结果结束]]"])
+
+
+def _summary_of(number: int, result: ToolExecutionResult) -> str:
+    status = "✅ SUCCESS" if result.is_success else "❌ ERROR"
+    return _closed(
+        f"### 结果 {number}\n- 工具名称: {label(result.tool_name)}\n- 执行状态: {status}\n"
+        f"- 返回内容: {neutral(text_of(result))}"
+    )
+
+
+def _closed(text: str) -> str:
+    """No code fence stays open: it would quote what the model writes next."""
+    fence = closing_fence(text)
+    return text if fence is None else f"{text}\n{fence}\n"
+
+
+RESULT_STYLES: Final[Mapping[str, Callable[[Answers], str]]] = {"seed": _seed, "aio": _summary}
+"""Every form of results: A17, and that of later versions. X8."""
