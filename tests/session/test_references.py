@@ -1,0 +1,136 @@
+"""What do arguments that refer to variables become?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tool_engine.errors import VariableError
+from tool_engine.session import references
+from tool_engine.session.references import expand, reference
+from tool_engine.session.variables import Variable, VariableStore
+
+
+def store_of(**values: Any) -> VariableStore:
+    store = VariableStore()
+    for name, value in values.items():
+        store.add(Variable(name=name, value=value, labels=frozenset({f"tool:{name}"})))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$VAR_REF{{word}}", "hello"),
+        ("$VAR_REF{{word:1}}", "ello"),
+        ("$VAR_REF{{word:1:3}}", "ell"),
+        ("$VAR_REF{{word:0:0}}", ""),
+        ("$VAR_REF{{word:99}}", ""),
+        ("say $VAR_REF{{word}}!", "say hello!"),
+        ("$VAR_REF{{word}}$VAR_REF{{word:4}}", "helloo"),
+        ("$VAR_REF{{rows}}", [1, {"a": None}]),
+        ("rows: $VAR_REF{{rows}}", 'rows: [1, {"a": null}]'),
+        ("$VAR_REF{{rows:1:1}}", "1"),
+        ("$VAR_REF{{number}}", 7),
+        (" $VAR_REF{{number}}", " 7"),
+        ("$$VAR_REF{{word}}", "$VAR_REF{{word}}"),
+        ("$$VAR_REF{{ anything", "$VAR_REF{{ anything"),
+        ("a $ b {{word}} $VAR_REF{word}", "a $ b {{word}} $VAR_REF{word}"),
+    ],
+)
+def test_a_reference_stands_for(text: str, expected: Any) -> None:
+    """S25, U36: the whole, from a character on, or a part; alone it keeps its type."""
+    store = store_of(word="hello", rows=[1, {"a": None}], number=7)
+    params = {"x": text, "deep": [{"y": [text, 1]}]}
+    expanded = expand(params, store)
+    assert expanded.params["x"] == expected
+    assert expanded.params["deep"] == [{"y": [expected, 1]}]
+    assert params == {"x": text, "deep": [{"y": [text, 1]}]}
+
+
+@pytest.mark.parametrize("name", ["Rule/web/cite.v1", "a_b-c", "fetch.page_3_result"])
+def test_names_with_signs(name: str) -> None:
+    """U36: names with `/` and `.` can be referenced, too."""
+    store = VariableStore()
+    store.add(Variable(name=name, value="x"))
+    assert expand({"a": reference(name)}, store).params == {"a": "x"}
+
+
+TEXTS = st.lists(
+    st.sampled_from(["$VAR_REF{{", "a", "b", "}}", "$VAR_REF{{a}}", "$VAR_REF{{b}}", "$", ":1"])
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(a=TEXTS, b=TEXTS, head=st.text(max_size=3), tail=st.text(max_size=3))
+def test_what_was_put_in_is_never_expanded(a: str, b: str, head: str, tail: str) -> None:
+    """U37: a text that a tool brought in cannot pull another variable out."""
+    store = store_of(a=a, b=b)
+    text = f"{head}|{reference('a')}|{reference('b')}|{tail}"
+    expanded = expand({"x": text, "y": reference("a")}, store).params
+    assert expanded == {"x": f"{head}|{a}|{b}|{tail}", "y": a}
+
+
+def test_labels_of_all_that_was_put_in() -> None:
+    """Labels: the arguments carry where each part of them came from, each variable once."""
+    store = store_of(a="1", b="2", c="3")
+    expanded = expand({"x": reference("b"), "y": [reference("a") + reference("b", 0, 1)]}, store)
+    assert expanded.labels == {"tool:a", "tool:b"}
+    assert [each.name for each in expanded.variables] == ["b", "a"]
+    assert expand({"x": "plain"}, store).labels == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"x": "$VAR_REF{{gone}}"}, "x: there is no variable 'gone'; near are word"),
+        ({"x": [{"y": "$VAR_REF{{wrod}}"}]}, r"x\[0\]\.y: there is no variable 'wrod'; near are"),
+        ({"x": "$VAR_REF{{ word }}"}, r"x: '\$VAR_REF\{\{ word \}\}' is no reference"),
+        ({"x": "$VAR_REF{{word:a}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{word:1:2:3}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{word:-1}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{word"}, "is no reference"),
+        ({"x": {"$VAR_REF{{word}}": 1}}, "x: a key cannot refer to a variable"),
+    ],
+)
+def test_a_wrong_reference_is_an_error(params: dict[str, Any], message: str) -> None:
+    """S25: nothing that looks like a reference is passed on as it is; the message has the cure."""
+    with pytest.raises(VariableError, match=message):
+        expand(params, store_of(word="hello"))
+
+
+def test_a_value_is_not_shared() -> None:
+    """A tool that changes its arguments does not change the variable."""
+    store = store_of(rows=[1])
+    expand({"x": "$VAR_REF{{rows}}"}, store).params["x"].append(2)
+    assert store.get("rows").value == [1]
+
+
+def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand references to a large variable end as an error, not in memory."""
+    monkeypatch.setattr(references, "MAX_EXPANDED", 1000)
+    store = store_of(page="x" * 300)
+    assert len(expand({"x": reference("page") * 3}, store).params["x"]) == 900
+    with pytest.raises(VariableError, match="come to more than 1000 characters"):
+        expand({"x": reference("page") * 4}, store)
+    with pytest.raises(VariableError, match="come to more than 1000 characters"):
+        expand({"x": [reference("page")] * 4}, store)
+
+
+def test_deep_arguments() -> None:
+    """Depth is no crash: without references it is passed on, with one it is an error."""
+    deep: Any = 1
+    for _ in range(20_000):
+        deep = [deep]
+    assert expand({"x": deep}, VariableStore()).params["x"] is deep
+    with pytest.raises(VariableError, match="nested too deep"):
+        expand({"x": deep, "y": "$VAR_REF{{a}}"}, store_of(a=1))
+
+
+def test_many_openings_take_linear_time() -> None:
+    """D20: a megabyte of half references is refused at once."""
+    with pytest.raises(VariableError, match="is no reference"):
+        expand({"x": "$VAR_REF{{" * 100_000}, store_of(a=1))

@@ -1,0 +1,1 @@
+"""What may one conversation use, remember and spend?"""

@@ -1,0 +1,146 @@
+"""Which variables do arguments refer to, and what do the arguments become?
+
+`$VAR_REF{{name}}` stands for the whole of a variable, `$VAR_REF{{name:start}}` for its text from a
+character on, `$VAR_REF{{name:start:length}}` for that many characters. References are replaced
+once: what comes out of a variable is data, whatever it looks like.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from tool_engine.errors import VariableError
+from tool_engine.session.variables import NAME, Variable, VariableStore
+
+__all__ = ["MAX_EXPANDED", "Expanded", "expand", "reference"]
+
+MAX_EXPANDED: Final = 16_777_216
+"""The most characters that the references of one call may come to."""
+_BEGIN: Final = "$VAR_REF{{"
+_REFERENCE: Final = re.compile(
+    rf"(\$?)\$VAR_REF\{{\{{(?:({NAME})(?::(\d{{1,12}})(?::(\d{{1,12}}))?)?\}}\}})?"
+)
+
+
+class Expanded(NamedTuple):
+    """Arguments without references."""
+
+    params: dict[str, Any]
+    variables: tuple[Variable, ...]
+    """What was put in, each once, in the order of its first reference."""
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Where the content that was put in came from."""
+        return frozenset[str]().union(*(each.labels for each in self.variables))
+
+
+def reference(name: str, start: int | None = None, length: int | None = None) -> str:
+    """The text that refers to a variable, or to a part of it."""
+    place = "" if start is None else f":{start}"
+    return f"{_BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
+
+
+def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
+    """The arguments with every reference replaced, in texts at any depth. S25.
+
+    A text that is nothing but one reference to a whole variable becomes its value, of whatever
+    type; elsewhere the text of the value is put in. `$$VAR_REF{{` stands for the literal
+    characters. `params` is not changed.
+
+    Raises:
+        VariableError: A reference is malformed, names no variable, stands in a key, or there is
+            too much to put in.
+    """
+    if not any(_BEGIN in text for text in _texts(params)):
+        return Expanded(params, ())
+    expansion = _Expansion(store)
+    try:
+        expanded = {key: expansion.value(item, f"{key}") for key, item in params.items()}
+    except RecursionError:
+        raise VariableError("the arguments with references are nested too deep") from None
+    return Expanded(expanded, tuple(expansion.used.values()))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, keys too, however deep it is."""
+    rest = [value]
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            rest.extend(item)
+            rest.extend(item.values())
+        elif isinstance(item, list | tuple):
+            rest.extend(item)
+
+
+class _Expansion:
+    """Replaces the references of one call."""
+
+    def __init__(self, store: VariableStore) -> None:
+        self.used: dict[str, Variable] = {}
+        self._store = store
+        self._left = MAX_EXPANDED
+
+    def value(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            return self._text(value, path) if _BEGIN in value else value
+        if isinstance(value, dict):
+            return {
+                self._key(key, path): self.value(item, f"{path}.{key}")
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(item, f"{path}[{place}]") for place, item in enumerate(value)]
+        return value
+
+    def _key(self, key: Any, path: str) -> Any:
+        if isinstance(key, str) and _BEGIN in key:
+            raise VariableError(f"{path}: a key cannot refer to a variable: {key[:80]!r}")
+        return key
+
+    def _text(self, text: str, path: str) -> Any:
+        whole = _REFERENCE.fullmatch(text)
+        if whole is not None and not whole[1] and whole[2] and whole[3] is None:
+            variable = self._take(whole, path)
+            self._spend(len(variable.text), path)
+            return copy.deepcopy(variable.value)
+        return _REFERENCE.sub(lambda found: self._part(found, path), text)
+
+    def _part(self, found: re.Match[str], path: str) -> str:
+        if found[1]:
+            return found[0][1:]
+        text = self._take(found, path).text
+        if found[3] is not None:
+            start = int(found[3])
+            text = text[start:] if found[4] is None else text[start : start + int(found[4])]
+        self._spend(len(text), path)
+        return text
+
+    def _take(self, found: re.Match[str], path: str) -> Variable:
+        name = found[2]
+        if name is None:
+            shown = found.string[found.start() : found.start() + 80]
+            raise VariableError(
+                f"{path}: {shown!r} is no reference: write $VAR_REF{{{{name}}}}, "
+                "$VAR_REF{{name:start}} or $VAR_REF{{name:start:length}} without spaces, or "
+                "$$VAR_REF{{ for the characters themselves"
+            )
+        try:
+            variable = self._store.get(name)
+        except VariableError as error:
+            raise VariableError(f"{path}: {error}") from None
+        return self.used.setdefault(name, variable)
+
+    def _spend(self, size: int, path: str) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise VariableError(
+                f"{path}: the references of one call come to more than {MAX_EXPANDED} characters: "
+                "refer to parts, with start and length"
+            )
