@@ -240,7 +240,7 @@ async def _answer(
             while await cursor.fetchmany(_BATCH):
                 pass
         except _FullError:
-            pass
+            pass  # the rows that are kept are enough: `result` tells that there are more
         return rows.result(None if plan.is_readonly else rows.count)
 
 
