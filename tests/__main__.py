@@ -12,7 +12,10 @@ from typing import IO
 ROOT = Path(__file__).parents[1]
 FIRST = tuple(
     f"tests/{name}"
-    for name in ("cli", "documents", "executors", "meta", "protocols", "redaction", "security")
+    for name in (
+        *("agent", "approval", "cli", "documents", "executors", "meta", "protocols", "redaction"),
+        "security",
+    )
 )
 """About half of the work; the other process runs all that is not here."""
 

@@ -82,3 +82,22 @@ async def test_executor_that_cannot_be_loaded(
         result = await other.execute("one")
     assert result.error_type == "execution_error"
     assert "broken" in str(result.error)
+
+
+@pytest.mark.parametrize(("limits", "is_same"), [({"limit": 5}, True), ({"max_items": 5}, False)])
+async def test_a_limit_of_sessions_costs_no_call(
+    engine: ToolEngine, limits: dict[str, Any], is_same: bool
+) -> None:
+    """S7: what only a model of a session reads is no matter of the engine: nothing is wrapped."""
+
+    class Own:
+        async def execute(self, tool: Any, params: Any, context: Any) -> dict[str, Any]:
+            return {"items": list(range(9))}
+
+    executor = Own()
+    engine.register_tool({"name": "one", "description": "d", "result": limits})
+    engine.register_executor("one", executor)
+    output = (await engine.execute("one")).output
+    assert (output["items"] == list(range(9))) is is_same
+    planned = engine._pipeline._planner.plan(engine.get_or_raise("one"))
+    assert (planned.executor is executor) is is_same

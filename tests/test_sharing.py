@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.progress import Call
 from tool_engine.sharing import Flight, leads_flight
 
@@ -17,7 +18,7 @@ BOUND = 10.0
 
 def test_a_flight_without_a_slot() -> None:
     """A leader that waits for its slot has no end of its time yet."""
-    flight = Flight()
+    flight = Flight(ToolConfigLoader().from_mapping({"name": "sample", "description": "A sample."}))
     assert (flight.slot, flight.seconds()) == (None, inf)
     call = Call(None, 1, "call-1", "sample", b"", ToolExecutionContext(timeout=3))
     assert leads_flight(call, flight)

@@ -20,6 +20,8 @@ from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import (
     AdmissionError,
+    ApprovalError,
+    ChatModelError,
     CircuitOpenError,
     ConfigurationError,
     ControllerClosedError,
@@ -36,21 +38,25 @@ from tool_engine.errors import (
     QueueFullError,
     QueueTimeoutError,
     RateLimitedError,
+    SessionError,
     SlotRejectedError,
     SupersededError,
+    ToolConflictError,
     ToolEngineError,
     ToolExecutionError,
     ToolNotFoundError,
     ToolQuarantinedError,
     UnboundContextError,
+    VariableError,
 )
 from tool_engine.executors.builtin import EchoExecutor
-from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
+from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import (
     ErrorType,
     Outcome,
+    Refusal,
     ToolCall,
     ToolExecutionContext,
     ToolExecutionResult,
@@ -72,27 +78,72 @@ from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.validation.validator import ToolParameterValidator
 
 if TYPE_CHECKING:
+    from tool_engine.agent.answer import AgentAnswer, StopReason
+    from tool_engine.agent.events import AgentEvent, AgentEventType
+    from tool_engine.agent.loop import AgentLoop
+    from tool_engine.agent.models.recorded import RecordedModel
+    from tool_engine.agent.models.registry import chat_model
+    from tool_engine.approval.callback import CallbackApprover, DeferredApprover
+    from tool_engine.approval.console import ConsoleApprover
+    from tool_engine.approval.policy import PermissionRule
+    from tool_engine.approval.queued import QueueApprover
     from tool_engine.executors.calculator import CalculatorExecutor
+    from tool_engine.interfaces import (
+        ApprovalStorage,
+        Approver,
+        CallScope,
+        ChatModel,
+        SessionStorage,
+    )
+    from tool_engine.knowledge.approvals import MemoryApprovalStorage
+    from tool_engine.knowledge.sessions import MemorySessionStorage
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+    from tool_engine.model.chat import ChatRequest
+    from tool_engine.model.group import Skill, ToolGroup
+    from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
     from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
+    from tool_engine.model.session import SessionInfo
     from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
     from tool_engine.protocols.registry import get_protocol
     from tool_engine.protocols.running import CycleOptions
+    from tool_engine.session.bounds import Usage
+    from tool_engine.session.config import ToolCallConfig
+    from tool_engine.session.presentation import Presentation, ReturnType
+    from tool_engine.session.result import ResultStatus, SessionResult, as_tool_call_result
+    from tool_engine.session.session import ToolSession
+    from tool_engine.session.variables import Variable, VariableKind, VariableStore
     from tool_engine.subagent import ToolSubAgent
 
 __all__ = [
     "AdmissionError",
+    "AgentAnswer",
+    "AgentEvent",
+    "AgentEventType",
+    "AgentLoop",
+    "ApprovalDecision",
+    "ApprovalError",
+    "ApprovalRequest",
+    "ApprovalStorage",
+    "Approver",
     "BreakerPolicy",
     "CalculatorExecutor",
+    "CallScope",
+    "CallbackApprover",
+    "ChatModel",
+    "ChatModelError",
+    "ChatRequest",
     "CircuitOpenError",
     "CollisionPolicy",
     "ConcurrencyConfig",
     "ConcurrencyMetrics",
     "ConcurrencySnapshot",
     "ConfigurationError",
+    "ConsoleApprover",
     "ControllerBridge",
     "ControllerClosedError",
     "CutStrategy",
     "CycleOptions",
+    "DeferredApprover",
     "DefinitionError",
     "DefinitionProblem",
     "DuplicateToolError",
@@ -101,30 +152,49 @@ __all__ = [
     "ErrorType",
     "EventsExpiredError",
     "EventsLostError",
+    "ExecutionPolicy",
     "ExecutorNotFoundError",
     "Generation",
     "GenerationNotFoundError",
     "HeldSlot",
     "KeyLimits",
     "LockFileError",
+    "MemoryApprovalStorage",
+    "MemorySessionStorage",
     "MemoryStorage",
     "MissingExtraError",
     "Outcome",
     "ParsedReply",
+    "Permission",
+    "PermissionRule",
+    "Presentation",
     "QuarantinedTool",
+    "QueueApprover",
     "QueueFullError",
     "QueueTimeoutError",
     "RateLimitedError",
+    "RecordedModel",
+    "Refusal",
     "ReplyFinding",
     "ResultLimits",
+    "ResultPolicy",
+    "ResultStatus",
     "RetryPolicy",
+    "ReturnType",
+    "SessionError",
+    "SessionInfo",
+    "SessionResult",
+    "SessionStorage",
+    "Skill",
     "SlotEvent",
     "SlotRejectedError",
+    "StopReason",
     "StreamEvent",
     "StreamEventType",
     "SupersededError",
     "Tool",
     "ToolCall",
+    "ToolCallConfig",
     "ToolCallCycleResult",
     "ToolCallRecord",
     "ToolCallSummary",
@@ -133,6 +203,7 @@ __all__ = [
     "ToolConcurrency",
     "ToolConcurrencyController",
     "ToolConfigLoader",
+    "ToolConflictError",
     "ToolEngine",
     "ToolEngineConfig",
     "ToolEngineError",
@@ -142,6 +213,7 @@ __all__ = [
     "ToolExecutionError",
     "ToolExecutionResult",
     "ToolExecutor",
+    "ToolGroup",
     "ToolKnowledgeStore",
     "ToolMatch",
     "ToolNotFoundError",
@@ -149,25 +221,72 @@ __all__ = [
     "ToolParameterValidator",
     "ToolQuarantinedError",
     "ToolRate",
+    "ToolSession",
     "ToolSubAgent",
     "UnboundContextError",
+    "Usage",
     "ValidationError",
     "ValidationResult",
+    "Variable",
+    "VariableError",
+    "VariableKind",
+    "VariableStore",
     "WaitExplanation",
     "WaitingCall",
+    "as_tool_call_result",
+    "chat_model",
     "get_protocol",
     "process_tool_calls",
 ]
 
 _ON_FIRST_USE = {
+    "AgentAnswer": "tool_engine.agent.answer",
+    "AgentEvent": "tool_engine.agent.events",
+    "AgentEventType": "tool_engine.agent.events",
+    "AgentLoop": "tool_engine.agent.loop",
+    "ApprovalDecision": "tool_engine.model.approval",
+    "ApprovalRequest": "tool_engine.model.approval",
+    "ApprovalStorage": "tool_engine.interfaces",
+    "Approver": "tool_engine.interfaces",
     "CalculatorExecutor": "tool_engine.executors.calculator",
+    "CallScope": "tool_engine.interfaces",
+    "CallbackApprover": "tool_engine.approval.callback",
+    "ChatModel": "tool_engine.interfaces",
+    "ChatRequest": "tool_engine.model.chat",
+    "ConsoleApprover": "tool_engine.approval.console",
     "CycleOptions": "tool_engine.protocols.running",
+    "DeferredApprover": "tool_engine.approval.callback",
+    "ExecutionPolicy": "tool_engine.model.permission",
+    "MemoryApprovalStorage": "tool_engine.knowledge.approvals",
+    "MemorySessionStorage": "tool_engine.knowledge.sessions",
     "ParsedReply": "tool_engine.model.reply",
+    "Permission": "tool_engine.model.permission",
+    "PermissionRule": "tool_engine.approval.policy",
+    "Presentation": "tool_engine.session.presentation",
+    "QueueApprover": "tool_engine.approval.queued",
+    "RecordedModel": "tool_engine.agent.models.recorded",
     "ReplyFinding": "tool_engine.model.reply",
+    "ResultPolicy": "tool_engine.model.permission",
+    "ResultStatus": "tool_engine.session.result",
+    "ReturnType": "tool_engine.session.presentation",
+    "SessionInfo": "tool_engine.model.session",
+    "SessionResult": "tool_engine.session.result",
+    "SessionStorage": "tool_engine.interfaces",
+    "Skill": "tool_engine.model.group",
+    "StopReason": "tool_engine.agent.answer",
     "StreamEvent": "tool_engine.model.reply",
     "StreamEventType": "tool_engine.model.reply",
+    "ToolCallConfig": "tool_engine.session.config",
     "ToolCallCycleResult": "tool_engine.protocols.cycle",
+    "ToolGroup": "tool_engine.model.group",
+    "ToolSession": "tool_engine.session.session",
     "ToolSubAgent": "tool_engine.subagent",
+    "Usage": "tool_engine.session.bounds",
+    "Variable": "tool_engine.session.variables",
+    "VariableKind": "tool_engine.session.variables",
+    "VariableStore": "tool_engine.session.variables",
+    "as_tool_call_result": "tool_engine.session.result",
+    "chat_model": "tool_engine.agent.models.registry",
     "get_protocol": "tool_engine.protocols.registry",
     "process_tool_calls": "tool_engine.protocols.cycle",
 }

@@ -35,7 +35,9 @@ async def end_calls(
         # The last to be entered is the first to be left, and a cancellation stops none of them.
         stack.push_async_callback(_end_leftovers, backend)
         stack.push_async_callback(controller.drain, _LAST_GRACE)
+        stack.push_async_callback(pipeline.end_questions, _LAST_GRACE)
         try:
+            await pipeline.end_questions(_LAST_GRACE)
             is_done = await controller.drain(timeout)
         finally:
             if not is_done:

@@ -60,9 +60,8 @@ class CallEnding:
     ) -> ToolExecutionResult:
         """The end, at `now` on the loop's clock, of a call whose tool returned `value`."""
         date = self._date if now < self._next_date else self._read_date(now)
-        seconds = now - slot.acquired_at
-        kind, limited = type(value), None
-        if kind is not dict:
+        seconds, limited = now - slot.acquired_at, None
+        if (kind := type(value)) is not dict:
             if kind in PLAIN:
                 value = {"result": value}
             elif kind is LimitedOutput:
@@ -106,6 +105,7 @@ class CallEnding:
             request.key,
             plan.tool,
             call.serial,
+            context.session_id,
         )
         if limited is not None:
             output = _show(call, limited, metadata, entry)
@@ -188,6 +188,7 @@ class CallEnding:
                 None if call.slot is None else call.slot.request.key,
                 None if call.plan is None else call.plan.tool,
                 call.serial,
+                context.session_id,
                 whole,
             )
         )
@@ -292,6 +293,7 @@ class CallEnding:
                     "caller_id": context.caller_id,
                     "caller_type": context.caller_type,
                     "conversation_id": context.conversation_id,
+                    "session_id": context.session_id,
                     "parent_call_id": context.parent_call_id,
                     **(facts or {}),
                 },
@@ -331,6 +333,9 @@ def _bounded(output: dict[str, Any]) -> dict[str, Any]:
 
 def _without_secrets(call: Call, tool: Tool | None, failure: Failure) -> Failure:
     """What the caller may pass on: a tool's error may repeat the secrets that it was sent."""
+    if failure.error_type == "approval_required":
+        # No tool said this, and the token in it is what the caller goes on with.
+        return failure
     visible = VisibleCall(call.params, tool)
     if call.attempt_log is not None:
         call.attempt_log = visible.value(call.attempt_log)

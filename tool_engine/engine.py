@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.assembly import event_storage_for, pipeline_of, scope_of
 from tool_engine.backends.local import LocalBackend
 from tool_engine.catalog.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
@@ -20,24 +19,20 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.closing import end_calls
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
-from tool_engine.ending import CallEnding
 from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events import EventBus, EventLog, MemoryEventStorage
+from tool_engine.events import EventBus, EventLog
 from tool_engine.events.view import EventsView
 from tool_engine.executors.handler import executor_for
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.interfaces import EventStorage, ToolExecutor
+from tool_engine.interfaces import Approver, EventStorage, ToolExecutor
 from tool_engine.knowledge.durable import durable, storage_for
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
-from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
-from tool_engine.pipeline import Pipeline
-from tool_engine.plan import Planner
-from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
     from tool_engine.reloading import Reloader
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["ToolEngine"]
 
 _log = get_logger(__name__)
-_engines: Final = itertools.count(1)
 
 
 class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
@@ -56,6 +50,8 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         concurrency: How many calls run at once; None: what `config` says.
         store: Where finished calls are kept; None: where `config.records` says, else the newest
             `config.max_records` in memory.
+        approver: Who is asked about calls that a definition's `permission` does not let run by
+            themselves; None: nobody, so they are refused. A `ToolSession` has its own.
         event_storage: Where events are kept; None: where `config.keep_events` says.
 
     Example:
@@ -71,6 +67,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         *,
         concurrency: ConcurrencyConfig | None = None,
         store: ToolKnowledgeStore | None = None,
+        approver: Approver | None = None,
         event_storage: EventStorage | None = None,
     ) -> None:
         self.config = ToolEngineConfig() if config is None else config
@@ -85,7 +82,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self.store = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
-        kept = _event_storage(self.config) if event_storage is None else event_storage
+        kept = event_storage_for(self.config) if event_storage is None else event_storage
         self._bus = EventBus(log=EventLog(kept, lambda: self.generation))
         self._registry = ExecutorRegistry(
             self.search_tools, self.store.get_whole, checked_sources(self.config.sources)
@@ -97,7 +94,18 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
-        self._pipeline = self._make_pipeline()
+        self._pipeline = pipeline_of(
+            self.config,
+            self.controller,
+            self.store,
+            self._bus,
+            self._registry,
+            self._backend,
+            self._reloader,
+            lambda: self.generation,
+            self.get,
+            scope_of(approver),
+        )
         self.controller.on_configure.append(self._pipeline.forget_plans)
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
@@ -107,26 +115,6 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         if getattr(self.store.storage, "on_trouble", self) is None:
             self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
         self._lines = EventLines(self._bus.subscribe, self._bus.bind_calls)
-
-    def _make_pipeline(self) -> Pipeline:
-        planner = Planner(
-            ToolParameterValidator(strict=self.config.strict_validation),
-            self._registry,
-            self._backend,
-            lambda: self.controller.config,
-            lambda: self.generation,
-            self.get,
-        )
-        return Pipeline(
-            self.get,
-            self._reloader.refusal_of,
-            planner,
-            self.controller,
-            self._backend,
-            CallEnding(self.store, self._bus),
-            self._bus,
-            f"call-{os.getpid():x}-{time.time_ns() // 1_000_000:x}-{next(_engines)}-",
-        )
 
     async def __aenter__(self) -> Self:
         await self.load()
@@ -375,22 +363,29 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         """
         return self._execute(tool_name, params, context)
 
+    def refuse(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+    ) -> ToolExecutionResult:
+        """Ends a call that whoever made it does not let run: one result, one record, one event.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls.
+            refusal: Why it does not run.
+        """
+        return self._pipeline.refuse(tool_name, params, context, refusal)
+
     @property
     def _quarantined(self) -> Mapping[str, QuarantinedTool]:
         return self._reloader.quarantined
 
     def _warnings(self) -> list[str]:
         return self._reloader.limit_warnings(self.controller.config)
-
-
-def _event_storage(config: ToolEngineConfig) -> EventStorage | None:
-    if not config.keep_events:
-        return None
-    if config.records is None:
-        return MemoryEventStorage(config.keep_events)
-    module = import_module("tool_engine.knowledge.sql.events")
-    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
-    return storage
 
 
 def _loop_time() -> float:

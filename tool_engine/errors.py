@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 __all__ = [
     "AdmissionError",
     "ApprovalError",
+    "ChatModelError",
     "CircuitOpenError",
     "ConfigurationError",
     "ControllerClosedError",
@@ -30,8 +31,10 @@ __all__ = [
     "QueueTimeoutError",
     "RateLimitedError",
     "RecordsUnavailableError",
+    "SessionError",
     "SlotRejectedError",
     "SupersededError",
+    "ToolConflictError",
     "ToolEngineError",
     "ToolExecutionError",
     "ToolNotFoundError",
@@ -131,6 +134,31 @@ class ApprovalError(ToolEngineError):
     """An answer to a request for approval cannot be taken; the message says why."""
 
     error_type = "rejected"
+
+
+class SessionError(ToolEngineError):
+    """A conversation cannot be made, restored or gone on with as asked; the message says why."""
+
+    error_type = "session_error"
+
+
+class ToolConflictError(ToolEngineError, ValueError):
+    """Two tools of one conversation have the same name; the message names both and the cure."""
+
+    error_type = "tool_conflict"
+
+
+class ChatModelError(ToolEngineError):
+    """A model gave no reply; the message says what its provider answered, without secrets."""
+
+    error_type = "model_error"
+
+    def __init__(self, message: str, *, status: int | None = None, is_transient: bool = False):
+        super().__init__(message)
+        self.status: int | None = status
+        """The HTTP status of the answer; None: there was none."""
+        self.is_transient: bool = is_transient
+        """Whether the same request may succeed later."""
 
 
 class VariableError(ToolEngineError, ValueError):

@@ -6,21 +6,29 @@ contract suite in `tests/contracts` holds every implementation to it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.tool import Tool
 
 if TYPE_CHECKING:
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+    from tool_engine.model.chat import ChatRequest
+
     # What only models' replies need is loaded with the first protocol.
     from tool_engine.model.reply import ParsedReply, StreamEvent
+    from tool_engine.model.session import SessionInfo
 
 __all__ = [
     "AdmissionController",
+    "ApprovalStorage",
+    "Approver",
+    "CallScope",
+    "ChatModel",
     "EventCallback",
     "EventStorage",
     "ExecutionBackend",
@@ -29,6 +37,7 @@ __all__ = [
     "ReplyDecoder",
     "Run",
     "SearchTools",
+    "SessionStorage",
     "Slot",
     "ToolCallingProtocol",
     "ToolExecutor",
@@ -60,6 +69,94 @@ class ToolExecutor(Protocol):
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
         """Runs `tool` once and returns its output."""
+        ...
+
+
+class Approver(Protocol):
+    """Asks somebody for consent.
+
+    `approve` may take its time: the call holds no slot meanwhile. It is cancelled when the request
+    expires or its call ends. What it raises is a refusal. It returns None when nobody can answer
+    now: the call ends as `approval_required`, and may be resumed with the request's token.
+    """
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """The decision about one request."""
+        ...
+
+
+class ApprovalStorage(Protocol):
+    """Keeps what people were asked, and what they answered, beyond the life of a process.
+
+    Secret arguments are kept only as far as their hash: a request that has some can be answered
+    where it was asked, and nowhere else.
+    """
+
+    async def put(self, request: ApprovalRequest) -> None:
+        """Keeps an open request; one that was closed stays closed."""
+        ...
+
+    async def claim(self, token: str) -> bool:
+        """Closes an open request; True for exactly one caller, of all processes.
+
+        False for one that has expired.
+        """
+        ...
+
+    async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
+        """The open requests, oldest first; None: of every session."""
+        ...
+
+    async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Keeps a decision for the same call of the same session."""
+        ...
+
+    async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
+        """What was decided about a call with this `ApprovalRequest.fingerprint`."""
+        ...
+
+    async def forget(self, session_id: str) -> int:
+        """Forgets the decisions of a session, and tells how many there were."""
+        ...
+
+
+class SessionStorage(Protocol):
+    """Keeps conversations beyond the life of a process."""
+
+    async def save(self, session_id: str, data: dict[str, Any]) -> None:
+        """Keeps what a conversation came to: JSON values, in the place of what was kept before."""
+        ...
+
+    async def load(self, session_id: str) -> dict[str, Any] | None:
+        """What was kept last; None: nothing."""
+        ...
+
+    async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
+        """The conversations that are kept, the last saved first."""
+        ...
+
+    async def delete(self, session_id: str) -> bool:
+        """Forgets a conversation, its open requests and remembered decisions; False: none."""
+        ...
+
+
+class CallScope(Protocol):
+    """What the conversation that a call belongs to adds to it: `context.scope`.
+
+    It goes with the call into the calls that its tool makes.
+    """
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """A tool that only this conversation has, and what runs it; the engine's own go first."""
+        ...
+
+    async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """Why the call may not run; None: it may.
+
+        Asked after validation and before admission, with the definition and the exact arguments
+        that the call will run with; if the definition changes meanwhile, it is asked again. It may
+        wait, holds no slot, and is cancelled with the call.
+        """
         ...
 
 
@@ -258,5 +355,35 @@ class ToolCallingProtocol(Protocol):
 
         Raises:
             ConfigurationError: It cannot be told to which call a result belongs.
+        """
+        ...
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Asks one model for replies.
+
+    A reply is in the model's own form: what `protocol` reads. A client that fails raises
+    `ChatModelError`, with whatever it held given back; it is cancelled like any coroutine.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the provider calls the model."""
+        ...
+
+    @property
+    def protocol(self) -> ToolCallingProtocol:
+        """How the model is told of tools and calls them. The same object in every turn."""
+        ...
+
+    def user_message(self, text: str) -> Any:
+        """What a user says, as a message of the model's form."""
+        ...
+
+    def reply(self, request: ChatRequest) -> AsyncIterator[Any]:
+        """One reply: its chunks, which `protocol.decoder()` takes one after the other.
+
+        With `request.is_streamed` False it is one whole reply, which `protocol.parse` takes.
         """
         ...

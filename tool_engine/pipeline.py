@@ -1,6 +1,7 @@
 """What happens to one call, in which order?
 
-look up -> validate -> admit -> run -> shape output -> record -> publish -> ToolExecutionResult
+look up -> validate -> ask for consent -> admit -> run -> shape output -> record -> publish
+-> ToolExecutionResult
 
 This is the only place that knows the order. Every way out of a call goes through `CallEnding`,
 which makes its one result, one record and one final event.
@@ -12,17 +13,18 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from copy import deepcopy
 from functools import partial
-from random import random
 from time import monotonic
 from typing import Any, Final
+
+import msgspec
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest, tool_key_of
 from tool_engine.admission.slot import RELEASED, ConcurrencySlot
 from tool_engine.backends.local import LocalBackend
-from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
+from tool_engine.backends.task import ToolTask, task_of
+from tool_engine.consent import Consents, is_same
 from tool_engine.ending import CallEnding
 from tool_engine.errors import (
     AdmissionError,
@@ -32,22 +34,23 @@ from tool_engine.errors import (
 )
 from tool_engine.events import EventBus
 from tool_engine.failure import Failure, failure_of, refusal_of
+from tool_engine.interfaces import CallScope
 from tool_engine.knowledge.snapshot import pack, snapshot
 from tool_engine.logger import current_call
-from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
-from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.model.tool import Tool
 from tool_engine.plan import Plan, Planner
 from tool_engine.progress import (
     ANONYMOUS,
     CANCELLED,
     Call,
-    attempt_of,
     end_of,
     nested_context,
     slot_of_this_task,
 )
+from tool_engine.retrying import Retries
 from tool_engine.sharing import Flight, Flights, leads_flight
 
 __all__ = ["Pipeline"]
@@ -62,6 +65,7 @@ class Pipeline:
     __slots__ = (
         "_backend",
         "_bus",
+        "_consents",
         "_controller",
         "_ending",
         "_explain_missing",
@@ -70,9 +74,9 @@ class Pipeline:
         "_id_prefix",
         "_is_closed",
         "_loop",
-        "_pauses",
         "_planner",
         "_plans",
+        "_retries",
         "_time",
     )
 
@@ -86,6 +90,7 @@ class Pipeline:
         ending: CallEnding,
         bus: EventBus,
         id_prefix: str,
+        scope: CallScope | None = None,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -98,7 +103,8 @@ class Pipeline:
         self._bus = bus
         self._id_prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._pauses: set[Call] = set()
+        self._consents = Consents(ending, scope)
+        self._retries = Retries(controller, backend, ending, self._room, self._suspend)
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
@@ -116,12 +122,19 @@ class Pipeline:
         """Every call from now on ends as `engine_closed`."""
         self._is_closed = True
         self._plans = {}
+        self._consents.close()
+
+    async def end_questions(
+        self,
+        timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
+    ) -> None:
+        """Waits, after `close`, until every call that waited for consent has its end."""
+        await self._consents.drain(timeout)
 
     def abort(self) -> None:
         """Ends the calls that are still running as `engine_closed`."""
         self._backend.abort()
-        for call in self._pauses:
-            call.end_pause(ABORTED)
+        self._retries.abort()
 
     async def execute(  # noqa: C901, PLR0912 - the steps are to be read in one place
         self,
@@ -133,11 +146,9 @@ class Pipeline:
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Takes one call through all steps; see `ToolEngine.execute`."""
-        loop = get_running_loop()
-        if loop is not self._loop:
+        if (loop := get_running_loop()) is not self._loop:
             self._use(loop)
-        task: Any = task_of(loop)
-        if type(task) is ToolTask and parent is None and task.call.owner is self:
+        if type(task := task_of(loop)) is ToolTask and parent is None and task.call.owner is self:
             return await self._nest_in(task, tool_name, params, context)  # type: ignore[no-any-return]
         context = ANONYMOUS if context is None else context
         try:
@@ -148,13 +159,16 @@ class Pipeline:
         serial = next_serial()
         call = Call(self, serial, f"{self._id_prefix}{serial}", tool_name, packed, context, plan)
         if plan is None or (arguments := plan.accept(params, packed)) is None:
-            if isinstance(checked := self._check(call, params, packed), Failure):
+            if isinstance(checked := self.check(call, params, packed), Failure):
                 return self._ending.fail(call, checked)
             plan, arguments = checked
         request = plan.request
-        if context is not ANONYMOUS or plan.is_keyed:
-            if plan.is_shared and not leads_flight(call, leads):
-                return await self._flights.take(self, call, params, arguments, parent)
+        if context is not ANONYMOUS or plan.is_special:
+            if plan.needs_consent or plan.is_shared or context.scope is not None:
+                ready = await self._prepare(call, params, packed, arguments, parent, leads)
+                if not isinstance(ready, tuple):
+                    return ready
+                plan, arguments = ready
             request = self._request(plan, context, arguments, parent)
         slot = self._controller.admit_nowait(request, self._time(), call.call_id)
         if slot is None and (slot := await self._wait_for_slot(call, request)) is None:
@@ -162,17 +176,17 @@ class Pipeline:
         call.slot = slot
         try:
             room = self._open_room(call, slot) if self._bus.has_subscribers else copy_context()
-            began, home = slot.acquired_at, self._backend
+            began, direct = slot.acquired_at, plan.direct
             deadline = began + plan.timeout if context is ANONYMOUS else call.deadline_from(began)
-            run = ToolTask(loop, deadline, home, room, call, plan.direct, arguments)
-            if plan.direct is None:
+            run = ToolTask(loop, deadline, self._backend, room, call, direct, arguments)
+            if direct is None:
                 call.aim(run, plan)
             run.start(task)
             if not run.is_done:
                 self._suspend(call, plan, slot, run)
                 await run
             if run.is_troubled and plan.retry is not None:
-                run = await self._retry(call, plan, plan.retry, slot, run)
+                run = await self._retries.run(call, plan, plan.retry, slot, run)
         except BaseException:
             self._controller.release(slot, outcome=None)
             self._ending.fail(call, CANCELLED)
@@ -182,6 +196,28 @@ class Pipeline:
             return self._settle_badly(call, slot, run, now)
         self._controller.release(slot, now)
         return self._ending.succeed(call, plan, slot, run.value, now)
+
+    async def _prepare(
+        self,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        arguments: dict[str, Any],
+        parent: ConcurrencySlot | None,
+        leads: Flight | None,
+    ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
+        """What a call may run; or its result, when nobody consents or another call runs for it."""
+        plan: Any = call.plan
+        # Who leads others has consent already, to what the tool was then.
+        has_consent = leads is not None and is_same(plan.tool, leads.tool)
+        if not has_consent and (plan.needs_consent or call.context.scope is not None):
+            consented = await self._consents.ask(self, call, params, packed, plan, arguments)
+            if consented is None:
+                return call.ended()
+            plan, arguments = consented
+        if plan.is_shared and not leads_flight(call, leads):
+            return await self._flights.take(self, call, params, arguments, parent)
+        return plan, arguments
 
     async def _nest_in(
         self, run: ToolTask, tool_name: str, params: Any, context: ToolExecutionContext | None
@@ -218,13 +254,32 @@ class Pipeline:
             else:
                 await self._controller.unpark(slot)
 
-    def _check(
+    def refuse(
+        self,
+        tool_name: str,
+        params: Any,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+    ) -> ToolExecutionResult:
+        """The end of a call that its caller does not let run; see `ToolEngine.refuse`."""
+        task: Any = task_of(get_running_loop())
+        if type(task) is ToolTask and task.call.owner is self:
+            context = nested_context(task.call.bind(task.deadline), context, None)
+        serial = next_serial()
+        call_id = f"{self._id_prefix}{serial}"
+        context = ANONYMOUS if context is None else context
+        call = Call(self, serial, call_id, tool_name, snapshot(params), context)
+        found = self.look_up(call)
+        call.plan = None if isinstance(found, Failure) else found
+        return self._ending.fail(call, Failure(*msgspec.structs.astuple(refusal)))
+
+    def check(
         self, call: Call, params: Any, packed: bytes
     ) -> tuple[Plan, dict[str, Any]] | Failure:
         """Look-up and validation of a call about which there is something to say."""
         plan = call.plan
         if plan is None:
-            found = self._look_up(call)
+            found = self.look_up(call)
             if isinstance(found, Failure):
                 return found
             call.plan = plan = found
@@ -240,11 +295,16 @@ class Pipeline:
             return self._planner.unknown_executor(plan.tool)
         return plan, arguments
 
-    def _look_up(self, call: Call) -> Plan | Failure:
+    def look_up(self, call: Call) -> Plan | Failure:
+        """The plan for the tool that a call names."""
         if self._is_closed:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
         name = call.tool_name
         tool = self._find(name) if isinstance(name, str) else None
+        if tool is None and call.context.scope is not None:
+            own = call.context.scope.own(name)
+            if own is not None:
+                return self._planner.plan(*own)
         if tool is None:
             call.tool_name = str(name)
             return self._explain_missing(call)
@@ -311,70 +371,6 @@ class Pipeline:
         self._controller.watch(slot)
         if plan.is_keyed:
             slot.on_superseded = call.supersede
-
-    async def _retry(
-        self, call: Call, plan: Plan, retry: RetryPolicy, slot: ConcurrencySlot, run: ToolTask
-    ) -> ToolTask:
-        """Runs the tool again until it succeeds, its policy is used up or its time is."""
-        loop = get_running_loop()
-        deadline = run.deadline
-        most = min(retry.attempts, 1 + call.context.max_retries)
-        pause, began = retry.backoff, slot.acquired_at
-        log = call.attempt_log = []
-        self._suspend(call, plan, slot, run)
-        while True:
-            seconds = loop.time() - began
-            failure = None if run.error is None else end_of(call, run, seconds)
-            log.append(attempt_of(failure, seconds))
-            if failure is None or run.is_ending or isinstance(run.error, KeyboardInterrupt):
-                return run
-            if failure.is_final or failure.error_type not in retry.on or call.retries + 1 >= most:
-                return run
-            wait = max(pause, self._controller.pause_left(plan.bucket))
-            if (left := deadline - loop.time() - wait) <= 0:
-                return run
-            # Calls that failed together do not come back together.
-            wait += random() * min(pause, left) / 2  # noqa: S311 - nobody gains by guessing it
-            reason = await self._pause(call, slot, wait, deadline)
-            if reason is not None:
-                run.end_reason, run.is_troubled = reason, True
-                return run
-            pause *= 2
-            ended, began = began + seconds, loop.time()
-            call.retries += 1
-            self._ending.tell_retry(call, failure, seconds, began - ended)
-            params = deepcopy(call.arguments)
-            room = self._room(call)
-            run = ToolTask(loop, deadline, self._backend, room, call, None, params or {})
-            call.aim(run, plan)
-            run.start(task_of(loop))
-            if not run.is_done:
-                self._suspend(call, plan, slot, run)
-                await run
-                call.run = None
-
-    async def _pause(
-        self, call: Call, slot: ConcurrencySlot, seconds: float, deadline: float
-    ) -> str | None:
-        """Waits between two attempts, without the slot; says why if there must be no other."""
-        controller, is_back = self._controller, False
-        controller.park(slot)
-        call.bell = bell = get_running_loop().create_future()
-        self._pauses.add(call)
-        try:
-            await asyncio.wait([bell], timeout=seconds)
-            if not bell.done():
-                bell.add_done_callback(lambda _: controller.withdraw_resuming(slot))
-                is_back = True
-                async with asyncio.timeout_at(deadline):
-                    await controller.unpark(slot)
-        except TimeoutError:
-            return TIMED_OUT
-        finally:
-            self._pauses.discard(call)
-            if not is_back:
-                controller.stay_parked(slot)
-        return bell.result() if bell.done() else None
 
     def _settle_badly(
         self, call: Call, slot: ConcurrencySlot, run: ToolTask, now: float

@@ -19,6 +19,7 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationResult
 from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.output.shaping import shaped
 from tool_engine.validation import ToolParameterValidator
@@ -39,6 +40,8 @@ class Plan:
         "facts",
         "is_keyed",
         "is_shared",
+        "is_special",
+        "needs_consent",
         "request",
         "retry",
         "timeout",
@@ -78,6 +81,11 @@ class Plan:
         """Whether calls that are alike get one result."""
         self.is_keyed = wants.key is not None or self.is_shared
         """Whether each call asks for a slot in its own way."""
+        asks = None if tool.permission is None else tool.permission.execution
+        self.needs_consent = asks not in (None, ExecutionPolicy.AUTO)
+        """Whether somebody must be asked, or nobody may allow it, when no session says anything."""
+        self.is_special = self.is_keyed or self.needs_consent
+        """Whether a call of nobody in particular takes more than the shortest way."""
         self.request = request
         self.bucket = tool.bucket
         self.facts: dict[str, Any] = {
@@ -115,10 +123,10 @@ class Planner:
         self._generation = generation
         self._find = find
 
-    def plan(self, tool: Tool) -> Plan:
-        """The plan for calls of `tool`."""
+    def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
+        """The plan for calls of `tool`, which `own` runs, else the executor of its handler."""
         compiled = self._validator.compiled(tool)
-        executor = self._limited(tool, self._registry.resolve(tool))
+        executor = self._limited(tool, own or self._registry.resolve(tool))
         is_async = (
             executor is None
             or inspect.iscoroutinefunction(executor.execute)
@@ -137,7 +145,7 @@ class Planner:
 
     def _limited(self, tool: Tool, executor: ToolExecutor | None) -> ToolExecutor | None:
         """The executor, with the tool's `result` limits on what it returns."""
-        if tool.result is None or executor is None:
+        if tool.result is None or executor is None or not tool.result.shapes_output:
             return executor
         reader = None if self._find is None else self._find("read_result")
         # A note must not name a tool that models are not told of.

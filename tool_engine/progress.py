@@ -177,6 +177,9 @@ def nested_context(
         priority=outer.priority if source.priority is None else source.priority,
         parent_call_id=outer.call_id,
         deadline=outer.deadline,
+        session_id=source.session_id or outer.session_id,
+        # What a conversation forbids, a tool cannot do for it.
+        scope=outer.scope if source.scope is None else source.scope,
         _is_for_tool=context is None,
     )
 

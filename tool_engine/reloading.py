@@ -10,12 +10,15 @@ from typing import Final
 
 from tool_engine.catalog.approvals import Approvals
 from tool_engine.catalog.folder import SETTLE_TIME
+from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.gate import Gate, Passed, compared
-from tool_engine.catalog.generations import Generations, ReloadChanges, difference
+from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
+from tool_engine.catalog.group_merging import with_registered
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lock import default_lock_file
+from tool_engine.catalog.merging import merge, new_tools
 from tool_engine.catalog.quarantine import QuarantinedTool
-from tool_engine.catalog.reload import PATIENCE, Catalog, FolderOutcome, merge, new_tools
+from tool_engine.catalog.reload import PATIENCE, Catalog
 from tool_engine.catalog.watcher import ToolWatcher
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
@@ -282,10 +285,14 @@ class Reloader:
 
     def _with_registered(self) -> ToolIndex:
         """What the folder held, with what is registered in code now."""
-        registered, known = self._generations.index.registered, self._wanted.registered
+        present, wanted = self._generations.index, self._wanted
+        groups = with_registered(wanted.groups, present.groups)
+        if groups != wanted.groups:
+            wanted = wanted.with_groups(groups)
+        registered, known = present.registered, wanted.registered
         if registered == known:
-            return self._wanted
-        return self._wanted.with_changes({**dict.fromkeys(known), **registered})
+            return wanted
+        return wanted.with_changes({**dict.fromkeys(known), **registered})
 
     def _settle(self, cause: str) -> ReloadChanges:
         """Lets calls see what may be called of what the folder holds."""
@@ -297,10 +304,10 @@ class Reloader:
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
         self.errors = sorted(errors)
-        if len(before) != len(after) or any(map(is_not, before, after)):
+        changes = changes_between(before, after)
+        is_same = len(before) == len(after) and "groups_added" not in changes
+        if not is_same or any(map(is_not, before, after)):
             self._swap(after, cause)
-        added, modified, removed = difference(before, after)
-        changes = ReloadChanges(added=added, modified=modified, removed=removed)
         if cause != "load":
             self._tell_changes(before, passed, changes)
         elif self._bus.listens_to(ToolEngineEventType.TOOL_LOADED):

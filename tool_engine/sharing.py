@@ -41,9 +41,14 @@ class _Runner(Protocol):
 
 
 class Flight:
-    """One run and those who wait for its result."""
+    """One run and those who wait for its result.
 
-    def __init__(self) -> None:
+    Args:
+        tool: What its leader has consent to run.
+    """
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
         self.call: Call | None = None
         """The leader."""
         self.followers: dict[_Follower, None] = {}
@@ -112,17 +117,17 @@ class Flights:
         parent: ConcurrencySlot | None,
     ) -> ToolExecutionResult:
         """Lets a call lead, or wait for the result of the one that does."""
-        plan = call.plan
-        key = _key_of(plan.tool, call.context, arguments)  # type: ignore[union-attr] # a call has a plan when it comes here
+        tool: Tool = call.plan.tool  # type: ignore[union-attr] # a call has a plan when it comes here
+        key = _key_of(tool, call, arguments)
         ancestors = frozenset(ancestry(parent))
         while True:
             flight = self._flights.get(key)
             if key is None or (flight is not None and self._waits_for(flight, ancestors)):
                 return await runner.execute(
-                    call.tool_name, params, call.context, parent=parent, leads=Flight()
+                    call.tool_name, params, call.context, parent=parent, leads=Flight(tool)
                 )
             if flight is None:
-                return await self._lead(key, runner, call, params, parent)
+                return await self._lead(key, Flight(tool), runner, call, params, parent)
             result = await self._follow(flight, _Follower(call, ancestors))
             if result is not None:
                 return result
@@ -130,12 +135,13 @@ class Flights:
     async def _lead(
         self,
         key: Any,
+        flight: Flight,
         runner: _Runner,
         call: Call,
         params: Any,
         parent: ConcurrencySlot | None,
     ) -> ToolExecutionResult:
-        flight = self._flights[key] = Flight()
+        self._flights[key] = flight
         result = None
         try:
             result = await runner.execute(
@@ -201,13 +207,20 @@ def leads_flight(call: Call, flight: Flight | None) -> bool:
     return flight is not None
 
 
-def _key_of(tool: Tool, context: ToolExecutionContext, arguments: dict[str, Any]) -> Any:
+def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:
     """What calls that share a run have in common; None: the call has no key, and shares none."""
-    value = tool_key_of(tool, context, arguments)
+    value = tool_key_of(tool, call.context, arguments)
     if value is None:
         return None
     same = value if tool.concurrency.key == "params" else digest_of(arguments)
-    return (tool.name, tool.definition_hash, value, same)
+    return (tool.name, tool.definition_hash, value, same, _owner_of(tool, call))
+
+
+def _owner_of(tool: Tool, call: Call) -> int | None:
+    """What runs a tool that only one conversation has: another one's may have the same name."""
+    scope = call.context.scope
+    own = None if scope is None else scope.own(tool.name)
+    return None if own is None or own[0] is not tool else id(own[1])
 
 
 def _is_leaders_own(flight: Flight, result: ToolExecutionResult, follower: _Follower) -> bool:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.reload import Catalog, merge
+from tool_engine.catalog.merging import merge
+from tool_engine.catalog.reload import Catalog
 from tool_engine.catalog.watcher import ToolWatcher
 
 __all__ = ["BOUND", "WAYS", "Follower", "definition", "described", "following", "is_empty"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.reload import Catalog, ScanOutcome
+from tool_engine.catalog.merging import ScanOutcome
+from tool_engine.catalog.reload import Catalog
 
 __all__ = ["Folder", "changes"]
 

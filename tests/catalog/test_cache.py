@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from tool_engine.catalog.cache import AUTO, CachedLoader, cache_path, default_di
 from tool_engine.catalog.cache_file import read_cache
 from tool_engine.catalog.export import export_to_yaml
 from tool_engine.catalog.folder import Contents
+from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.reload import Catalog, FolderOutcome
+from tool_engine.catalog.reload import Catalog
 from tool_engine.errors import DefinitionProblem
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 DEFINITION = """\
@@ -73,13 +76,13 @@ class Loads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sources: list[str] = []
-        original = ToolConfigLoader.load_tools
+        original = ToolConfigLoader.load_definitions
 
-        def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool]:
+        def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool | ToolGroup]:
             self.sources.append(source)
             return original(loader, text, source)
 
-        monkeypatch.setattr(ToolConfigLoader, "load_tools", counted)
+        monkeypatch.setattr(ToolConfigLoader, "load_definitions", counted)
 
     def taken(self) -> int:
         count = len(self.sources)
@@ -114,12 +117,12 @@ def tools_of(outcome: FolderOutcome) -> dict[str, Tool]:
     return dict(sorted(found.items()))
 
 
-def cached(text: str, source: str, directory: Path) -> list[Tool]:
-    """The tools of a text, from the cache."""
+def cached(text: str, source: str, directory: Path) -> Sequence[Tool | ToolGroup]:
+    """What a text defines, from the cache."""
     for _ in range(2):
         loader = CachedLoader(str(directory), "tools")
         with loader.session(["x"] * MANY):
-            tools = loader.load_tools(text.encode(), source)
+            tools = loader.load_definitions(text.encode(), source)
     return tools
 
 
@@ -391,9 +394,9 @@ def test_deleted_while_in_use(folder: Path, directory: Path) -> None:
         directory.rmdir()
         texts = [(file.read_bytes(), str(file)) for file in sorted(folder.iterdir())]
         for data, source in texts[:10]:
-            (tool,) = loader.load_tools(data, source)
+            (tool,) = loader.load_definitions(data, source)
             assert tool == plain[tool.name]
-        loader.load_tools(b"name: new\ndescription: d\n", "new.yaml")
+        loader.load_definitions(b"name: new\ndescription: d\n", "new.yaml")
     assert len(cache_files(directory)) == 1
 
 

@@ -22,12 +22,17 @@ from tool_engine.catalog.starter import KINDS, starter
 from tool_engine.catalog.strict_yaml import load_documents
 from tool_engine.catalog.structure import RULES_BY_TYPE, definition_schema, structure_faults
 from tool_engine.errors import DefinitionError
+from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
+from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
+from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import SHORT_KEYS
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = definition_schema()
+TOOL = SCHEMA["$defs"]["tool"]
+GROUP = SCHEMA["$defs"]["group"]
 TODAY = jsonschema.Draft202012Validator(SCHEMA)
 EDITOR = jsonschema.Draft7Validator(SCHEMA)
 DRAFT_07 = {
@@ -100,20 +105,40 @@ def test_the_schema_has_the_keys_that_the_code_reads() -> None:
     renamed = {"implementation_config": "entry"}
     made = {"id", "definition_hash", "source", "findings"}
     fields = {renamed.get(field, field) for field in Tool.__struct_fields__} - made
-    assert set(SCHEMA["properties"]) == fields | {"returns"}
+    assert set(TOOL["properties"]) == fields | {"returns", "kind"}
     parameter = {*ToolParameter.__struct_fields__} - {"has_default"}
     shorts = {*SHORT_KEYS, "items", "properties"}
     assert set(SCHEMA["$defs"]["parameter"]["properties"]) == parameter | shorts
     assert set(SCHEMA["$defs"]["rules"]["properties"]) == shorts | {"required"}
-    retry = SCHEMA["properties"]["retry"]["properties"]
+    retry = TOOL["properties"]["retry"]["properties"]
     assert set(retry) == set(RetryPolicy.__struct_fields__)
     assert retry["backoff"]["default"] == RetryPolicy(1).backoff
     assert set(retry["on"]["items"]["enum"]) == set(RetryPolicy(1).on)
 
 
+def test_the_schema_has_the_keys_of_groups() -> None:
+    """S10, S12: a field of a group is a key of the schema, under the name in definitions."""
+    renamed = {"is_enabled": "enabled", "disabled_tools": "off"}
+    made = {"definition_hash", "source", "findings"}
+    fields = {renamed.get(field, field) for field in ToolGroup.__struct_fields__} - made
+    assert set(GROUP["properties"]) == fields | {"kind"}
+    skill = {*Skill.__struct_fields__, "alwaysLoad"}
+    assert set(SCHEMA["$defs"]["skill"]["properties"]) == skill
+    assert set(SCHEMA["$defs"]["named_skill"]["properties"]) == skill - {"name"}
+    permission = SCHEMA["$defs"]["permission_object"]["properties"]
+    for name, policies in (("execution", ExecutionPolicy), ("result", ResultPolicy)):
+        words = {word.replace("-", "_") for word in permission[name]["enum"]}
+        assert words == {policy.value for policy in policies}
+    assert set(TOOL["properties"]["result"]["properties"]) == set(ResultLimits.__struct_fields__)
+    assert GROUP["properties"]["enabled"]["default"] is ToolGroup(name="a").is_enabled
+    assert GROUP["properties"]["categories"]["items"]["enum"] == [
+        each.value for each in ToolCategory
+    ]
+
+
 def test_the_schema_has_the_words_that_the_code_knows() -> None:
     """K3: choices and defaults are those of the code."""
-    about = SCHEMA["properties"]
+    about = TOOL["properties"]
     assert about["category"]["enum"] == [category.value for category in ToolCategory]
     assert SCHEMA["$defs"]["parameter"]["properties"]["type"]["enum"] == list(PARAMETER_TYPES)
     assert SCHEMA["$defs"]["value_object"]["properties"]["type"]["enum"] == [
@@ -205,7 +230,8 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
         if kind == "remove":
             del owner[key]
         elif kind == "add" and isinstance(owner, dict):
-            names = ["foo", *SCHEMA["properties"], *SCHEMA["$defs"]["parameter"]["properties"]]
+            names = ["foo", *TOOL["properties"], *SCHEMA["$defs"]["parameter"]["properties"]]
+            names += [*GROUP["properties"], *SCHEMA["$defs"]["skill"]["properties"]]
             owner[draw(st.sampled_from(names))] = draw(JSON)
         elif kind == "borrow":
             other, other_key = draw(st.sampled_from(places(draw(st.sampled_from(SHIPPED)))))
@@ -219,6 +245,9 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=400)
 @example(tool(output={"type": "string"}, returns={"type": "string"}))
 @example(tool(tests=[{"params": {}, "expect_error": {"error_type": 3}}]))
+@example(tool(kind="tool", permission="ask-always", accepts=[]))
+@example(tool(kind="group"))
+@example({"kind": "group", "name": "a", "skills": {"b c": {"desc": "d", "prompt": "p"}}})
 def test_every_reader_says_the_same(definition: dict[str, Any]) -> None:
     """K3: the loader, JSON Schema of today and that of editors agree on right and wrong.
 
@@ -227,8 +256,10 @@ def test_every_reader_says_the_same(definition: dict[str, Any]) -> None:
     is_right = structure_faults(definition) == []
     assert TODAY.is_valid(definition) is is_right
     assert EDITOR.is_valid(definition) is is_right
+    loader = ToolConfigLoader()
+    is_group = definition.get("kind") == "group"
     try:
-        ToolConfigLoader().from_mapping(definition)
+        (loader.group_from_mapping if is_group else loader.from_mapping)(definition)
     except DefinitionError:
         return
     assert is_right

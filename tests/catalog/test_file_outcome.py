@@ -28,3 +28,16 @@ def test_no_collection_visits_it() -> None:
     outcome = FileOutcome.of("a.yaml", [ToolConfigLoader().load_text(TEXTS[0])])
     assert not gc.is_tracked(outcome)
     assert not gc.is_tracked(outcome.held)
+
+
+def test_its_groups() -> None:
+    """S10: tools and groups of a file are told apart, and both keep the order of the file."""
+    text = "kind: group\nname: g\ntags: [a]\n---\n" + TEXTS[0]
+    definitions = ToolConfigLoader().load_definitions(text)
+    outcome = FileOutcome.of("a.yaml", definitions)
+    assert outcome.definitions == definitions
+    assert [group.name for group in outcome.groups] == ["g"]
+    assert [tool.name for tool in outcome.tools] == ["tool_0"]
+    alone = FileOutcome.of("a.yaml", definitions[:1])
+    assert (alone.tools, len(alone.groups)) == ([], 1)
+    assert FileOutcome.of("a.yaml", definitions[1:]).groups == []

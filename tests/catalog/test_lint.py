@@ -176,3 +176,14 @@ def test_a_file_of_nothing_but_flaws_is_told_in_part() -> None:
     for code in ("L201", "L202"):
         assert sum(each.code == code for each in found) == MAX_PROBLEMS
     assert len(found) < 5 * MAX_PROBLEMS
+
+
+def test_groups_are_passed_over() -> None:
+    """The rules are about tools; a comment for one of them holds beside a group, too."""
+    group = "kind: group\nname: g\ntags: [a]\n"
+    tool = "name: ping\ndescription: Pings.\n"
+    alone = {finding.code for finding in lint_text(tool, "x.yaml")}
+    both = lint_text(f"{group}---\n{tool}", "x.yaml")
+    assert {finding.code for finding in both} == alone
+    assert {finding.tool for finding in both} == {"ping"}
+    assert lint_text(group, "x.yaml") == []

@@ -13,9 +13,11 @@ import pytest
 from tests.catalog.scanning import Folder, changes
 from tool_engine.catalog import reload as reload_module
 from tool_engine.catalog.folder import FolderError, read_once
+from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.reload import Catalog, FolderOutcome, merge
+from tool_engine.catalog.merging import merge
+from tool_engine.catalog.reload import Catalog
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.tool import Tool
 

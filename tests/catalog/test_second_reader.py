@@ -18,10 +18,12 @@ import pytest
 
 from tool_engine.catalog import cache, second_reader
 from tool_engine.catalog.entry import entry_of
+from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.reload import Catalog, FolderOutcome
+from tool_engine.catalog.reload import Catalog
 from tool_engine.catalog.second_reader import SecondReader, serve
 from tool_engine.errors import DefinitionProblem
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 COUNT = 300
@@ -112,17 +114,28 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("rules")
+def test_a_group_beside_tools_is_not_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S10: the other process tells of tools only, so it tells nothing of a file with a group."""
+    text = "name: zz\ndescription: d\n---\nkind: group\nname: last\ntools: [zz]\n"
+    (folder / "zz.yaml").write_text(text, encoding="utf-8")
+    told_first(monkeypatch, 100)
+    found = look(folder)
+    assert [group.name for group in found.groups] == ["last"]
+    assert "zz" in found.claims
+
+
+@pytest.mark.usefixtures("rules")
 def test_the_same_tools(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 4, 5: two processes find what one finds, faults and all, and share the work."""
     expected = plain(folder, monkeypatch)
     read: list[str] = []
-    original = ToolConfigLoader.load_tools
+    original = ToolConfigLoader.load_definitions
 
-    def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool]:
+    def counted(loader: ToolConfigLoader, text: bytes, source: str) -> list[Tool | ToolGroup]:
         read.append(source)
         return original(loader, text, source)
 
-    monkeypatch.setattr(ToolConfigLoader, "load_tools", counted)
+    monkeypatch.setattr(ToolConfigLoader, "load_definitions", counted)
     told_first(monkeypatch, 100)
     assert shown(look(folder)) == shown(expected)
     assert 0 < len(read) <= COUNT - 100

@@ -84,7 +84,7 @@ def test_most_bad_files_are_refused_by_the_schema_alone() -> None:
 
 def test_the_schema_knows_the_policies() -> None:
     """C22, K3: an editor offers each collision and each key, with the defaults that hold."""
-    limits = definition_schema()["properties"]["concurrency"]["properties"]
+    limits = definition_schema()["$defs"]["tool"]["properties"]["concurrency"]["properties"]
     assert list(limits) == list(ToolConcurrency.__struct_fields__)
     assert list(limits["breaker"]["properties"]) == list(BreakerPolicy.__struct_fields__)
     assert limits["collision"]["enum"] == [policy.value for policy in CollisionPolicy]

@@ -10,7 +10,9 @@ from typing import Any, Final
 import pytest
 
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
+from tool_engine.catalog.group_definition import is_group
 from tool_engine.catalog.strict_yaml import load_documents
+from tool_engine.model.group import ToolGroup
 
 TOOLS: Final = Path(__file__).parents[2] / "tools"
 WRONG: Final[tuple[Any, ...]] = ([], [[]], {}, {"a": []}, None, True, -1, 1.5, "", "odd")
@@ -29,6 +31,10 @@ EVERYTHING: Final[dict[str, Any]] = {
     "idempotent": True,
     "retry": {"attempts": 2, "backoff": 0.1, "on": ["timeout"]},
     "rate": "5/s",
+    "permission": {"execution": "ask_once", "result": "on_error"},
+    "accepts": ["user", "tool:*"],
+    "max_uses": 3,
+    "kind": "tool",
     "concurrency": {
         "bucket": "b",
         "weight": 2,
@@ -120,7 +126,21 @@ def definitions() -> list[Any]:
         for file in sorted(TOOLS.glob("*.yaml"))
         for document in load_documents(file.read_bytes(), file.name)
     ]
-    return [EVERYTHING, *shipped]
+    group = {
+        "kind": "group",
+        "name": "all",
+        "version": "1.0.0",
+        "description": "d",
+        "enabled": True,
+        "tools": ["a", "b"],
+        "tags": ["c"],
+        "categories": ["http"],
+        "off": ["b"],
+        "rules": "Use {{tools}}.\n{{if a}} x",
+        "permission": {"result": "always"},
+        "skills": [{"name": "s", "desc": "d", "prompt": "p", "when": "w", "always_load": True}],
+    }
+    return [EVERYTHING, group, *shipped]
 
 
 def test_everything_is_right() -> None:
@@ -142,8 +162,10 @@ def test_any_value_anywhere(number: int) -> None:
 def raised_by(definition: Any) -> type[Exception] | None:
     """What loading the definition raises; None for a tool."""
     try:
-        tool = ToolConfigLoader().from_mapping(definition)
+        if is_group(definition):
+            assert isinstance(ToolConfigLoader().group_from_mapping(definition), ToolGroup)
+        else:
+            assert isinstance(ToolConfigLoader().from_mapping(definition), Tool)
     except Exception as error:  # noqa: BLE001 - any other error than ours is what the test looks for
         return type(error)
-    assert isinstance(tool, Tool)
     return None

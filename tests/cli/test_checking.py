@@ -208,13 +208,13 @@ def test_a_file_of_several_tools_has_all_their_problems(
 def test_what_did_not_change_is_read_once(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check after a change costs work for one file, and what is gone is forgotten."""
     read: list[str] = []
-    real = ToolConfigLoader.load_file_tools
+    real = ToolConfigLoader.load_file_definitions
 
     def load(self: ToolConfigLoader, path: Any) -> Any:
         read.append(Path(path).name)
         return real(self, path)
 
-    monkeypatch.setattr(ToolConfigLoader, "load_file_tools", load)
+    monkeypatch.setattr(ToolConfigLoader, "load_file_definitions", load)
     for path in tools.iterdir():
         os.utime(path, (1_000_000_000.5, 1_000_000_000.5))
     monkeypatch.setattr(FileStamp, "age", lambda _: 60.0)
@@ -269,3 +269,47 @@ def test_a_file_that_changes_while_it_is_checked_has_no_place(
     monkeypatch.setattr(ExecutorRegistry, "check", check)
     [checked] = check_files([str(path)])
     assert [problem.line for problem in checked.problems] == [None]
+
+
+GROUP = """\
+kind: group
+name: text
+tools: [echo, ecko]
+rules: |
+  Use {{tool}}.
+"""
+
+
+def test_groups_are_definitions_too(command: Callable[..., Any], tools: Path) -> None:
+    """S10: a group file is checked like any other; a tool that is not there is a warning."""
+    path = write(tools, "groups.yaml", f"{GROUP}---\nname: own\ndescription: x\n")
+    ended = command("validate", "-v")
+    assert ended.code == 0
+    assert f"{path}: ok: group text 1.0.0, own 1.0.0" in ended.out
+    assert f"warning: {path}:3:15: tools[1]: there is no tool 'ecko'; did you mean" in ended.out
+    assert f"warning: {path}:4:8: rules: {{{{tool}}}} stands for nothing" in ended.out
+    found = next(e for e in command("validate", "--json").json["files"] if e["file"] == path)
+    assert (found["tools"], found["groups"], found["is_valid"]) == (["own"], ["text"], True)
+
+
+def test_a_group_alone_knows_its_neighbours(command: Callable[..., Any], tools: Path) -> None:
+    """S10: the tools beside a file count, also when only that file is checked."""
+    path = write(tools, "groups.yaml", "kind: group\nname: text\ntools: [echo]\n")
+    ended = command("validate", path)
+    assert "warning" not in ended.out
+    write(tools, "groups.yaml", "kind: group\nname: text\ntols: [echo]\n")
+    broken = command("validate", path)
+    assert (broken.code, broken.out.splitlines()[0]) == (
+        1,
+        f"{path}:3:1: tols: unknown key 'tols'; did you mean 'tools'?",
+    )
+
+
+def test_two_groups_of_one_name(command: Callable[..., Any], tools: Path) -> None:
+    """U13: both files are named; a tool may have the name of a group."""
+    text = "kind: group\nname: echo\ntools: [echo]\n"
+    one, two = write(tools, "one.yaml", text), write(tools, "two.yaml", f"# two\n{text}")
+    ended = command("validate")
+    assert f"{one}:2:7: name: the group 'echo' is also defined in {two}" in ended.out
+    assert f"{two}:3:7: name: the group 'echo' is also defined in {one}" in ended.out
+    assert "2 invalid" in ended.out

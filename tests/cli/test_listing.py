@@ -159,5 +159,56 @@ def test_show_of_an_unknown_tool_names_the_nearest(
 
 def test_schema_prints_the_schema_of_a_definition(command: Callable[..., Any]) -> None:
     """One JSON document, with or without `--json`."""
-    assert command("schema").json["required"] == ["name", "description"]
+    kinds = command("schema").json["$defs"]
+    assert kinds["tool"]["required"] == ["name", "description"]
+    assert kinds["group"]["required"] == ["kind", "name"]
     assert command("schema", "--json").out == command("schema").out
+
+
+GROUP = """\
+kind: group
+name: talk
+tags: [text]
+off: [fetch]
+permission: ask_once
+rules: '{{tool}}'
+"""
+
+
+def test_groups_are_listed(command: Callable[..., Any], tools: Path) -> None:
+    """S10: with the tools that belong to them; under a filter, those that hold what it finds."""
+    (tools / "talk.yaml").write_text(GROUP, encoding="utf-8")
+    assert "1 group" not in command("list", "--search", "calc").out
+    out = " ".join(command("list").out.split())
+    assert "1 group" in out
+    assert "talk 1.0.0 no echo, fetch" in out
+    (group,) = command("list", "--json").json["groups"]
+    assert (group["name"], group["members"], group["is_enabled"]) == (
+        "talk",
+        ["echo", "fetch"],
+        False,
+    )
+    assert command("list", "--json", "--category", "http").json["groups"] == [group]
+    assert command("list", "--json", "--search", "calc").json["groups"] == []
+
+
+def test_a_group_is_shown(command: Callable[..., Any], tools: Path) -> None:
+    """S10: `show` knows groups; a tool of the same name goes first."""
+    (tools / "talk.yaml").write_text(GROUP, encoding="utf-8")
+    shown = command("show", "talk", "--json").json
+    assert (shown["disabled_tools"], shown["permission"]["execution"]) == (["fetch"], "ask_once")
+    ended = command("show", "talk")
+    assert (ended.code, "group talk" in ended.out, "warning: " in ended.out) == (0, True, True)
+    missing = command("show", "tlk")
+    assert (missing.code, "did you mean 'talk'?" in missing.err) == (2, True)
+
+
+def test_what_sessions_read_of_a_tool_is_shown(command: Callable[..., Any], tools: Path) -> None:
+    """S2: who is asked, what is taken and how often it may run stand among the limits."""
+    (tools / "own.yaml").write_text(
+        "name: own\ndescription: x\npermission: deny\naccepts: []\nmax_uses: 2\n",
+        encoding="utf-8",
+    )
+    limits = command("show", "own", "--json").json["limits"]
+    assert limits["permission"] == {"execution": "deny", "result": None}
+    assert (limits["accepts"], limits["max_uses"]) == ([], 2)

@@ -89,6 +89,7 @@ async def test_what_crosses_is_json(engine: ToolEngine) -> None:
         "caller_type": "conversation_agent",
         "conversation_id": "conv",
         "workflow_id": None,
+        "session_id": None,
         "retry_count": 0,
         "max_retries": 3,
         "priority": 2,

@@ -279,3 +279,16 @@ async def test_empty(storage: RecordStorage) -> None:
     """A new storage answers every question with nothing."""
     assert await storage.query(RecordQuery()) == []
     assert await storage.totals(RecordQuery()) == RecordTotals()
+
+
+async def test_calls_of_one_session(storage: RecordStorage) -> None:
+    """A session's calls are told from those of others, and of none."""
+    for number, session_id in enumerate(("a", "b", None, "a")):
+        result = ToolExecutionResult(True, "echo", {"number": number}, executed_at=NOON)
+        storage.add(entry_of(result, context=ToolExecutionContext(session_id=session_id)))
+    found = await storage.query(RecordQuery(session_id="a", oldest_first=True))
+    assert [(each.session_id, each.result["number"]) for each in found] == [("a", 0), ("a", 3)]
+    assert (await storage.totals(RecordQuery(session_id="b"))).total == 1
+    assert await storage.query(RecordQuery(session_id="c")) == []
+    store = ToolKnowledgeStore(storage)
+    assert len(await store.query_call_records(session_id="a")) == 2

@@ -21,7 +21,8 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 
 TOOLS = Path(__file__).parents[2] / "tools"
-FILES = sorted(TOOLS.glob("*.yaml"))
+GROUPS = ("files", "web")
+FILES = [path for path in sorted(TOOLS.glob("*.yaml")) if path.stem not in GROUPS]
 
 
 def load(path: Path) -> Tool:

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from tool_engine import ToolCategory, ToolConfigLoader, ToolEngine, ToolEngineConfig
+from tool_engine.model.group import ToolGroup
 from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.report import CaseStatus
 
 TOOLS = Path(__file__).parents[2] / "tools"
 DEMO = Path(__file__).parents[2] / "tool_engine" / "cli" / "demo_tools"
 RETRIED = "timeout: 10\nidempotent: true\nretry: {attempts: 2}\n"
-FILES = sorted(TOOLS.glob("*.yaml"))
+GROUPS = [TOOLS / "files.yaml", TOOLS / "web.yaml"]
+FILES = [path for path in sorted(TOOLS.glob("*.yaml")) if path not in GROUPS]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -27,6 +29,16 @@ def test_definition_loads(path: Path) -> None:
     assert all(parameter.description for parameter in tool.parameters)
 
 
+@pytest.mark.parametrize("path", GROUPS, ids=lambda path: path.stem)
+def test_group_loads(path: Path) -> None:
+    """S10: each of these files holds one group of its own name, without a warning."""
+    (group,) = ToolConfigLoader().load_file_definitions(path)
+    assert isinstance(group, ToolGroup)
+    assert (group.name, group.findings) == (path.stem, ())
+    assert group.rules
+    assert group.skills
+
+
 async def test_folder_loads_whole() -> None:
     """K3, K53: an engine loads the folder without errors, and models can be told of all of it."""
     config = ToolEngineConfig(tools_directory=str(TOOLS), auto_reload=False)
@@ -34,6 +46,8 @@ async def test_folder_loads_whole() -> None:
         assert engine.load_errors == []
         assert engine.list_names() == [path.stem for path in FILES]
         assert engine.get_statistics()["warnings"] == []
+        assert (list(engine.groups), engine.group_warnings()) == (["files", "web"], [])
+        assert all(group.members(engine.list_all()) for group in engine.groups.values())
         for format_name in ("openai", "anthropic", "gemini", "mcp"):
             assert engine.tool_definitions(format_name)
 

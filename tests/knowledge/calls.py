@@ -44,5 +44,6 @@ def entry_of(
         "priority": 5,
         "key": None,
         "serial": next_serial(),
+        "session_id": context.session_id,
     }
     return CallEntry(**{**values, **fields})

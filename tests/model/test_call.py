@@ -66,7 +66,8 @@ def test_outcomes(error_type: ErrorType | None) -> None:
     outcome = outcome_of(value)
     assert (outcome is Outcome.SUCCEEDED) == (value is None)
     rejected = {"queue_full", "queue_timeout", "rejected", "rate_limited", "circuit_open"}
-    rejected |= {"engine_closed", "tool_quarantined"}
+    rejected |= {"engine_closed", "tool_quarantined", "approval_required", "execution_rejected"}
+    rejected |= {"result_rejected", "limit_reached"}
     assert (outcome is Outcome.REJECTED) == (value in rejected)
     assert (outcome is Outcome.TIMEOUT) == (value == "timeout")
     assert (outcome is Outcome.CANCELLED) == (value == "cancelled")

@@ -25,6 +25,8 @@ def test_limits_that_are_left_out_limit_nothing() -> None:
         ({"max_items": 0}, "max_items must be a whole number from 1"),
         ({"strategy": "heads"}, "did you mean 'head'"),
         ({"select": " "}, "select must be a JMESPath expression"),
+        ({"limit": -2}, "limit must be a whole number from -1"),
+        ({"limit": 1.5}, "limit must be"),
         ({"select": 3}, "select must be a JMESPath expression"),
     ],
 )
@@ -37,3 +39,19 @@ def test_wrong_limits_are_refused(fields: dict[str, Any], message: str) -> None:
 def test_a_strategy_may_be_written_as_a_word() -> None:
     """`head` and `CutStrategy.HEAD` are the same."""
     assert ResultLimits(strategy="tail") == ResultLimits(strategy=CutStrategy.TAIL)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "shapes"),
+    [
+        ({}, False),
+        ({"limit": 5}, False),
+        ({"limit": -1, "strategy": "head"}, False),
+        ({"max_chars": 100}, True),
+        ({"max_items": 1}, True),
+        ({"select": "a"}, True),
+    ],
+)
+def test_a_limit_of_sessions_leaves_the_output_alone(fields: dict[str, Any], shapes: bool) -> None:
+    """S7: what only a session reads costs nothing in a call."""
+    assert ResultLimits(**fields).shapes_output is shapes

@@ -98,6 +98,7 @@ LISTS: dict[str, Any] = {
     "output": {"type": "object", "properties": {"a": {}}},
     "examples": [{"params": {"a": 1}}],
     "tests": [{"params": {"a": 1}, "expect": [1, None]}],
+    "accepts": ["user", "host:*"],
     "findings": ["here: it is odd"],
 }
 

@@ -23,7 +23,7 @@ def pytest_asyncio_loop_factories(
 @pytest.fixture(autouse=True)
 def without_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries come at the earliest time that they may."""
-    monkeypatch.setattr("tool_engine.pipeline.random", float)
+    monkeypatch.setattr("tool_engine.retrying.random", float)
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ async def test_success(engine: ToolEngine, audit: Audit) -> None:
         "caller_id": "agent",
         "caller_type": "conversation_agent",
         "conversation_id": "conv",
+        "session_id": None,
         "parent_call_id": None,
     }
     await audit.check([result])

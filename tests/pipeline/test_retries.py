@@ -122,7 +122,7 @@ async def test_jitter(
 ) -> None:
     """Issue 5, 1: up to half of a pause is added by chance, so that calls that failed together do
     not come back together; none comes earlier than the definition says."""
-    monkeypatch.setattr("tool_engine.pipeline.random", lambda: drawn)
+    monkeypatch.setattr("tool_engine.retrying.random", lambda: drawn)
     engine.register_tool(bare("failing", effect="read", retry=RETRY, timeout=100), Failing(2))
     began = asyncio.get_running_loop().time()
     assert (await engine.execute("failing")).is_success
@@ -134,7 +134,7 @@ async def test_jitter_before_the_deadline(
     engine: ToolEngine, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X12: an attempt for which there is time is not lost to chance."""
-    monkeypatch.setattr("tool_engine.pipeline.random", lambda: 1.0)
+    monkeypatch.setattr("tool_engine.retrying.random", lambda: 1.0)
     runs = []
 
     async def flaky() -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from tests.properties.definition_reading import UnreadableError, differences, read_values
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
+from tool_engine.model.group import ToolGroup
 
 __all__ = ["judge"]
 
 _FILE = "tool.yaml"
 
 
-def judge(text: str | bytes) -> tuple[Tool, ...] | DefinitionError:
+def judge(text: str | bytes) -> tuple[Tool | ToolGroup, ...] | DefinitionError:
     """What the loader makes of `text`.
 
     Raises:
         AssertionError: It is wrong, or says too little about what is wrong with the text.
     """
     try:
-        tools = ToolConfigLoader().load_tools(text, _FILE)
+        tools = ToolConfigLoader().load_definitions(text, _FILE)
     except DefinitionError as error:
         _check_error(error, text)
         return error

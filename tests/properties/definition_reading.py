@@ -10,9 +10,11 @@ import math
 import re
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from tool_engine import Tool
+from tool_engine.model.group import ToolGroup
 
 __all__ = ["UnreadableError", "differences", "read_values", "same"]
 
@@ -158,11 +160,13 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def differences(tool: Tool, definition: Any) -> list[str]:
-    """The fields in which `tool` is not what `definition` says."""
+def differences(tool: Tool | ToolGroup, definition: Any) -> list[str]:
+    """The fields in which `tool`, or a group, is not what `definition` says."""
     if not isinstance(definition, dict):
         return [f"the text holds no mapping but {definition!r}"]
-    expected = _fields(definition)
+    if (definition.get("kind") == "group") is not isinstance(tool, ToolGroup):
+        return [f"kind: {definition.get('kind')!r} was read as {type(tool).__name__}"]
+    expected = _fields(definition) if isinstance(tool, Tool) else _group_fields(definition)
     found = {name: _plain_field(tool, name) for name in expected}
     return [
         f"{name}: {found[name]!r} is not {value!r}"
@@ -195,6 +199,45 @@ def _fields(written: dict[str, Any]) -> dict[str, Any]:
         "output": _output(written),
         "examples": written.get("examples", []),
         "tests": written.get("tests", []),
+        "permission": _permission(written.get("permission")),
+        "accepts": written.get("accepts"),
+        "max_uses": int(written["max_uses"]) if "max_uses" in written else None,
+    }
+
+
+def _group_fields(written: dict[str, Any]) -> dict[str, Any]:
+    skills = written.get("skills", [])
+    if isinstance(skills, dict):
+        skills = [{"name": name, **skill} for name, skill in skills.items()]
+    return {
+        "name": written["name"],
+        "version": written.get("version", "1.0.0"),
+        "description": written.get("description", ""),
+        "is_enabled": written.get("enabled", False),
+        **{name: written.get(name, []) for name in ("tools", "tags", "categories")},
+        "disabled_tools": written.get("off", []),
+        "rules": written.get("rules", ""),
+        "skills": [
+            {
+                "name": skill["name"],
+                "desc": skill["desc"],
+                "prompt": skill["prompt"],
+                "when": skill.get("when", ""),
+                "always_load": skill.get("always_load", skill.get("alwaysLoad", False)),
+            }
+            for skill in skills
+        ],
+        "permission": _permission(written.get("permission")),
+    }
+
+
+def _permission(written: Any) -> Any:
+    if isinstance(written, str):
+        old = {"public": "auto", "moderate": "ask_once", "sensitive": "ask_always"}
+        written = {"execution": old.get(written, written)}
+    return written and {
+        name: word.replace("-", "_") if (word := written.get(name)) else None
+        for name in ("execution", "result")
     }
 
 
@@ -250,7 +293,9 @@ def _is_required(spec: Any, name: str, listed: list[str]) -> bool:
     return isinstance(spec, dict) and spec.get("required") is True and name not in listed
 
 
-def _plain_field(tool: Tool, name: str) -> Any:
+def _plain_field(tool: Tool | ToolGroup, name: str) -> Any:
+    if isinstance(tool, ToolGroup) or name == "permission":
+        return msgspec.json.decode(msgspec.json.encode(getattr(tool, name)))
     if name == "parameters":
         fields = _parameter({"name": "", "type": "", "description": ""})
         return [{field: getattr(each, field) for field in fields} for each in tool.parameters]

@@ -57,11 +57,11 @@ def test_a_cut_file_is_refused_or_told(text: str) -> None:
     What is left are cuts at the end of a line, behind which nobody can know that more was to come.
     """
     loader, raw = ToolConfigLoader(), text.encode()
-    hashes = [tool.definition_hash for tool in loader.load_tools(raw)]
+    hashes = [tool.definition_hash for tool in loader.load_definitions(raw)]
     silent = 0
     for end in range(0, len(raw), 3):
         try:
-            tools = loader.load_tools(raw[:end])
+            tools = loader.load_definitions(raw[:end])
         except DefinitionError:
             continue
         is_other = [tool.definition_hash for tool in tools] != hashes
@@ -78,10 +78,10 @@ def test_a_cut_file_that_says_where_it_ends_is_refused(text: str) -> None:
     raw = f"%YAML 1.2\n---\n{body}...\n".encode()
     if "\n---\n" in body:
         return
-    whole = loader.load_tools(raw)[0].definition_hash
+    whole = loader.load_definitions(raw)[0].definition_hash
     for end in range(0, len(raw), 3):
         try:
-            (tool,) = loader.load_tools(raw[:end])
+            (tool,) = loader.load_definitions(raw[:end])
         except DefinitionError:
             continue
         assert tool.definition_hash == whole

@@ -10,6 +10,7 @@ import pytest
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols.content import REQUEST_ID, parts_of, request_ids, text_of
+from tool_engine.protocols.registry import get_protocol
 
 IMAGE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 TEXT = {"type": "text", "text": "hello"}
@@ -49,6 +50,46 @@ def test_blocks_are_taken_apart() -> None:
         assert text.text == "hello"
         assert (image.data, image.media_type) == ("aGVsbG8=", "image/png")
         assert text_of(result_of(output)) == "hello\n[image/png]"
+
+
+class Final(ToolExecutionResult, kw_only=True):
+    """What a session makes of a result."""
+
+    final_text: str | None = None
+
+
+def test_the_final_text_is_what_a_model_reads() -> None:
+    """S15: of a call of a session, and of no other; a failure says it, too."""
+    assert text_of(Final(True, "t", {"result": "long"}, final_text="l…")) == "l…"
+    assert [part.text for part in parts_of(Final(True, "t", {"a": 1}, final_text=""))] == [""]
+    assert text_of(Final(True, "t", {"result": "long"})) == "long"
+    failed = Final(False, "t", {"result": "x"}, "broken", "execution_error")
+    assert text_of(failed) == "Error (execution_error): broken"
+    failed.final_text = "bro…"
+    assert [part.text for part in parts_of(failed)] == ["Error (execution_error): bro…"]
+    assert text_of(failed) == "Error (execution_error): bro…"
+
+
+@pytest.mark.parametrize(
+    "name", ["openai", "openai_responses", "anthropic", "gemini", "vcp", "function_call"]
+)
+def test_every_protocol_sends_the_final_text(name: str) -> None:
+    """S15: and nothing of what was left out of it."""
+    output = {"rows": list(range(5_000, 9_000))}
+    result = Final(True, "t", output, metadata={REQUEST_ID: "call_1"}, final_text="FINAL …")
+    sent = json.dumps(get_protocol(name).format_results([result]), ensure_ascii=False)
+    assert "FINAL …" in sent
+    assert "8000" not in sent
+
+
+def test_images_stay_beside_the_final_text() -> None:
+    """S15: a whole result is shown as the tool wrote it; what was cut takes no image along."""
+    output = {"content": [IMAGE, TEXT]}
+    image, text = parts_of(Final(True, "t", output, final_text="[image/png]\nhello"))
+    assert (image.data, text.text) == ("aGVsbG8=", "hello")
+    text, image = parts_of(Final(True, "t", output, final_text="[image/png]\nhe…"))
+    assert (text.text, image.data) == ("[image/png]\nhe…", "aGVsbG8=")
+    assert text_of(Final(True, "t", output, final_text="[image/png]\nhe…")) == "[image/png]\nhe…"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class GeminiServer:
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.requests.append(body)
-        self.problems += [*_of_definitions(body), *_of_history(body["contents"])]
+        self.problems += faults_of(body)
         if self.problems:
             error = {"code": 400, "message": "; ".join(self.problems), "status": "INVALID_ARGUMENT"}
             return web.json_response({"error": error}, status=400)
@@ -123,6 +123,11 @@ async def gemini_server(
         yield server, f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def faults_of(body: dict[str, Any]) -> list[str]:
+    """What Gemini would refuse in a request, in words."""
+    return [*_of_definitions(body), *_of_history(body["contents"])]
 
 
 def _of_definitions(body: dict[str, Any]) -> Iterator[str]:

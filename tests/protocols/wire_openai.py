@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tool_engine.model.call import ToolCall
 
-__all__ = ["chunk", "entry", "fragment", "message", "render_reply", "render_stream", "sse", "usage"]
+__all__ = [
+    "chunk",
+    "entry",
+    "fault_of",
+    "fragment",
+    "message",
+    "render_reply",
+    "render_stream",
+    "sse",
+    "usage",
+]
 
 COMPLETION = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "model-1"}
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PIECE = 7
 """Characters of arguments in one chunk."""
 
@@ -86,6 +98,42 @@ def sse(chunks: Iterable[Any], *, done: bool = True) -> bytes:
 def usage() -> dict[str, Any]:
     """What it cost."""
     return {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21}
+
+
+def fault_of(request: dict[str, Any]) -> str | None:
+    """What OpenAI would refuse in a request."""
+    for each in request.get("tools", []):
+        function = each["function"]
+        parameters = function["parameters"]
+        if each["type"] != "function" or not NAME.fullmatch(function["name"]):
+            return "Invalid 'tools[0].function.name': string does not match pattern"
+        if parameters["type"] != "object" or parameters.keys() & {"anyOf", "oneOf", "allOf"}:
+            return "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'"
+        if function.get("strict") and parameters["required"] != [*parameters["properties"]]:
+            return "'required' is required to be supplied and to be an array including every key"
+    return _fault_of_messages(request["messages"])
+
+
+def _fault_of_messages(messages: list[dict[str, Any]]) -> str | None:
+    """What OpenAI would refuse in a conversation."""
+    awaited: list[str] = []
+    for each in messages:
+        if each["role"] == "tool":
+            if each["tool_call_id"] not in awaited:
+                return "messages with role 'tool' must be a response to 'tool_calls'"
+            awaited.remove(each["tool_call_id"])
+            continue
+        if awaited:
+            return f"tool_call_ids did not have response messages: {awaited}"
+        if each["role"] == "assistant" and not (each.get("content") or each.get("tool_calls")):
+            return "Invalid value for 'content': expected a string, got null"
+        calls = each.get("tool_calls", [])
+        awaited = [call["id"] for call in calls]
+        for call in calls:
+            json.loads(call["function"]["arguments"])
+            if call["type"] != "function" or not NAME.fullmatch(call["function"]["name"]):
+                return "Invalid 'messages[1].tool_calls[0].function.name'"
+    return f"tool_call_ids did not have response messages: {awaited}" if awaited else None
 
 
 def _entry(call: ToolCall) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tool_engine.errors import VariableError
-from tool_engine.session import references
+from tool_engine.model.output import to_text
+from tool_engine.session import references, variables
 from tool_engine.session.references import expand, reference
 from tool_engine.session.variables import Variable, VariableStore
 
@@ -39,11 +40,16 @@ def store_of(**values: Any) -> VariableStore:
         ("$$VAR_REF{{word}}", "$VAR_REF{{word}}"),
         ("$$VAR_REF{{ anything", "$VAR_REF{{ anything"),
         ("a $ b {{word}} $VAR_REF{word}", "a $ b {{word}} $VAR_REF{word}"),
+        ("$$$VAR_REF{{word}}", "$$VAR_REF{{word}}"),
+        ("$$VAR_REF{{word}}$VAR_REF{{word}}", "$VAR_REF{{word}}hello"),
+        ("$VAR_REF{{emoji:1:1}}", "😀"),
+        ("$VAR_REF{{none}}", None),
+        ("", ""),
     ],
 )
 def test_a_reference_stands_for(text: str, expected: Any) -> None:
     """S25, U36: the whole, from a character on, or a part; alone it keeps its type."""
-    store = store_of(word="hello", rows=[1, {"a": None}], number=7)
+    store = store_of(word="hello", rows=[1, {"a": None}], number=7, emoji="a😀b", none=None)
     params = {"x": text, "deep": [{"y": [text, 1]}]}
     expanded = expand(params, store)
     assert expanded.params["x"] == expected
@@ -57,6 +63,35 @@ def test_names_with_signs(name: str) -> None:
     store = VariableStore()
     store.add(Variable(name=name, value="x"))
     assert expand({"a": reference(name)}, store).params == {"a": "x"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=JSON)
+def test_a_whole_value_keeps_its_type(value: Any) -> None:
+    """S25: alone, a reference stands for the value itself, with every type in it."""
+    store = store_of(x=value)
+    kept = store.get("x").value
+    expanded = expand({"x": [reference("x")]}, store).params["x"][0]
+    assert expanded == kept
+    assert to_text(expanded) == to_text(kept)
+    assert type(expanded) is type(kept)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=20), start=st.integers(0, 25), length=st.integers(0, 25))
+def test_parts_are_counted_in_characters(text: str, start: int, length: int) -> None:
+    """U36: from a character on, and that many characters, as Python counts them."""
+    store = store_of(x=text)
+    kept = store.get("x").text
+    expanded = expand({"a": reference("x", start), "b": reference("x", start, length)}, store)
+    assert expanded.params == {"a": kept[start:], "b": kept[start : start + length]}
 
 
 TEXTS = st.lists(
@@ -81,6 +116,7 @@ def test_labels_of_all_that_was_put_in() -> None:
     assert expanded.labels == {"tool:a", "tool:b"}
     assert [each.name for each in expanded.variables] == ["b", "a"]
     assert expand({"x": "plain"}, store).labels == frozenset()
+    assert expand({"x": "$$VAR_REF{{a}}"}, store).labels == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +130,11 @@ def test_labels_of_all_that_was_put_in() -> None:
         ({"x": "$VAR_REF{{word:-1}}"}, "is no reference"),
         ({"x": "$VAR_REF{{word"}, "is no reference"),
         ({"x": {"$VAR_REF{{word}}": 1}}, "x: a key cannot refer to a variable"),
+        ({"x": "$VAR_REF{{word:١}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{ｗord}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{word\u200b}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{}}"}, "is no reference"),
+        ({"x": "$VAR_REF{{$VAR_REF{{word}}}}"}, "is no reference"),
     ],
 )
 def test_a_wrong_reference_is_an_error(params: dict[str, Any], message: str) -> None:
@@ -134,3 +175,30 @@ def test_many_openings_take_linear_time() -> None:
     """D20: a megabyte of half references is refused at once."""
     with pytest.raises(VariableError, match="is no reference"):
         expand({"x": "$VAR_REF{{" * 100_000}, store_of(a=1))
+
+
+def test_many_references_to_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D20: a thousand small parts of a large value write its text once."""
+    written = 0
+
+    def count(value: Any) -> str:
+        nonlocal written
+        written += 1
+        return to_text(value)
+
+    store = store_of(rows=[0] * 100)
+    monkeypatch.setattr(variables, "to_text", count)
+    expanded = expand({"x": [reference("rows", 0, 1)] * 1000}, store)
+    assert expanded.params["x"] == ["["] * 1000
+    assert written == 1
+
+
+def test_a_reference_is_a_use() -> None:
+    """U40: what is referred to stays the longest."""
+    store = VariableStore(2)
+    for name in ("a", "b"):
+        store.add(Variable(name=name, value=name))
+    expand({"x": reference("a")}, store)
+    store.add(Variable(name="c", value="c"))
+    assert "a" in store
+    assert "b" not in store

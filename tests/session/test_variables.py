@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tool_engine.errors import ConfigurationError, VariableError
@@ -60,6 +63,14 @@ def test_rules_stay() -> None:
     assert names(store) == ["Rule/web/cite", "b"]
     store.add(Variable(name="Rule/web/cite", value="Cite all.", kind=VariableKind.RULE))
     assert store.get("Rule/web/cite").value == "Cite all."
+
+
+def test_rules_of_groups_that_are_off() -> None:
+    """S21: the conversation itself takes rules out, and nothing else that way."""
+    store = store_of("a")
+    store.add(Variable(name="Rule/web/cite", value="Cite.", kind=VariableKind.RULE))
+    store.forget_rules(["Rule/web/cite", "a", "gone"])
+    assert names(store) == ["a"]
 
 
 def test_writing_again_keeps_when_it_was_made() -> None:
@@ -120,10 +131,147 @@ def test_finding() -> None:
     assert store.find(search="nothing") == []
 
 
+def test_long_values_make_room() -> None:
+    """U40: the characters of all variables are bounded, too; the newest stays however long."""
+    store = VariableStore(10, max_chars=100)
+    for name in ("a", "b", "c"):
+        store.add(Variable(name=name, value="x" * 40))
+    assert names(store) == ["b", "c"]
+    store.add(Variable(name="b", value="x"))
+    store.add(Variable(name="d", value="x" * 59))
+    assert names(store) == ["c", "b", "d"]
+    store.remove(["c"])
+    store.add(Variable(name="rule", value="x" * 1000, kind=VariableKind.RULE))
+    store.add(Variable(name="e", value="x" * 40))
+    assert names(store) == ["rule", "b", "d", "e"]
+    store.add(Variable(name="f", value="x" * 101))
+    assert names(store) == ["rule", "f"]
+    assert store.evicted == 4
+
+
+def test_a_value_is_a_copy() -> None:
+    """What a program does to a value that it gave to a session changes no variable."""
+    rows = [{"n": 1}]
+    store = VariableStore()
+    store.add(Variable(name="rows", value=rows))
+    rows[0]["n"] = 2
+    assert store.get("rows").value == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ({"day": date(2026, 1, 2), "at": datetime(2026, 1, 2, tzinfo=UTC)}, None),
+        ((1, (2,)), [1, [2]]),
+        ({"x": {3}}, {"x": [3]}),
+        ({1: Decimal("1.10")}, {"1": "1.10"}),
+        ([float("nan")], ["nan"]),
+        (b"ab", "b'ab'"),
+        ("\ud800", "\\ud800"),
+        (["\ud800", "\\ud800", "\ud83d\ude00"], ["\\ud800", "\\ud800", "\\ud83d\\ude00"]),
+        (10**400, 10**400),
+        (None, None),
+    ],
+)
+def test_only_json_values_are_kept(value: Any, kept: Any) -> None:
+    """Anything else is kept as a model reads it, so that it survives its process as it is."""
+    store = VariableStore()
+    variable = store.add(Variable(name="x", value=value))
+    if isinstance(value, dict) and "day" in value:
+        kept = {"day": "2026-01-02", "at": "2026-01-02T00:00:00+00:00"}
+    assert variable.value == kept
+    assert variable.chars == len(variable.text)
+    again = VariableStore.from_dict(json.loads(json.dumps(store.to_dict())))
+    assert again.get("x").value == kept
+
+
+def test_values_that_are_too_deep() -> None:
+    """A value that nests thousands deep is kept as far as a model can read it."""
+    for depth in (500, 900, 100_000):
+        deep: Any = 1
+        for _ in range(depth):
+            deep = [deep]
+        assert VariableStore().add(Variable(name="x", value=deep)).text.startswith("[[[[")
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        (VariableKind.USER_ADD, "user"),
+        (VariableKind.LLM_ADD, "model"),
+        (VariableKind.RULE, "rule"),
+        (VariableKind.TOOL_CALL_RESULT, "unknown"),
+        (VariableKind.MESSAGE_CACHE, "unknown"),
+    ],
+)
+def test_nothing_is_without_a_label(kind: VariableKind, label: str) -> None:
+    """Labels: what nobody labelled is labelled by its kind, never taken for harmless."""
+    store = VariableStore()
+    assert store.add(Variable(name="x", value=1, kind=kind)).labels == {label}
+    labelled = Variable(name="x", value=1, kind=kind, labels=frozenset({"tool:a"}))
+    assert store.add(labelled).labels == {"tool:a"}
+
+
+def test_the_same_variables_make_the_same_data() -> None:
+    """What is saved depends on the variables alone: sets have an order when they are written."""
+    labels = frozenset(f"tool:t{number}" for number in range(20))
+    store = VariableStore()
+    store.add(Variable(name="x", value=1, labels=labels))
+    assert store.to_dict()["variables"][0]["labels"] == sorted(labels)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "rule", "get", "remove", "find", "save"]),
+        st.sampled_from("abcdef"),
+        st.integers(0, 40),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=STEPS, capacity=st.integers(1, 4))
+def test_the_same_as_a_list_in_the_order_of_use(
+    steps: list[tuple[str, str, int]], capacity: int
+) -> None:
+    """U40: whatever is done, what is kept is what a plain list in the order of use would keep."""
+    store = VariableStore(capacity, max_chars=100)
+    used: dict[str, int] = {}
+    rules: set[str] = set()
+    for step, name, size in steps:
+        if step == "rule":
+            store.add(Variable(name=name, value="x" * size, kind=VariableKind.RULE))
+            used.pop(name, None)
+            rules.add(name)
+        elif step == "add" and name not in rules:
+            store.add(Variable(name=name, value="x" * size))
+            used.pop(name, None)
+            used[name] = size
+            while len(used) > capacity or (sum(used.values()) > 100 and len(used) > 1):
+                del used[next(iter(used))]
+        elif step == "get" and name in store:
+            assert store.get(name).name == name
+            if name in used:
+                used[name] = used.pop(name)
+        elif step == "remove" and name not in rules:
+            assert store.remove([name]) == ([name] if used.pop(name, None) is not None else [])
+        elif step == "find":
+            assert [each.name for each in store.find()][: len(used)] == [*reversed(used)]
+        elif step == "save":
+            store = VariableStore.from_dict(json.loads(json.dumps(store.to_dict())))
+        assert names(store)[len(rules) :] == [*used]
+        assert {each.name for each in store if each.is_kept} == rules
+
+
 VARIABLES = st.builds(
     Variable,
     name=st.text(alphabet="ab/.-_1", min_size=1, max_size=4),
-    value=st.one_of(st.text(max_size=5), st.integers(-(2**63), 2**63), st.lists(st.booleans())),
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=4,
+    ),
     kind=st.sampled_from([VariableKind.USER_ADD, VariableKind.LLM_ADD]),
     desc=st.text(max_size=5),
     tags=st.lists(st.text(max_size=3), max_size=2).map(tuple),
@@ -133,13 +281,17 @@ VARIABLES = st.builds(
 
 @settings(max_examples=50, deadline=None)
 @given(variables=st.lists(VARIABLES, max_size=8), capacity=st.integers(1, 5))
+@example(variables=[Variable(name="v", value={"z": 1, "a": {"c": 2, "b": 3}})], capacity=1)
 def test_a_conversation_survives_its_process(variables: list[Variable], capacity: int) -> None:
-    """`from_dict` of the JSON of `to_dict` is the same store, in the same order of use."""
+    """`from_dict` of the JSON of `to_dict` is the same store, in the same order of use, and the
+    same texts: where a model was told to read on, it reads on. S30, U36.
+    """
     store = VariableStore(capacity)
     for variable in variables:
         store.add(variable)
     again = VariableStore.from_dict(json.loads(json.dumps(store.to_dict())))
     assert list(again) == list(store)
+    assert [each.text for each in again] == [each.text for each in store]
     assert (again.capacity, again.evicted) == (store.capacity, store.evicted)
 
 
@@ -149,6 +301,10 @@ def test_a_conversation_survives_its_process(variables: list[Variable], capacity
         ({}, "missing required field"),
         ({"capacity": 1, "evicted": 0, "variables": [{"name": 1}]}, r"variables\[0\].name"),
         ({"capacity": 1, "evicted": 0, "variables": [], "x": 1}, "unknown field"),
+        ({"capacity": 0, "evicted": 0, "variables": []}, "capacity"),
+        ({"capacity": 1, "evicted": -1, "variables": []}, "evicted"),
+        ({"capacity": 1, "evicted": 0, "max_chars": 0, "variables": []}, "max_chars"),
+        ({"capacity": 1, "evicted": 0, "variables": [{"name": "a b", "value": 1}]}, "'a b'"),
     ],
 )
 def test_data_of_something_else(data: dict[str, object], message: str) -> None:

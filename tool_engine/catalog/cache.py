@@ -20,6 +20,7 @@ from tool_engine.catalog.entry import entry_of, tools_of
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.second_reader import MIN_UNREAD, SecondReader
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 __all__ = ["AUTO", "MIN_FILES", "CachedLoader", "cache_path", "default_directory"]
@@ -124,14 +125,16 @@ class CachedLoader:
                 second.close()
             self._known, self._told, self._seen, self._is_open = {}, {}, {}, False
 
-    def load_tools(self, text: bytes, source: str) -> list[Tool]:
-        """The tools that `text` defines: see `ToolConfigLoader.load_tools`.
+    def load_definitions(self, text: bytes, source: str) -> Sequence[Tool | ToolGroup]:
+        """The tools and groups that `text` defines: see `ToolConfigLoader.load_definitions`.
+
+        The few texts that define groups are read each time.
 
         Raises:
             DefinitionError: Something is wrong with one of the definitions.
         """
         if not self._is_open:
-            return self._checked(self._loader.load_tools(text, source))
+            return self._checked(self._loader.load_definitions(text, source))
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
         if entry is not None and (tools := tools_of(entry, source)) is not None:
@@ -140,7 +143,10 @@ class CachedLoader:
             self._known.pop(key, None)
             entry = self._told.pop(key, None)
             found = None if entry is None else tools_of(entry, source)
-            tools = self._checked(found or self._loader.load_tools(text, source))
+            read = self._checked(found or self._loader.load_definitions(text, source))
+            tools = [each for each in read if isinstance(each, Tool)]
+            if len(tools) < len(read):
+                return read
             entry = entry or entry_of(tools, source)
         self._seen[key] = entry
         return tools
@@ -151,9 +157,10 @@ class CachedLoader:
             return self._check is None
         return self._is_settled is None or self._is_settled(tool)
 
-    def _checked(self, tools: list[Tool]) -> list[Tool]:
+    def _checked(self, read: Sequence[Tool | ToolGroup]) -> Sequence[Tool | ToolGroup]:
         if self._check is not None:
+            tools = [each for each in read if isinstance(each, Tool)]
             problems = [problem for tool in tools for problem in self._check(tool)]
             if problems:
                 raise DefinitionError(*problems)
-        return tools
+        return read

@@ -15,7 +15,16 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
+from tool_engine.catalog.permission_change import compare_accepts, compare_permission
 from tool_engine.catalog.schema_change import Reach, SchemaChange, is_same, schema_changes
+from tool_engine.catalog.tool_change import (
+    BREAKING,
+    COMPATIBLE,
+    COSMETIC,
+    NONE,
+    ToolChange,
+    changed,
+)
 from tool_engine.catalog.version import is_lower, is_major_step, next_major
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import ResultLimits
@@ -25,31 +34,8 @@ from tool_engine.redaction import HIDDEN, redact
 
 __all__ = ["BREAKING", "COMPATIBLE", "COSMETIC", "NONE", "ToolChange", "ToolDiff", "compare"]
 
-NONE: Final = "none"
-COSMETIC: Final = "cosmetic"
-COMPATIBLE: Final = "compatible"
-BREAKING: Final = "breaking"
 _LEVELS: Final = (NONE, COSMETIC, COMPATIBLE, BREAKING)
 _SCOPES: Final = ("private", "team", "public")
-_MOST_SHOWN: Final = 2_000
-"""Characters of a value in a change; a longer one is cut, as events carry it."""
-
-
-class ToolChange(msgspec.Struct, frozen=True):
-    """One edit, with secrets hidden."""
-
-    path: str
-    """Where, such as `parameters.url.required` or `entry.request.url`."""
-    kind: str
-    """What, such as `parameter_added`, `type_narrowed` or `enum_shrunk`."""
-    level: str
-    """`cosmetic`, `compatible` or `breaking`."""
-    old: Any
-    """The value before; None where there was none."""
-    new: Any
-    """The value now; None where there is none."""
-    message: str
-    """All of that in words."""
 
 
 class ToolDiff(msgspec.Struct, frozen=True):
@@ -124,43 +110,12 @@ _NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})
 _Comparison = Callable[[str, Any, Any], Iterator[ToolChange]]
 
 
-def _changed(
-    path: str, level: str, old: Any, new: Any, kind: str = "", message: str = ""
-) -> ToolChange:
-    old, new = _for_all_eyes(path, old), _for_all_eyes(path, new)
-    return ToolChange(
-        path,
-        kind or f"{path.rpartition('.')[2]}_changed",
-        level,
-        old,
-        new,
-        message or f"changed from {_words(old)} to {_words(new)}",
-    )
-
-
-def _for_all_eyes(path: str, value: Any) -> Any:
-    """`value` as it may stand in an event or a log: JSON, secrets hidden, not too long."""
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    value = redact(value)
-    for key in path.split("."):
-        value = value[key] if isinstance(value, dict) else value
-    text = _words(value)
-    return value if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-
-
-def _words(value: Any) -> str:
-    return "nothing" if value is None else msgspec.json.encode(value).decode()
-
-
 def _compare_unknown(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
-    yield _changed(field, BREAKING, old, new)
+    yield changed(field, BREAKING, old, new)
 
 
 def _compare_plain(level: str, field: str, old: Any, new: Any) -> Iterator[ToolChange]:
-    yield _changed(field, level, old, new)
+    yield changed(field, level, old, new)
 
 
 def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
@@ -170,22 +125,22 @@ def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
 
 def _compare_version(field: str, old: str, new: str) -> Iterator[ToolChange]:
     kind = "version_lowered" if is_lower(old, new) else "version_changed"
-    yield _changed(field, COSMETIC, old, new, kind)
+    yield changed(field, COSMETIC, old, new, kind)
 
 
 def _compare_scope(field: str, old: str, new: str) -> Iterator[ToolChange]:
     is_wider = _SCOPES.index(new) > _SCOPES.index(old)
     kind = "scope_widened" if is_wider else "scope_narrowed"
-    yield _changed(field, COMPATIBLE if is_wider else BREAKING, old, new, kind)
+    yield changed(field, COMPATIBLE if is_wider else BREAKING, old, new, kind)
 
 
 def _compare_effect(field: str, old: str, new: str) -> Iterator[ToolChange]:
     # Callers decide by it what needs approval; to say what nobody said before breaks no promise.
-    yield _changed(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
+    yield changed(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
 
 
 def _compare_idempotent(field: str, old: bool, new: bool) -> Iterator[ToolChange]:
-    yield _changed(field, COMPATIBLE if new else BREAKING, old, new)
+    yield changed(field, COMPATIBLE if new else BREAKING, old, new)
 
 
 def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
@@ -194,7 +149,7 @@ def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]
         if before != after:
             # Whether a call waits, ends or shares a result is part of what a call means.
             level = BREAKING if name == "collision" else COMPATIBLE
-            yield _changed(f"{field}.{name}", level, before, after)
+            yield changed(f"{field}.{name}", level, before, after)
 
 
 def _compare_limits(
@@ -205,16 +160,31 @@ def _compare_limits(
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
             # Below a lower limit an answer lacks what it had; above a higher one it has more.
-            is_wider = now is None or (was is not None and now > was)
-            level = COMPATIBLE if is_wider else BREAKING
-            yield _changed(f"{field}.{name}", level, was, now)
+            yield changed(f"{field}.{name}", _level_of_bound(was, now), was, now)
+    if before.limit != after.limit:
+        # Without a limit of the tool, the session's holds, and nobody knows it here.
+        was, now = before.limit, after.limit
+        is_wider = now is not None and (now < 1 or (was is not None and 0 < was < now))
+        is_same = was is not None and now is not None and was < 1 and now < 1
+        level = COSMETIC if is_same else COMPATIBLE if is_wider else BREAKING
+        yield changed(f"{field}.limit", level, was, now)
     for name in ("strategy", "select"):
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
-            yield _changed(f"{field}.{name}", BREAKING, was, now)
+            yield changed(f"{field}.{name}", BREAKING, was, now)
     if (old is None) is not (new is None) and before == after:
         message = "limits that limit nothing"
-        yield _changed(field, COSMETIC, old, new, "result_changed", message)
+        yield changed(field, COSMETIC, old, new, "result_changed", message)
+
+
+def _level_of_bound(old: int | None, new: int | None) -> str:
+    """The level of another upper bound; None is none at all."""
+    is_wider = new is None or (old is not None and new > old)
+    return COMPATIBLE if is_wider else BREAKING
+
+
+def _compare_bound(field: str, old: int | None, new: int | None) -> Iterator[ToolChange]:
+    yield changed(field, _level_of_bound(old, new), old, new)
 
 
 def _compare_entry(
@@ -222,7 +192,7 @@ def _compare_entry(
 ) -> Iterator[ToolChange]:
     for path, before, after in _leaves(("entry",), old, new):
         kind = {"handler": "handler_changed", "url": "endpoint_changed"}.get(path[-1])
-        yield _changed(".".join(path), BREAKING, before, after, kind or "entry_changed")
+        yield changed(".".join(path), BREAKING, before, after, kind or "entry_changed")
 
 
 def _leaves(
@@ -238,9 +208,9 @@ def _leaves(
 
 def _compare_output(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
     if old is None:
-        yield _changed(field, COMPATIBLE, None, new, "output_declared", "is declared now")
+        yield changed(field, COMPATIBLE, None, new, "output_declared", "is declared now")
     elif new is None:
-        yield _changed(field, BREAKING, old, None, "output_undeclared", "is declared no more")
+        yield changed(field, BREAKING, old, None, "output_undeclared", "is declared no more")
     else:
         for change in schema_changes(old, new):
             yield _schema_change(field, change, _OUTPUT_LEVELS[change.reach])
@@ -269,7 +239,7 @@ def _schema_change(
     if is_secret:
         return ToolChange(path, change.kind, level, HIDDEN, HIDDEN, "a rule of a secret changed")
     message = str(redact(change.message))
-    return _changed(path, level, change.old, change.new, change.kind, message)
+    return changed(path, level, change.old, change.new, change.kind, message)
 
 
 def _compare_parameters(
@@ -288,15 +258,15 @@ def _compare_parameters(
             del added[heir.name]
             kind, message = "parameter_renamed", f"{name!r} is called {heir.name!r} now"
         heir_name = None if heir is None else heir.name
-        yield _changed(f"{field}.{name}", BREAKING, name, heir_name, kind, message)
+        yield changed(f"{field}.{name}", BREAKING, name, heir_name, kind, message)
     for name, parameter in added.items():
         level = BREAKING if parameter.required else COMPATIBLE
         must = "required" if parameter.required else "optional"
         message = f"the {must} parameter {name!r} is new"
-        yield _changed(f"{field}.{name}", level, None, name, "parameter_added", message)
+        yield changed(f"{field}.{name}", level, None, name, "parameter_added", message)
     if [name for name in before if name in after] != [name for name in after if name in before]:
         message = "the parameters stand in another order"
-        yield _changed(field, COSMETIC, list(before), list(after), "reordered", message)
+        yield changed(field, COSMETIC, list(before), list(after), "reordered", message)
 
 
 def _is_renamed(old: ToolParameter, new: ToolParameter) -> bool:
@@ -310,14 +280,14 @@ def _compare_parameter(path: str, old: ToolParameter, new: ToolParameter) -> Ite
     if old.required != new.required:
         kind = "became_required" if new.required else "became_optional"
         level = BREAKING if new.required else COMPATIBLE
-        yield _changed(f"{path}.required", level, old.required, new.required, kind)
+        yield changed(f"{path}.required", level, old.required, new.required, kind)
     yield from _compare_default(path, old, new, is_secret)
     before, after = _schema(old), _schema(new)
     for change in schema_changes(before, after):
         yield _schema_change(path, change, _INPUT_LEVELS[change.reach], is_secret=is_secret)
     if not old.required and _takes_null(before) != _takes_null(after):
         message = "null, which stood for a value left out, is a value now, or the other way round"
-        yield _changed(path, BREAKING, None, None, "null_changed", message)
+        yield changed(path, BREAKING, None, None, "null_changed", message)
     if old.secret != new.secret:
         level = COMPATIBLE if new.secret else BREAKING
         yield ToolChange(
@@ -340,7 +310,7 @@ def _compare_default(
     before, after = (
         HIDDEN if is_secret and each.has_default else each.default for each in (old, new)
     )
-    yield _changed(f"{path}.default", level, before, after)
+    yield changed(f"{path}.default", level, before, after)
 
 
 def _schema(parameter: ToolParameter) -> dict[str, Any]:
@@ -376,6 +346,9 @@ _COMPARED: Final[Mapping[str, _Comparison]] = {
     "concurrency": _compare_concurrency,
     "rate": _compatible,
     "result": _compare_limits,
+    "permission": compare_permission,
+    "accepts": compare_accepts,
+    "max_uses": _compare_bound,
     "examples": _compare_words,
     "tests": _compare_words,
 }

@@ -14,6 +14,7 @@ from tool_engine.catalog.document import Path
 from tool_engine.catalog.examples import example_faults
 from tool_engine.catalog.fault import Fault
 from tool_engine.catalog.limits import MAX_DEPTH
+from tool_engine.catalog.permission import build_permission, label_warnings
 from tool_engine.catalog.result_limits import build_limits, limit_faults
 from tool_engine.catalog.rules import FLAT_RULES, check_value
 from tool_engine.catalog.structure import structure_faults
@@ -27,7 +28,7 @@ __all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data
 
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
-    *("examples", "tests"),
+    *("accepts", "max_uses", "examples", "tests"),
 )
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
@@ -62,7 +63,7 @@ def definition_faults(definition: Any) -> list[Fault]:
 
 def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
     """What is allowed in a definition and yet not what its author can have meant."""
-    return [
+    found = [
         Fault(
             ("parameters", number, "default"),
             "a required parameter never uses its default",
@@ -72,6 +73,7 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
         for number, parameter in enumerate(definition.get("parameters", ()))
         if "default" in parameter and parameter.get("required")
     ]
+    return found + label_warnings(definition.get("accepts", ()))
 
 
 def build_tool(definition: Mapping[str, Any], source: str | None, findings: list[str]) -> Tool:
@@ -89,6 +91,10 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         fields["rate"] = ToolRate.parse(definition["rate"])
     if "result" in definition:
         fields["result"] = build_limits(definition["result"])
+    if "permission" in definition:
+        fields["permission"] = build_permission(definition["permission"])
+    if "max_uses" in fields:
+        fields["max_uses"] = int(fields["max_uses"])
     tool = Tool(
         id=name,
         name=name,

@@ -9,16 +9,19 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from tool_engine.catalog.group_definition import GROUP
+from tool_engine.catalog.permission import permission_spec
 from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
 from tool_engine.catalog.short_form import short_form
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import CutStrategy, ResultLimits
 from tool_engine.model.schema import output_schema
 from tool_engine.model.tool import RetryPolicy, Tool
 
-__all__ = ["definition_of", "export_to_yaml"]
+__all__ = ["definition_of", "export_to_yaml", "group_definition_of"]
 
 _PLAIN: Final = re.compile(r"[\w./][\w ./_-]*", re.ASCII)
 _BLOCK: Final = re.compile(
@@ -29,15 +32,16 @@ _BLOCK: Final = re.compile(
 _UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
 
 
-def export_to_yaml(tool: Tool) -> str:
-    """The definition of `tool` as YAML text.
+def export_to_yaml(tool: Tool | ToolGroup) -> str:
+    """The definition of `tool`, or of a group, as YAML text.
 
     Raises:
         ConfigurationError: The tool holds a value that a definition cannot say.
     """
+    definition = definition_of(tool) if isinstance(tool, Tool) else group_definition_of(tool)
     try:
         text: str = yaml.dump(
-            definition_of(tool),
+            definition,
             Dumper=_Dumper,
             allow_unicode=True,
             sort_keys=False,
@@ -46,7 +50,8 @@ def export_to_yaml(tool: Tool) -> str:
         )
     except yaml.YAMLError as error:
         raise ConfigurationError(
-            f"the tool {tool.name!r} cannot be written as YAML: {error}; use JSON values only"
+            f"the {definition.get('kind', 'tool')} {tool.name!r} cannot be written as YAML: "
+            f"{error}; use JSON values only"
         ) from error
     return text
 
@@ -69,16 +74,44 @@ def definition_of(tool: Tool) -> dict[str, Any]:
         "concurrency": _concurrency(tool.concurrency),
         "rate": _rate(tool.rate),
         "result": _limits(tool.result),
+        "permission": permission_spec(tool.permission),
+        "max_uses": tool.max_uses,
         "examples": tool.examples,
         "tests": tool.tests,
     }
+    said = {key: value for key, value in optional.items() if value not in (None, [], {})}
+    if tool.accepts is not None:
+        # An empty list says something: nothing is taken by reference.
+        said["accepts"] = tool.accepts
     return {
         "name": tool.name,
         "version": tool.version,
         "description": tool.description,
         "category": tool.category.value,
-        **{key: value for key, value in optional.items() if value not in (None, [], {})},
+        **said,
     }
+
+
+def group_definition_of(group: ToolGroup) -> dict[str, Any]:
+    """The definition of `group` as a mapping; keys that hold their default are left out."""
+    optional = {
+        "description": group.description,
+        "enabled": group.is_enabled,
+        "tools": list(group.tools),
+        "tags": list(group.tags),
+        "categories": list(group.categories),
+        "off": list(group.disabled_tools),
+        "rules": group.rules,
+        "skills": [_skill(skill) for skill in group.skills],
+        "permission": permission_spec(group.permission),
+    }
+    said = {key: value for key, value in optional.items() if value}
+    return {"kind": GROUP, "name": group.name, "version": group.version, **said}
+
+
+def _skill(skill: Skill) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.structs.asdict(skill)
+    return {key: value for key, value in values.items() if value}
 
 
 def _parameter(parameter: ToolParameter) -> dict[str, Any]:
@@ -141,6 +174,7 @@ def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
         "max_items": limits.max_items,
         "strategy": _unless(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
         "select": limits.select,
+        "limit": limits.limit,
     }
     return {key: value for key, value in values.items() if value is not None}
 

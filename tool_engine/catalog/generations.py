@@ -10,17 +10,25 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import msgspec
 
+from tool_engine.catalog.group_merging import group_changes
+from tool_engine.catalog.group_view import GroupsView
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.quarantine import QuarantinedTool
-from tool_engine.catalog.view import CatalogView
 from tool_engine.errors import ConfigurationError, GenerationNotFoundError, ToolQuarantinedError
 from tool_engine.model.tool import Tool
 
-__all__ = ["Generation", "Generations", "GenerationsView", "ReloadChanges", "difference"]
+__all__ = [
+    "Generation",
+    "Generations",
+    "GenerationsView",
+    "ReloadChanges",
+    "changes_between",
+    "difference",
+]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,11 +51,14 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReloadChanges(TypedDict):
-    """The names of the tools that a reload changed."""
+    """The names of the tools that a reload changed, and of the groups if it changed any."""
 
     added: list[str]
     modified: list[str]
     removed: list[str]
+    groups_added: NotRequired[list[str]]
+    groups_modified: NotRequired[list[str]]
+    groups_removed: NotRequired[list[str]]
 
 
 class Generations:
@@ -115,7 +126,7 @@ class Generations:
         )
 
 
-class GenerationsView(CatalogView):
+class GenerationsView(GroupsView):
     """The questions about generations and quarantined tools."""
 
     _generations: Generations
@@ -152,6 +163,17 @@ class GenerationsView(CatalogView):
         if name in self._quarantined and name not in self.index:
             raise ToolQuarantinedError(self._quarantined[name].message)
         return super().get_or_raise(name)
+
+
+def changes_between(before: ToolIndex, after: ToolIndex) -> ReloadChanges:
+    """The names of the tools and groups that differ between two snapshots."""
+    added, modified, removed = difference(before, after)
+    return {
+        "added": added,
+        "modified": modified,
+        "removed": removed,
+        **group_changes(before.groups, after.groups),
+    }
 
 
 def difference(before: ToolIndex, after: ToolIndex) -> tuple[list[str], list[str], list[str]]:

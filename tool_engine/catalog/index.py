@@ -12,9 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import compress
 from operator import is_not
+from types import MappingProxyType
 from typing import Final
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["ToolIndex"]
@@ -23,6 +25,8 @@ _CANDIDATES: Final = 20
 _LONGEST_NAME: Final = 128
 _MOST_NOTED: Final = 1000
 """Two snapshots that differ in more names are compared anew."""
+
+_NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 
 _Likeness = tuple[object, frozenset[str]]
 """The mark of a snapshot, and the names outside of which it has the same values."""
@@ -46,6 +50,8 @@ class ToolIndex:
         self._mark = object()
         self._origin: _Likeness = (self._mark, frozenset())
         self._likeness: _Likeness = self._origin
+        self.groups: Mapping[str, ToolGroup] = _NO_GROUPS
+        """The groups of the same moment, by name and in its order; read them only."""
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -146,11 +152,23 @@ class ToolIndex:
                     path="name",
                 )
             )
-        return ToolIndex([*(other for other in self if other is not present), tool])
+        return self._beside([*(other for other in self if other is not present), tool])
 
     def without(self, name: str) -> ToolIndex:
         """A snapshot without the tool of this name."""
-        return ToolIndex(tool for tool in self if tool.name != name)
+        return self._beside(tool for tool in self if tool.name != name)
+
+    def with_groups(self, groups: Mapping[str, ToolGroup]) -> ToolIndex:
+        """A snapshot of the same tools beside these groups, which are given by name."""
+        index = self.with_changes({})
+        index.groups = MappingProxyType({name: groups[name] for name in sorted(groups)})
+        return index
+
+    def _beside(self, tools: Iterable[Tool]) -> ToolIndex:
+        """A snapshot of other tools beside the same groups."""
+        index = ToolIndex(tools)
+        index.groups = self.groups
+        return index
 
     def with_changes(self, changes: Mapping[str, Tool | None]) -> ToolIndex:
         """A snapshot in which each name of `changes` means that tool, or nothing for None.
@@ -166,6 +184,7 @@ class ToolIndex:
                 has_new_names = has_new_names or name not in tools
                 tools[name] = tool
         index = ToolIndex()
+        index.groups = self.groups
         index._tools = {name: tools[name] for name in sorted(tools)} if has_new_names else tools
         index.registered = {
             name: tool for name, tool in self.registered.items() if name not in changes

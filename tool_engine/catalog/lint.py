@@ -140,12 +140,13 @@ def lint_text(
         DefinitionError: The text is not a right definition.
     """
     chosen = list(rules)
-    tools = ToolConfigLoader().load_tools(text, source)
+    definitions = ToolConfigLoader().load_definitions(text, source)
     documents, _ = parse(text, source)
     ignored, wrong = _comments(text, source)
     findings = wrong if _WRONG_COMMENT in chosen else []
-    for tool, document in zip(tools, documents, strict=True):
-        found = _find(tool, chosen, document)
+    for definition, document in zip(definitions, documents, strict=True):
+        # The rules are about tools; what is wrong with a group is an error or a warning already.
+        found = _find(definition, chosen, document) if isinstance(definition, Tool) else ()
         findings += [finding for finding in found if not ignored.covers(finding)]
     return sorted(findings, key=lambda each: (each.line or 0, each.column or 0, each.code))
 

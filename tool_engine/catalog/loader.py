@@ -1,18 +1,19 @@
-"""Which tools do the definitions in files, text and code define?"""
+"""Which tools and groups do the definitions in files, text and code define?"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from tool_engine.catalog.folder import FolderError, list_definitions, read_definition
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolConfigLoader", "duplicate_error"]
+__all__ = ["ToolConfigLoader", "duplicate_error", "kind_of"]
 
 StrPath = str | os.PathLike[str]
 
@@ -37,13 +38,15 @@ class ToolConfigLoader:
         self._allow_aliases = allow_aliases
         self.load_errors: list[tuple[str, str]] = []
         """The `(file, message)` pairs of the last `load_directory`."""
+        self.groups: list[ToolGroup] = []
+        """The groups that the last `load_directory` found, by name."""
 
     def load_file(self, path: StrPath) -> Tool:
         """Reads the one tool that the file at `path` defines.
 
         Raises:
             DefinitionError: The file cannot be read, is not a right definition, or defines several
-                tools.
+                tools, or a group.
         """
         source = os.fspath(path)
         return self.load_text(read_definition(source).data, source)
@@ -52,9 +55,10 @@ class ToolConfigLoader:
         """Reads the one tool that `text` defines; errors call the text `source`.
 
         Raises:
-            DefinitionError: The text is not a right definition, or defines several tools.
+            DefinitionError: The text is not a right definition, or defines several tools, or a
+                group.
         """
-        return self._read(text, source, may_be_several=False)[0]
+        return _tools(self._read(text, source, only_one_tool=True))[0]
 
     def load_file_tools(self, path: StrPath) -> list[Tool]:
         """Reads every tool that the file at `path` defines, in the order of the file.
@@ -68,7 +72,8 @@ class ToolConfigLoader:
     def load_tools(self, text: str | bytes, source: str = "<text>") -> list[Tool]:
         r"""Reads every tool that `text` defines, in its order; `---` lines stand between them.
 
-        All of them load or none: one fault in one of them refuses the text.
+        All of them load or none: one fault in one of them refuses the text, and one in a group that
+        stands beside them does, too.
 
         Args:
             text: One definition, or several with a line `---` between them.
@@ -83,7 +88,33 @@ class ToolConfigLoader:
             >>> [tool.name for tool in ToolConfigLoader().load_tools(text)]
             ['a', 'b']
         """
-        return self._read(text, source, may_be_several=True)
+        return _tools(self.load_definitions(text, source))
+
+    def load_file_definitions(self, path: StrPath) -> list[Tool | ToolGroup]:
+        """Reads every tool and every group that the file at `path` defines, in its order.
+
+        Raises:
+            DefinitionError: The file cannot be read, or something in it is wrong.
+        """
+        source = os.fspath(path)
+        return self.load_definitions(read_definition(source).data, source)
+
+    def load_definitions(self, text: str | bytes, source: str = "<text>") -> list[Tool | ToolGroup]:
+        r"""Reads every tool and every group that `text` defines, in its order.
+
+        Args:
+            text: One definition, or several with a line `---` between them.
+            source: The name that errors give the text, such as its file.
+
+        Raises:
+            DefinitionError: As of `load_tools`.
+
+        Example:
+            >>> text = "kind: group\nname: web\ntags: [web]\n---\nname: a\ndescription: One."
+            >>> [each.name for each in ToolConfigLoader().load_definitions(text)]
+            ['web', 'a']
+        """
+        return self._read(text, source, only_one_tool=False)
 
     def load_directory(self, path: StrPath, recursive: bool = False) -> list[Tool]:
         """Reads every definition in a folder; what cannot be loaded stands in `load_errors`.
@@ -98,7 +129,7 @@ class ToolConfigLoader:
             The tools, by name.
         """
         self.load_errors = []
-        by_name: dict[str, list[Tool]] = {}
+        by_name: dict[tuple[str, str], list[Tool | ToolGroup]] = {}
         try:
             files = list_definitions(os.fspath(path), recursive=recursive)
         except FolderError as error:
@@ -106,17 +137,20 @@ class ToolConfigLoader:
             files = {}
         for file in files:
             try:
-                for tool in self.load_file_tools(file):
-                    by_name.setdefault(tool.name, []).append(tool)
+                for each in self.load_file_definitions(file):
+                    by_name.setdefault((kind_of(each), each.name), []).append(each)
             except DefinitionError as error:
                 self.load_errors.append((file, str(error)))
-        for name, tools in by_name.items():
-            if len(tools) > 1:
-                sources = [str(tool.source) for tool in tools]
+        for (kind, name), rivals in by_name.items():
+            if len(rivals) > 1:
+                sources = [str(rival.source) for rival in rivals]
                 self.load_errors.extend(
-                    (source, str(duplicate_error(name, source, sources))) for source in sources
+                    (source, str(duplicate_error(name, source, sources, kind=kind)))
+                    for source in sources
                 )
-        return [by_name[name][0] for name in sorted(by_name) if len(by_name[name]) == 1]
+        sole = [by_name[key][0] for key in sorted(by_name) if len(by_name[key]) == 1]
+        self.groups = [each for each in sole if isinstance(each, ToolGroup)]
+        return _tools(sole)
 
     def from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> Tool:
         """Reads a definition that was written in code; its tool has no file (`source` is None).
@@ -127,16 +161,36 @@ class ToolConfigLoader:
         made: Tool = _module("building").tool_of_mapping(mapping, source)
         return made
 
-    def export_to_yaml(self, tool: Tool) -> str:
-        """Writes `tool` as a definition that loads as the same tool again."""
+    def group_from_mapping(self, mapping: Mapping[str, Any], source: str = "<code>") -> ToolGroup:
+        """Reads the definition of a group that was written in code; `kind` may be left out.
+
+        Raises:
+            DefinitionError: The mapping is not a right definition.
+        """
+        made: ToolGroup = _module("building").group_of_mapping(mapping, source)
+        return made
+
+    def export_to_yaml(self, tool: Tool | ToolGroup) -> str:
+        """Writes a tool or a group as a definition that loads as the same again."""
         text: str = _module("export").export_to_yaml(tool)
         return text
 
-    def _read(self, text: str | bytes, source: str, *, may_be_several: bool) -> list[Tool]:
-        tools: list[Tool] = _module("building").tools_of_text(
-            text, source, allow_aliases=self._allow_aliases, may_be_several=may_be_several
+    def _read(
+        self, text: str | bytes, source: str, *, only_one_tool: bool
+    ) -> list[Tool | ToolGroup]:
+        read: list[Tool | ToolGroup] = _module("building").definitions_of_text(
+            text, source, allow_aliases=self._allow_aliases, only_one_tool=only_one_tool
         )
-        return tools
+        return read
+
+
+def _tools(definitions: Iterable[Tool | ToolGroup]) -> list[Tool]:
+    return [each for each in definitions if isinstance(each, Tool)]
+
+
+def kind_of(definition: Tool | ToolGroup) -> str:
+    """What a definition is of: `tool` or `group`."""
+    return "group" if isinstance(definition, ToolGroup) else "tool"
 
 
 def _module(name: str) -> ModuleType:
@@ -144,12 +198,14 @@ def _module(name: str) -> ModuleType:
     return import_module(f"tool_engine.catalog.{name}")
 
 
-def duplicate_error(name: str, file: str, files: list[str]) -> DuplicateToolError:
+def duplicate_error(
+    name: str, file: str, files: list[str], *, kind: str = "tool"
+) -> DuplicateToolError:
     """The error of `file`, which defines a name that other `files` define too."""
     others = ", ".join(other for other in files if other != file)
     return DuplicateToolError(
         DefinitionProblem(
-            f"the tool {name!r} is also defined in {others}; rename or remove one",
+            f"the {kind} {name!r} is also defined in {others}; rename or remove one",
             file,
             path="name",
             cure="rename or remove one",

@@ -1,7 +1,6 @@
-"""How does a folder's present state become the next snapshot, and what changed on the way?
+"""What do the files of a folder hold, once each of them has been left alone?
 
-The rules: a file that breaks keeps its last good tools; a name that two places claim is an error of
-each file and goes on meaning what it meant; a tool registered in code is never touched.
+The rule: a file that breaks keeps its last good tools and groups.
 """
 
 from __future__ import annotations
@@ -29,53 +28,18 @@ from tool_engine.catalog.folder import (
     read_once,
     stamp_of,
 )
+from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.loader import duplicate_error
+from tool_engine.catalog.loader import kind_of
+from tool_engine.catalog.merging import ScanOutcome, merge
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "PATIENCE",
-    "Catalog",
-    "FolderOutcome",
-    "ScanOutcome",
-    "merge",
-    "new_tools",
-]
+__all__ = ["PATIENCE", "Catalog"]
 
 PATIENCE: Final = 1.0
 """Seconds that a look waits for files that are being written."""
-
-
-class FolderOutcome(msgspec.Struct, frozen=True):
-    """What a look at the folder found: all of it, not only what changed."""
-
-    files: tuple[FileOutcome, ...]
-    claims: ToolIndex
-    """The tools whose names one file defines."""
-    rivals: dict[str, list[Tool]]
-    """The tools of each name that several files define."""
-    errors: list[tuple[str, str]]
-    """`(file, message)` of each file that is broken, and of a folder that cannot be read."""
-    is_complete: bool = True
-    """False when the folder could not be listed: then its tools stay as they were."""
-    version: int = 0
-    """Another number than that of an earlier look when anything is different."""
-    unsettled: frozenset[str] = frozenset()
-    """Files that are being written: they are as they were, and must be looked at again soon."""
-
-
-class ScanOutcome(msgspec.Struct, frozen=True):
-    """The next snapshot, and how it differs from the one before."""
-
-    index: ToolIndex
-    """The snapshot before, itself, when nothing at all is different."""
-    added: list[str] = []
-    modified: list[str] = []
-    """Names whose definition hash changed."""
-    removed: list[str] = []
-    errors: list[tuple[str, str]] = []
-    """`(file, message)` of everything that could not be loaded."""
 
 
 class _Read(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +93,7 @@ class Catalog:
         self._files: dict[str, FileOutcome] = {}
         self._reads: dict[str, _Read] = {}
         self._broken: set[str] = set()
+        self._grouped: set[str] = set()
         self._claims = Claims()
         self._folder_error: FolderError | None = None
         self._has_looked = False
@@ -267,19 +232,20 @@ class Catalog:
     def _load(self, path: str, contents: Contents) -> None:
         read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
         try:
-            tools = self._loader.load_tools(contents.data, path)
+            found = self._loader.load_definitions(contents.data, path)
         except DefinitionError as error:
             self._break(path, error, read)
         else:
             if path in self._files:
-                before = {tool.name: tool for tool in self._tools_of(path)}
+                before = {(kind_of(old), old.name): old for old in self._held_by(path)}
                 # The same value again keeps what was compiled for it.
-                tools = [old if (old := before.get(new.name)) == new else new for new in tools]
-            self._put(FileOutcome.of(path, tools), read)
+                same = [(before.get((kind_of(new), new.name)), new) for new in found]
+                found = [old if old == new else new for old, new in same]
+            self._put(FileOutcome.of(path, found), read)
 
     def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
-        """Notes that a file cannot be loaded; its last good tools stay."""
-        self._put(FileOutcome.of(path, self._tools_of(path), str(error)), read)
+        """Notes that a file cannot be loaded; its last good tools and groups stay."""
+        self._put(FileOutcome.of(path, self._held_by(path), str(error)), read)
 
     def _put(self, outcome: FileOutcome, read: _Read) -> None:
         path = outcome.path
@@ -289,6 +255,7 @@ class Catalog:
         self._claims.replace(self._tools_of(path), outcome.tools)
         self._files[path] = outcome
         (self._broken.discard if outcome.error is None else self._broken.add)(path)
+        (self._grouped.add if outcome.groups else self._grouped.discard)(path)
         self._note_difference()
 
     def _remove(self, path: str) -> None:
@@ -297,11 +264,16 @@ class Catalog:
         self._claims.replace(self._tools_of(path), [])
         del self._files[path], self._reads[path]
         self._broken.discard(path)
+        self._grouped.discard(path)
         self._note_difference()
 
     def _tools_of(self, path: str) -> list[Tool]:
         file = self._files.get(path)
         return [] if file is None else file.tools
+
+    def _held_by(self, path: str) -> list[Tool | ToolGroup]:
+        file = self._files.get(path)
+        return [] if file is None else file.definitions
 
     def _lose_folder(self, error: FolderError) -> None:
         self._note_folder_error(error)
@@ -326,6 +298,7 @@ class Catalog:
                 tuple(self._files.values()),
                 self._claims.index(),
                 dict(self._claims.rivals),
+                [group for path in sorted(self._grouped) for group in self._files[path].groups],
                 errors if error is None else [*errors, (self.directory, str(error))],
                 is_complete=error is None or isinstance(error, MissingFolderError),
                 version=self._version,
@@ -333,61 +306,6 @@ class Catalog:
         if not unsettled:
             return self._found
         return msgspec.structs.replace(self._found, unsettled=unsettled)
-
-
-def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
-    """The snapshot after `previous`, once the folder holds what `folder` says.
-
-    Quick and without I/O, so that it can run where `previous` cannot change meanwhile.
-    """
-    errors = list(folder.errors)
-    if not folder.is_complete:
-        return ScanOutcome(previous, errors=errors)
-    changes: dict[str, Tool | None] = {}
-    claimed, known = new_tools(previous, folder), previous.new_since(folder.claims)
-    for tool in claimed:
-        if tool.name in previous.registered:
-            errors.append(_duplicate(tool, ["<code>"]))
-        elif previous.get(tool.name) != tool:
-            changes[tool.name] = tool
-    for tool in known:
-        if tool.source is not None and tool.name not in folder.claims:
-            rivals = folder.rivals.get(tool.name, ())
-            # A name that several claim goes on meaning what it meant.
-            if tool.source not in [rival.source for rival in rivals]:
-                changes[tool.name] = None
-    for name, rivals in folder.rivals.items():
-        places = [str(rival.source) for rival in rivals]
-        places += ["<code>"] if name in previous.registered else []
-        errors += [_duplicate(rival, places) for rival in rivals]
-    index = previous.with_changes(changes) if changes else previous
-    index.note_likeness(folder.claims, {tool.name for tool in claimed + known} - changes.keys())
-    return ScanOutcome(index, *_difference(previous, changes), sorted(set(errors)))
-
-
-def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
-    """The tools that the folder holds and `previous` does not, as far as one file defines them."""
-    return folder.claims.new_since(previous)
-
-
-def _duplicate(tool: Tool, places: list[str]) -> tuple[str, str]:
-    source = str(tool.source)
-    return source, str(duplicate_error(tool.name, source, places))
-
-
-def _difference(
-    previous: ToolIndex, changes: dict[str, Tool | None]
-) -> tuple[list[str], list[str], list[str]]:
-    added = [name for name in changes if name not in previous]
-    removed = [name for name, tool in changes.items() if tool is None]
-    modified = [
-        name
-        for name, tool in changes.items()
-        if tool is not None
-        and (old := previous.get(name)) is not None
-        and old.definition_hash != tool.definition_hash
-    ]
-    return sorted(added), sorted(modified), sorted(removed)
 
 
 def _unsettled_error(path: str) -> DefinitionError:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.catalog.fault import Fault
 from tool_engine.model.result import CutStrategy, ResultLimits
 
 __all__ = ["build_limits", "limit_faults"]
+
+_COUNTS: Final = ("max_chars", "max_items", "limit")
 
 
 def limit_faults(spec: Any) -> list[Fault]:
@@ -36,6 +38,6 @@ def limit_faults(spec: Any) -> list[Fault]:
 
 def build_limits(spec: Mapping[str, Any]) -> ResultLimits:
     """The limits that a faultless `result` describes."""
-    values = {key: int(spec[key]) for key in ("max_chars", "max_items") if key in spec}
+    values = {key: int(spec[key]) for key in _COUNTS if key in spec}
     strategy = CutStrategy(spec.get("strategy", CutStrategy.HEAD_TAIL))
     return ResultLimits(strategy=strategy, select=spec.get("select"), **values)

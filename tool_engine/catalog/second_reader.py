@@ -26,6 +26,7 @@ from tool_engine.catalog.folder import read_definition
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
 from tool_engine.logger import get_logger
+from tool_engine.model.tool import Tool
 
 __all__ = ["MIN_UNREAD", "SecondReader", "serve"]
 
@@ -118,7 +119,11 @@ def _read(loader: ToolConfigLoader, file: str) -> dict[bytes, bytes]:
     # What is wrong with a file is told by the process that was asked for its tools.
     with suppress(DefinitionError):
         text = read_definition(file).data
-        return {hashlib.sha256(text).digest(): entry_of(loader.load_tools(text, file), file)}
+        read = loader.load_definitions(text, file)
+        tools = [each for each in read if isinstance(each, Tool)]
+        # An entry holds tools only, and would hide that there is a group.
+        if len(tools) == len(read):
+            return {hashlib.sha256(text).digest(): entry_of(tools, file)}
     return {}
 
 

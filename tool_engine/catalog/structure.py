@@ -49,13 +49,20 @@ _SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b"
 
 @cache
 def definition_schema() -> dict[str, Any]:
-    """The JSON Schema of a definition, as it is shipped for editors."""
+    """The JSON Schema of a definition, as it is shipped for editors.
+
+    `$defs` holds the two kinds: `tool` and `group`.
+    """
     schema: dict[str, Any] = msgspec.json.decode(_SCHEMA)
     return schema
 
 
 def structure_faults(definition: Any) -> list[Fault]:
-    """Everything that is wrong with the form of `definition`; empty when it is right."""
+    """Everything that is wrong with the form of `definition`; empty when it is right.
+
+    Args:
+        definition: Of a tool, or of a group: one with `kind: group`.
+    """
     if _validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
@@ -96,6 +103,10 @@ def _unknown_keys(path: Path, error: jsonschema_rs.ValidationError) -> Iterable[
     listing = f"the keys here are {', '.join(known)}"
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
         near = nearest(key, known)
+        if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
+            cure = "add kind: group if this is a group of tools, or remove it"
+            yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure)
+            continue
         yield Fault(
             (*path, key),
             f"unknown key {key[:80]!r}",
@@ -168,7 +179,8 @@ def _cure_for_text(types: list[str], text: str) -> str:
 def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     options = error.kind.as_dict()["options"]
     value = error.instance
-    listing = ", ".join(options)
+    # `ask-once` is only another way to write `ask_once`.
+    listing = ", ".join(word for word in options if "-" not in word)
     if set(PARAMETER_TYPES) <= set(options) and not isinstance(value, str | dict):
         listing += ", or a mapping with a type" if error.schema_path[-2] == "else" else ""
     near = nearest(value, options) if isinstance(value, str) else ""

@@ -19,10 +19,12 @@ import typer
 from tool_engine.cli.commands import (
     authoring,
     calling,
+    chatting,
     locking,
     looking,
     protocols,
     records,
+    sessions,
     testing,
 )
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
@@ -49,6 +51,7 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
     ("call", calling.call_command),
     ("batch", calling.batch_command),
     ("simulate", calling.simulate_command),
+    ("chat", chatting.chat_command),
     ("parse", protocols.parse_command),
     ("prompt", protocols.prompt_command),
     ("convert", protocols.convert_command),
@@ -58,6 +61,7 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
     ("events", records.events_command),
     ("export", records.export_command),
     ("prune", records.prune_command),
+    ("sessions", sessions.sessions_command),
     ("new", authoring.new_command),
     ("validate", authoring.validate_command),
     ("lint", authoring.lint_command),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.document import format_path
 from tool_engine.catalog.folder import (
     SETTLE_TIME,
     FileStamp,
@@ -18,8 +19,9 @@ from tool_engine.catalog.folder import (
     read_definition,
     stamp_of,
 )
+from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error
+from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
 from tool_engine.catalog.strict_yaml import parse
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
@@ -28,6 +30,7 @@ from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.executors.registry import PYTHON, ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
 
@@ -47,9 +50,20 @@ class Checked(msgspec.Struct):
     """What was found in one file."""
 
     file: str
-    tools: list[Tool] = []
+    definitions: list[Tool | ToolGroup] = []
+    """The tools and groups, in the order of the file."""
     problems: list[DefinitionProblem] = []
     warnings: list[str] = []
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools, in the order of the file."""
+        return [each for each in self.definitions if isinstance(each, Tool)]
+
+    @property
+    def groups(self) -> list[ToolGroup]:
+        """The groups, in the order of the file."""
+        return [each for each in self.definitions if isinstance(each, ToolGroup)]
 
     def to_dict(self) -> dict[str, Any]:
         """The findings as JSON values."""
@@ -58,6 +72,7 @@ class Checked(msgspec.Struct):
             "file": self.file,
             "tool": names[0] if len(names) == 1 else None,
             "tools": names,
+            "groups": [group.name for group in self.groups],
             "is_valid": not self.problems,
             "problems": [problem._asdict() for problem in self.problems],
             "warnings": self.warnings,
@@ -121,6 +136,7 @@ class Checker:
             found = [each for file in files if (each := self._check(file, is_busy)) is not None]
             _check_duplicates(found)
             self._check_workflows(found)
+            self._check_groups(found)
             checked += found
         kept = {each.file for each in checked}
         self._known = {file: known for file, known in self._known.items() if file in kept}
@@ -148,13 +164,10 @@ class Checker:
         workflows = [
             (each, number, tool)
             for each in checked
-            for number, tool in enumerate(each.tools)
-            if not each.problems and self._executors.is_workflow(tool)
+            for number, tool in enumerate(each.definitions)
+            if not each.problems and isinstance(tool, Tool) and self._executors.is_workflow(tool)
         ]
-        if not workflows:
-            return
-        tools = {tool.name: tool for each in checked for tool in each.tools}
-        index = ToolIndex([*_neighbours(checked, self._loader), *tools.values()])
+        index = _index_of(checked, self._loader) if workflows else ToolIndex()
         for each, number, tool in workflows:
             for link in self._linker.problems(tool, index):
                 problem = DefinitionProblem(link.message, each.file, path=link.path)
@@ -163,6 +176,26 @@ class Checker:
                     each.problems.append(located)
                 else:
                     each.warnings.append(str(located))
+
+    def _check_groups(self, checked: list[Checked]) -> None:
+        """Adds what groups say of tools that are not there."""
+        groups = [
+            (each, number, group)
+            for each in checked
+            for number, group in enumerate(each.definitions)
+            if not each.problems and isinstance(group, ToolGroup)
+        ]
+        index = _index_of(checked, self._loader) if groups else ToolIndex()
+        for each, number, group in groups:
+            for fault in link_faults(group, index):
+                place = format_path(fault.path)
+                problem = DefinitionProblem(fault.sentence, each.file, path=place)
+                each.warnings.append(str(_located(problem, number)))
+
+
+def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:
+    tools = {tool.name: tool for each in checked for tool in each.tools}
+    return ToolIndex([*_neighbours(checked, loader), *tools.values()])
 
 
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
@@ -198,19 +231,21 @@ def _is_settled(stamp: FileStamp | None) -> bool:
 
 def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry) -> Checked:
     try:
-        tools = loader.load_file_tools(file)
+        definitions = loader.load_file_definitions(file)
     except DefinitionError as error:
         return Checked(file, problems=list(error.problems))
-    checked = Checked(file, tools)
-    for number, tool in enumerate(tools):
-        found = executors.check(tool)
-        checked.problems += [_located(problem, number) for problem in found]
-        checked.warnings += [*tool.findings, *_executor_warnings(tool, executors)]
+    checked = Checked(file, definitions)
+    for number, each in enumerate(definitions):
+        checked.warnings += each.findings
+        if isinstance(each, Tool):
+            found = executors.check(each)
+            checked.problems += [_located(problem, number) for problem in found]
+            checked.warnings += _executor_warnings(each, executors)
     return checked
 
 
 def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
-    """`problem` of the `number`-th tool of its file, with line and column."""
+    """`problem` of the `number`-th definition of its file, with line and column."""
     # An executor reads the loaded tool, which no longer knows the lines of its text.
     try:
         documents, _ = parse(read_definition(problem.file).data, problem.file)
@@ -250,14 +285,15 @@ def _executor_warnings(tool: Tool, executors: ExecutorRegistry) -> list[str]:
 
 
 def _check_duplicates(checked: list[Checked]) -> None:
-    by_name: dict[str, list[tuple[Checked, int]]] = {}
+    by_name: dict[tuple[str, str], list[tuple[Checked, int]]] = {}
     for each in checked:
-        for number, tool in enumerate(each.tools):
-            by_name.setdefault(tool.name, []).append((each, number))
-    for name, same in by_name.items():
+        for number, definition in enumerate(each.definitions):
+            key = kind_of(definition), definition.name
+            by_name.setdefault(key, []).append((each, number))
+    for (kind, name), same in by_name.items():
         files = [each.file for each, _ in same]
         for each, number in same if len(same) > 1 else ():
-            error = duplicate_error(name, each.file, files)
+            error = duplicate_error(name, each.file, files, kind=kind)
             each.problems.extend(_located(problem, number) for problem in error.problems)
 
 
@@ -270,8 +306,13 @@ def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
         for warning in each.warnings:
             console.print(plain(f"warning: {warning}", "yellow"), soft_wrap=True)
         if verbose and not each.problems:
-            names = ", ".join(f"{tool.name} {tool.version}" for tool in each.tools)
+            names = ", ".join(map(_name_of, each.definitions))
             console.print(plain(f"{each.file}: ok: {names}", "green"), soft_wrap=True)
+
+
+def _name_of(definition: Tool | ToolGroup) -> str:
+    kind = "group " if isinstance(definition, ToolGroup) else ""
+    return f"{kind}{definition.name} {definition.version}"
 
 
 def print_summary(checked: Sequence[Checked]) -> None:

@@ -135,7 +135,7 @@ async def record_looks(
     """The newest records, and then at each look those that have come; without end."""
     tail, patience, is_first = RecordTail(query), Patience(), True
     while True:
-        async with open_records(settings, may_be_missing=False) as store:
+        async with open_records(settings, may_be_missing=False, stays_with_file=True) as store:
             file = await records_file(settings)
             if is_first:
                 is_first = False

@@ -48,6 +48,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
     conversation: str | None = None
     since: str | None = None
     until: str | None = None
+    session: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
         """What the store is asked for.
@@ -61,6 +62,7 @@ class RecordFilters(msgspec.Struct, frozen=True):
             error_type=self.error_type,
             caller_id=self.caller,
             conversation_id=self.conversation,
+            session_id=self.session,
             start=None if self.since is None else parse_moment("--since", self.since),
             end=None if self.until is None else parse_moment("--until", self.until),
             limit=limit,

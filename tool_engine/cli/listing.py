@@ -1,10 +1,10 @@
-"""Which tools are there, what is one of them like, and what does a tool file look like?"""
+"""Which tools and groups are there, what is one like, and what does a tool file look like?"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,14 @@ from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
 from tool_engine.cli.locking import lock_states, tell_unapproved
 from tool_engine.cli.settings import Settings
-from tool_engine.cli.tables import count_text, fact_table, parameters_table, tools_table
+from tool_engine.cli.tables import (
+    count_text,
+    fact_table,
+    groups_table,
+    parameters_table,
+    tools_table,
+)
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import redact
 
@@ -38,17 +45,33 @@ class Filters(msgspec.Struct, frozen=True):
         keyword = (self.keyword or "").casefold()
         return keyword in f"{tool.name}\n{tool.description}".casefold()
 
+    def matches_group(self, group: ToolGroup, tools: Sequence[Tool]) -> bool:
+        """Whether `group` holds one of the tools that pass, or there is no filter at all."""
+        return self == Filters() or bool(group.members(tools))
+
+
+class _Loaded(NamedTuple):
+    """What a folder holds, by name."""
+
+    tools: dict[str, Tool]
+    groups: dict[str, ToolGroup]
+    errors: list[tuple[str, str]]
+
 
 def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: bool) -> int:
     """Prints the tools that pass `filters`, and tells of the files that could not be loaded."""
     _check_category(filters.category)
-    known, errors = _load(settings)
+    known, known_groups, errors = _load(settings)
     tools = [tool for tool in known.values() if filters.matches(tool)]
+    groups = {
+        name: group for name, group in known_groups.items() if filters.matches_group(group, tools)
+    }
     states = lock_states(settings, tools)
     if as_json:
         print_json(
             {
                 "tools": [{**_tool_facts(tool), **_lock_fact(tool, states)} for tool in tools],
+                "groups": [_group_facts(group, known) for group in groups.values()],
                 "load_errors": [{"file": file, "message": text} for file, text in errors],
             }
         )
@@ -56,19 +79,23 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
         make_console().print(
             tools_table(tools, f"{count_text(len(tools), 'tool')} in {settings.tools}")
         )
+        if groups:
+            make_console().print(groups_table(groups, known.values()))
         tell_unapproved(settings, states)
         _tell_load_errors(errors)
     return EXIT_FAILED if strict and errors else EXIT_OK
 
 
 def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
-    """Prints everything about one tool."""
-    tools, errors = _load(settings)
+    """Prints everything about one tool, or about a group if there is no tool of that name."""
+    tools, groups, errors = _load(settings)
     tool = tools.get(name)
+    if tool is None and name in groups:
+        return _show_group(groups[name], tools, as_json=as_json)
     if tool is None:
         _tell_load_errors(errors if not as_json else [])
         raise CommandError(
-            f"there is no tool {name!r} in {settings.tools}{nearest(name, tools)}",
+            f"there is no tool {name!r} in {settings.tools}{nearest(name, [*tools, *groups])}",
             error_type="tool_not_found",
         )
     if as_json:
@@ -84,15 +111,33 @@ def print_schema() -> int:
     return EXIT_OK
 
 
-def _load(settings: Settings) -> tuple[dict[str, Tool], list[tuple[str, str]]]:
+def _show_group(group: ToolGroup, tools: Mapping[str, Tool], *, as_json: bool) -> int:
+    if as_json:
+        print_json(_group_facts(group, tools))
+        return EXIT_OK
+    console = make_console()
+    told = ("name", "findings")
+    facts = {key: value for key, value in _group_facts(group, tools).items() if key not in told}
+    console.print(fact_table(f"group {group.name}", facts))
+    for finding in group.findings:
+        console.print(plain(f"warning: {finding}", "yellow"))
+    return EXIT_OK
+
+
+def _load(settings: Settings) -> _Loaded:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     good = [tool for each in checked if not each.problems for tool in each.tools]
+    groups = [group for each in checked if not each.problems for group in each.groups]
     errors = [
         (each.file, "\n".join(str(problem) for problem in each.problems))
         for each in checked
         if each.problems
     ]
-    return {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)}, errors
+    return _Loaded(
+        {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)},
+        {group.name: group for group in sorted(groups, key=lambda group: group.name)},
+        errors,
+    )
 
 
 def _check_category(category: str | None) -> None:
@@ -120,6 +165,11 @@ def _tool_facts(tool: Tool) -> dict[str, Any]:
         "source": tool.source,
         "definition_hash": tool.definition_hash,
     }
+
+
+def _group_facts(group: ToolGroup, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(group)
+    return {**facts, "members": [tool.name for tool in group.members(tools.values())]}
 
 
 def _lock_fact(tool: Tool, states: Mapping[str, str]) -> dict[str, str]:
@@ -153,6 +203,9 @@ def _limits(tool: Tool) -> dict[str, Any]:
         "result": None if tool.result is None else msgspec.to_builtins(tool.result),
         "retry": None if tool.retry is None else msgspec.to_builtins(tool.retry),
         "idempotent": tool.idempotent,
+        "permission": None if tool.permission is None else msgspec.to_builtins(tool.permission),
+        "accepts": tool.accepts,
+        "max_uses": tool.max_uses,
     }
 
 

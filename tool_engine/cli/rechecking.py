@@ -159,4 +159,4 @@ def _has_changed(before: Checked | None, now: Checked) -> bool:
 
 def _facts(checked: Checked) -> Any:
     """What is told of a file; an edit that changes nothing of it is still worth an `ok`."""
-    return checked.to_dict(), [tool.definition_hash for tool in checked.tools]
+    return checked.to_dict(), [each.definition_hash for each in checked.definitions]

@@ -24,7 +24,7 @@ from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
-from tool_engine.interfaces import RecordStorage
+from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall
@@ -88,13 +88,14 @@ async def recording_engine(settings: Settings, **changes: Any) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def open_records(
-    settings: Settings, *, may_be_missing: bool = True
+    settings: Settings, *, may_be_missing: bool = True, stays_with_file: bool = False
 ) -> AsyncIterator[ToolKnowledgeStore]:
     """The records of calls made earlier, or by other programs.
 
     Args:
         settings: The global options.
         may_be_missing: Whether there are simply no records as long as there is no file.
+        stays_with_file: Whether the file that is there now is asked also when it was replaced.
 
     Raises:
         CommandError: They are kept nowhere, or what it takes to read them is not installed.
@@ -120,7 +121,7 @@ async def open_records(
         if may_be_missing:
             yield ToolKnowledgeStore(MemoryStorage())
             return
-    store = ToolKnowledgeStore(_sql_storage(place))
+    store = ToolKnowledgeStore(_sql_storage(place, stays_with_file=stays_with_file))
     try:
         await store.open()
         yield store
@@ -179,6 +180,22 @@ class _FileRecords:
         self._database = writing.SQLiteDatabase(address, is_synchronous=False)
         self._writer = writer.RecordWriter(self._database, _INTERVAL)
         self._write = self._writer.buffer.add
+        # What sessions take is loaded when somebody has one.
+        opening = import_module("tool_engine.knowledge.sql.opening")
+        self._kept = opening.LazyDatabase(url, is_synchronous=False)
+
+    @property
+    def sessions(self) -> SessionStorage:
+        kept: SessionStorage = import_module(
+            "tool_engine.knowledge.sql.sessions"
+        ).SQLSessionStorage(self._kept)
+        return kept
+
+    @property
+    def approvals(self) -> ApprovalStorage:
+        module = import_module("tool_engine.knowledge.sql.approvals")
+        kept: ApprovalStorage = module.SQLApprovalStorage(self._kept)
+        return kept
 
     def add(self, kept: KeptCall) -> None:
         self._remember(kept)
@@ -194,6 +211,9 @@ class _FileRecords:
 
     async def close(self) -> None:
         await self._writer.close(_CLOSE_LIMIT)
+        self._kept.end()
+        await self._kept.close()
+        await self._kept.close_reader()
 
 
 async def _storage(place: str, max_records: int) -> RecordStorage | None:
@@ -216,9 +236,9 @@ async def _storage(place: str, max_records: int) -> RecordStorage | None:
     return opened
 
 
-def _sql_storage(place: str) -> RecordStorage:
+def _sql_storage(place: str, *, stays_with_file: bool = False) -> RecordStorage:
     module = import_module("tool_engine.knowledge.sql.storage")
-    storage: RecordStorage = module.SQLRecordStorage(place)
+    storage: RecordStorage = module.SQLRecordStorage(place, stays_with_file=stays_with_file)
     return storage
 
 

@@ -68,7 +68,7 @@ async def _print_statistics(
 
 
 def _filters(query: RecordQuery) -> Any:
-    names = ("tool_name", "is_success", "error_type", "caller_id", "conversation_id")
+    names = ("tool_name", "is_success", "error_type", "caller_id", "conversation_id", "session_id")
     return {name: getattr(query, name) for name in (*names, "start", "end")}
 
 

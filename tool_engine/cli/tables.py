@@ -12,6 +12,7 @@ from rich.table import Table
 from tool_engine.cli.console import json_text, plain
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
@@ -23,6 +24,7 @@ __all__ = [
     "events_table",
     "fact_table",
     "findings_table",
+    "groups_table",
     "make_table",
     "parameters_table",
     "result_text",
@@ -59,6 +61,22 @@ def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
             plain(_first_sentence(tool.description)),
         )
         _keep_whole(table, 0, tool.name)
+    return table
+
+
+def groups_table(groups: Mapping[str, ToolGroup], tools: Iterable[Tool]) -> Table:
+    """One row per group, with those of `tools` that belong to it."""
+    table = make_table(count_text(len(groups), "group"), "name", "version", "on", "tools", "skills")
+    known = list(tools)
+    for group in groups.values():
+        table.add_row(
+            plain(group.name, "bold cyan"),
+            plain(group.version),
+            "yes" if group.is_enabled else "no",
+            plain(", ".join(tool.name for tool in group.members(known))),
+            plain(", ".join(skill.name for skill in group.skills)),
+        )
+        _keep_whole(table, 0, group.name)
     return table
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, TypedDict, Unpack
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from tool_engine.interfaces import RecordStorage
+from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
 from tool_engine.knowledge.entry import kept_record
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
@@ -29,6 +30,9 @@ from tool_engine.model.record import (
 from tool_engine.model.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
+
+if TYPE_CHECKING:
+    from tool_engine.knowledge.sessions import MemorySessionStorage
 
 __all__ = ["RecordFilters", "ToolKnowledgeStore", "shown_usage"]
 
@@ -46,6 +50,7 @@ class RecordFilters(TypedDict, total=False):
     caller_id: str | None
     conversation_id: str | None
     workflow_id: str | None
+    session_id: str | None
     is_success: bool | None
     error_type: str | None
     outcome: str | None
@@ -73,6 +78,7 @@ class ToolKnowledgeStore:
         self.storage: RecordStorage = MemoryStorage() if storage is None else storage
         self.failed = 0
         """Calls that the storage refused to take, against its contract."""
+        self._in_memory: Any = None
         self._add = self.storage.add
         if type(self.storage) is MemoryStorage:
             # It keeps to its contract: every call saves the step that watches over others.
@@ -102,10 +108,10 @@ class ToolKnowledgeStore:
         """The records that match every filter, newest first; all of them unless `limit` is given.
 
         Args:
-            **filters: `tool_name`, `conversation_id`, `caller_id`, `workflow_id`, `is_success`,
-                `error_type`, `outcome`, `call_id`, `parent_call_id`, `record_id`; `start`
-                (included) and `end` (left out) for `created_at`; `limit` and `offset`; `before`
-                and `after`, each a `record_id` to go on from; `oldest_first`.
+            **filters: `tool_name`, `conversation_id`, `session_id`, `caller_id`, `workflow_id`,
+                `is_success`, `error_type`, `outcome`, `call_id`, `parent_call_id`, `record_id`;
+                `start` (included) and `end` (left out) for `created_at`; `limit` and `offset`;
+                `before` and `after`, each a `record_id` to go on from; `oldest_first`.
 
         Raises:
             ConfigurationError: A limit or offset below 0, a time without a zone, or an outcome that
@@ -190,6 +196,18 @@ class ToolKnowledgeStore:
         prune = getattr(self.storage, "prune", None)
         return 0 if prune is None else int(await prune(retention))
 
+    @property
+    def sessions(self) -> SessionStorage:
+        """The conversations that are kept: where the records are, if these are in a database."""
+        found: SessionStorage | None = getattr(self.storage, "sessions", None)
+        return self._memory_of_sessions() if found is None else found
+
+    @property
+    def approvals(self) -> ApprovalStorage:
+        """What people were asked, and what they answered: where the sessions are."""
+        found: ApprovalStorage | None = getattr(self.storage, "approvals", None)
+        return self._memory_of_sessions().approvals if found is None else found
+
     async def open(self) -> None:
         """Lets the storage connect; without it the first call does.
 
@@ -200,6 +218,13 @@ class ToolKnowledgeStore:
         open_storage = getattr(self.storage, "open", None)
         if open_storage is not None:
             await open_storage()
+
+    def _memory_of_sessions(self) -> MemorySessionStorage:
+        if self._in_memory is None:
+            # Loaded late: most engines have no sessions.
+            self._in_memory = import_module("tool_engine.knowledge.sessions").MemorySessionStorage()
+        kept: MemorySessionStorage = self._in_memory
+        return kept
 
     async def _dropped(self) -> int:
         dropped: int | None = getattr(self.storage, "dropped", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_TIMEOUT",
     "ErrorType",
     "Outcome",
+    "Refusal",
     "ToolCall",
     "ToolExecutionContext",
     "ToolExecutionResult",
@@ -42,6 +43,10 @@ class ErrorType(str, Enum):
     CIRCUIT_OPEN = "circuit_open"
     CANCELLED = "cancelled"
     ENGINE_CLOSED = "engine_closed"
+    APPROVAL_REQUIRED = "approval_required"
+    EXECUTION_REJECTED = "execution_rejected"
+    RESULT_REJECTED = "result_rejected"
+    LIMIT_REACHED = "limit_reached"
 
 
 class Outcome(str, Enum):
@@ -54,6 +59,8 @@ class Outcome(str, Enum):
     REJECTED = "rejected"
 
 
+_LARGEST: Final = sys.float_info.max
+"""Whole numbers above it are less than infinity, and yet no seconds that a clock could count."""
 _OUTCOMES: Final = {
     None: Outcome.SUCCEEDED,
     "timeout": Outcome.TIMEOUT,
@@ -65,6 +72,10 @@ _OUTCOMES: Final = {
     "rate_limited": Outcome.REJECTED,
     "circuit_open": Outcome.REJECTED,
     "engine_closed": Outcome.REJECTED,
+    "approval_required": Outcome.REJECTED,
+    "execution_rejected": Outcome.REJECTED,
+    "result_rejected": Outcome.REJECTED,
+    "limit_reached": Outcome.REJECTED,
 }
 
 
@@ -75,7 +86,7 @@ def outcome_of(error_type: str | None) -> Outcome:
 
 def check_timeout(name: str, value: float) -> None:
     """Raises `ConfigurationError` unless `value` is a positive, finite number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST:
         raise ConfigurationError(
             f"{name} must be a positive, finite number of seconds, got {value!r}"
         )
@@ -88,6 +99,17 @@ class _DefaultTimeout(float):
 DEFAULT_TIMEOUT: Final[float] = _DefaultTimeout(30.0)
 """The timeout of a context that names none: reads as 30.0, and lets the tool's own `timeout`, then
 the controller's `default_timeout`, decide."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a call may not run: a value, never raised."""
+
+    error_type: str
+    """One of `ErrorType`."""
+    error: str
+    """What the caller, and so a model, is told."""
+    details: dict[str, Any] | None = None
+    """JSON values for programs, such as the token of an approval: `metadata["error_details"]`."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +229,10 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     """Set by the engine: the call whose tool made this call."""
     deadline: float | None = None
     """Set by the engine: when the call must have ended, on the event loop's clock."""
+    session_id: str | None = None
+    """The session that the call belongs to."""
+    scope: Any = None
+    """What that session adds to the call: a `tool_engine.interfaces.CallScope`."""
     _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
     _call: Any = None
     _is_for_tool: bool = False
@@ -311,6 +337,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             "caller_type": self.caller_type,
             "conversation_id": self.conversation_id,
             "workflow_id": self.workflow_id,
+            "session_id": self.session_id,
             "retry_count": self.retry_count,
             "max_retries": self.max_retries,
             "priority": self.priority,

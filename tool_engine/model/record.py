@@ -39,6 +39,7 @@ _MATCHED: Final = (
     "caller_id",
     "conversation_id",
     "workflow_id",
+    "session_id",
     "is_success",
     "error_type",
     "outcome",
@@ -115,7 +116,7 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     agent_id: str | None = None
     """The caller, where that is an agent."""
     session_id: str | None = None
-    """The session that the call belongs to; None until there are sessions."""
+    """The session that the call belongs to."""
     whole: ClassVar[None] = None
 
     @property
@@ -176,6 +177,7 @@ class CallEntry(msgspec.Struct, gc=False):
     """The definition that the call ran on, which names the secret parameters."""
     serial: int
     """Counts the entries of this process."""
+    session_id: str | None = None
     whole: bytes | None = None
     """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
     None where `result` says as much."""
@@ -239,6 +241,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     caller_id: str | None = None
     conversation_id: str | None = None
     workflow_id: str | None = None
+    session_id: str | None = None
     is_success: bool | None = None
     error_type: str | None = None
     outcome: str | None = None

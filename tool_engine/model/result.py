@@ -45,12 +45,22 @@ class ResultLimits(msgspec.Struct, frozen=True, gc=False):
     """What stays of a text or a list that is too long; of a mapping the first keys stay."""
     select: str | None = None
     """A JMESPath expression that picks the output from what the tool returned."""
+    limit: int | None = None
+    """The most characters of a result that the model of a session reads; 0 or -1: all of them;
+    None: what the session says. The output itself stays whole. S7."""
+
+    @property
+    def shapes_output(self) -> bool:
+        """Whether they change what a call returns, and not only what a session's model reads."""
+        return not (self.max_chars is None and self.max_items is None and self.select is None)
 
     def __post_init__(self) -> None:
         if self.max_chars is not None:
             check_count("max_chars", self.max_chars, minimum=LEAST_CHARS, maximum=LARGEST)
         if self.max_items is not None:
             check_count("max_items", self.max_items, minimum=1, maximum=LARGEST)
+        if self.limit is not None:
+            check_count("limit", self.limit, minimum=-1, maximum=LARGEST)
         check_choice("strategy", self.strategy, [each.value for each in CutStrategy])
         msgspec.structs.force_setattr(self, "strategy", CutStrategy(self.strategy))
         if self.select is not None and not (isinstance(self.select, str) and self.select.strip()):

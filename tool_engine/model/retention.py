@@ -1,4 +1,4 @@
-"""How long are records kept, and what does an acknowledged record mean?"""
+"""How long are records and sessions kept, and what does an acknowledged record mean?"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecordsURL(str):
 
 
 class RecordRetention(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records in a database are kept; the oldest go first. None: that bound does not hold."""
+    """What in a database is kept; the oldest go first. None: that bound does not hold."""
 
     max_age: float | None = None
     """Seconds since the call ended; a week is 604800."""
@@ -48,13 +48,17 @@ class RecordRetention(msgspec.Struct, frozen=True, kw_only=True):
     """The most records."""
     max_bytes: int | None = None
     """About the most bytes: of SQLite's file in use, of PostgreSQL's rows."""
+    max_session_age: float | None = None
+    """Seconds since a session was saved last; one about which somebody is being asked stays."""
     interval: float = 3600.0
     """Seconds between two times at which the engine removes what is not kept."""
 
     def __post_init__(self) -> None:
         check_timeout("retention.interval", self.interval)
-        if self.max_age is not None:
-            check_timeout("retention.max_age", self.max_age)
+        for name in ("max_age", "max_session_age"):
+            age = getattr(self, name)
+            if age is not None:
+                check_timeout(f"retention.{name}", age)
         for name in ("max_count", "max_bytes"):
             bound = getattr(self, name)
             if bound is not None:
@@ -63,7 +67,8 @@ class RecordRetention(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_bounds(self) -> bool:
         """Whether anything is ever removed."""
-        return not (self.max_age is self.max_count is self.max_bytes is None)
+        bounds = (self.max_age, self.max_count, self.max_bytes, self.max_session_age)
+        return any(bound is not None for bound in bounds)
 
 
 def checked_retention(value: object) -> RecordRetention:

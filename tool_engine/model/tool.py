@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 
@@ -80,6 +81,12 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     rate: ToolRate | None = None
     result: ResultLimits | None = None
     """How much of its output is shown; None: all of it."""
+    permission: Permission | None = None
+    """Whether somebody is asked before it runs, or before a model reads its result."""
+    accepts: list[str] | None = None
+    """The labels that a value may carry which is sent to it by reference; None: any."""
+    max_uses: int | None = None
+    """The most calls of it in one session."""
     examples: list[dict[str, Any]] = []
     """Calls that show how it is used, as the definition writes them."""
     tests: list[dict[str, Any]] = []
@@ -218,7 +225,10 @@ _FIELDS: Final = (
     _PackedField("parameters", msgspec.Raw, msgspec.json.Decoder(list[ToolParameter]).decode),
     *(
         _PackedField(name, msgspec.Raw, msgspec.json.decode)
-        for name in ("tags", "implementation_config", "output", "examples", "tests", "findings")
+        for name in (
+            *("tags", "implementation_config", "output", "accepts"),
+            *("examples", "tests", "findings"),
+        )
     ),
 )
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)

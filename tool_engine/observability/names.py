@@ -45,6 +45,27 @@ FACTS: Final[dict[str, Fact]] = {
     "records_written_again": Fact("warning", "it takes records again"),
     "records_dropped": Fact("error", "records had to go, as too many waited to be written"),
     "record_refused": Fact("error", "the database refused a record for what it says"),
+    "agent_listener_failed": Fact("warning", "who listens to a turn of the agent loop failed"),
+    "approval_listener_failed": Fact("warning", "who is told of requests for approval failed"),
+    "approver_failed": Fact("warning", "an approver raised: its call is refused"),
+    "consent_failed": Fact(
+        "warning", "nobody could be asked whether a call may run: it is refused"
+    ),
+    "decision_not_found": Fact(
+        "warning", "a remembered decision could not be looked up: somebody is asked again"
+    ),
+    "decision_not_kept": Fact("warning", "a decision could not be kept for other processes"),
+    "group_rules_failed": Fact(
+        "warning", "the function that makes a group's rules failed: they are left out"
+    ),
+    "on_result_failed": Fact("warning", "who is told of the results of a reply's calls failed"),
+    "presentation_failed": Fact(
+        "warning", "code that shows a tool's results failed: the default is shown"
+    ),
+    "preview_failed": Fact("debug", "a tool could not tell what a call would change"),
+    "reply_not_decoded": Fact(
+        "warning", "a protocol failed to read a model's reply while it was written"
+    ),
     "arguments_not_captured": Fact("warning", "a trace has no arguments: they could not be shown"),
     "call_failed_outside_of_the_engine": Fact(
         "warning", "a call that a model asked for failed before or after the engine ran it"

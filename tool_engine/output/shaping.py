@@ -18,7 +18,7 @@ from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, 
 from tool_engine.output.measure import Measure, plain
 from tool_engine.redaction.splitting import splits_secret
 
-__all__ = ["Keeper", "shaped"]
+__all__ = ["Keeper", "is_quick", "secret_texts", "shaped"]
 
 _AT_ONCE: Final = 32_768
 """Characters of an output that is dealt with on the event loop; a larger one goes to a thread."""
@@ -60,10 +60,6 @@ class _Shaper:
         self._limits = limits
         self._keep = keep
         self._has_reader = has_reader
-
-    def is_quick(self, value: Any) -> bool:
-        """Whether there is so little of the value that no thread is needed."""
-        return _fits(value, _AT_ONCE)
 
     def shape(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
         """The value, or what becomes of it."""
@@ -111,9 +107,10 @@ class _AsyncShaping:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        secrets = _secret_texts(tool, params)
+        # Read before the tool may change them.
+        secrets = secret_texts(tool, params)
         value = await self._executor.execute(tool, params, context)
-        if self._shaper.is_quick(value):
+        if is_quick(value):
             return self._shaper.shape(value, secrets, context)
         return await asyncio.to_thread(self._shaper.shape, value, secrets, context)
 
@@ -124,7 +121,8 @@ class _SyncShaping:
         self._shaper = shaper
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
-        secrets = _secret_texts(tool, params)
+        # Read before the tool may change them.
+        secrets = secret_texts(tool, params)
         value = self._executor.execute(tool, params, context)
         if inspect.isawaitable(value):
             return self._later(value, secrets, context)
@@ -132,6 +130,11 @@ class _SyncShaping:
 
     async def _later(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
         return await asyncio.to_thread(self._shaper.shape, await value, secrets, context)
+
+
+def is_quick(value: Any) -> bool:
+    """Whether there is so little of an output that no thread is needed to deal with it."""
+    return _fits(value, _AT_ONCE)
 
 
 def _fits(value: Any, most: int) -> bool:
@@ -145,8 +148,8 @@ def _is_kept(value: Any) -> bool:
     return _fits(value, MOST_KEPT)
 
 
-def _secret_texts(tool: Tool, params: Mapping[str, Any]) -> list[str]:
-    """The texts that its secret parameters hold, read before the tool may change them."""
+def secret_texts(tool: Tool, params: Mapping[str, Any]) -> list[str]:
+    """The texts that the secret parameters of a tool hold, at any depth."""
     texts: list[str] = []
     left = [params.get(name) for name in tool.secret_names]
     for value in left:

@@ -7,7 +7,6 @@ The cost is that of what is shown, not of what there is.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Final
@@ -16,6 +15,7 @@ from tool_engine.model.result import CUT_KEY, CutStrategy, ResultLimits
 from tool_engine.model.result_path import ResultPath
 from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text_size
 from tool_engine.output.part import CutPart
+from tool_engine.output.places import Splits, place_to_cut
 
 __all__ = ["Cutter"]
 
@@ -24,11 +24,6 @@ _SHORT: Final = 40
 """Characters that each key of a record-like mapping gets at least."""
 _RECORD: Final = 32
 """The most keys of a mapping that is taken for a record, whose keys say more than their values."""
-_JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f")
-_LONGEST_CLUSTER: Final = 16
-
-Splits = Callable[[str, int], bool]
-"""Whether a cut of a text at a position would leave half of a secret on one side."""
 
 
 class Cutter:
@@ -169,8 +164,8 @@ class Cutter:
         head = 0 if self._strategy is CutStrategy.TAIL else left
         if self._strategy is CutStrategy.HEAD_TAIL:
             head = left - left // 2
-        first = self._end_of_head(text, _prefix(text, head))
-        last = self._start_of_tail(text, _suffix(text, left - head))
+        first = place_to_cut(text, _prefix(text, head), -1, self._splits)
+        last = place_to_cut(text, _suffix(text, left - head), 1, self._splits)
         last = max(first, last)
         behind = len(text) - last
         self.parts.append(CutPart(path, "text", first, behind, first + behind, len(text)))
@@ -179,27 +174,6 @@ class Cutter:
             if self._strategy is CutStrategy.TAIL:
                 mark = f"{mark.removeprefix(ELLIPSIS + ' ')} {ELLIPSIS}"
         return text[:first] + mark + text[last:]
-
-    def _end_of_head(self, text: str, place: int) -> int:
-        for _ in range(_LONGEST_CLUSTER):
-            if not 0 < place < len(text) or not _is_joined(text, place):
-                break
-            place -= 1
-        return self._away_from_secrets(text, place, -1)
-
-    def _start_of_tail(self, text: str, place: int) -> int:
-        for _ in range(_LONGEST_CLUSTER):
-            if not 0 < place < len(text) or not _is_joined(text, place):
-                break
-            place += 1
-        return self._away_from_secrets(text, place, 1)
-
-    def _away_from_secrets(self, text: str, place: int, step: int) -> int:
-        """The nearest place, on the side that shows less, at which no secret is split."""
-        while 0 < place < len(text) and self._splits(text, place):
-            place = min(max(place + step, 0), len(text))
-            step *= 2
-        return place
 
 
 def _least(room: float) -> float:
@@ -234,16 +208,3 @@ def _longest(count: int, room: int, piece: Callable[[int], str]) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _is_joined(text: str, place: int) -> bool:
-    """Whether what stands before and behind `place` is seen as one character or one line end."""
-    before, behind = text[place - 1], text[place]
-    if behind.isascii():
-        return behind == "\n" and before == "\r"
-    return (
-        before == "\u200d"
-        or behind in _JOINERS
-        or unicodedata.category(behind).startswith("M")
-        or "\U0001f3fb" <= behind <= "\U0001f3ff"
-    )

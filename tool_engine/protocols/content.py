@@ -13,7 +13,15 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.output import to_text
 
-__all__ = ["REQUEST_ID", "ResultPart", "parts_of", "request_ids", "text_of"]
+__all__ = [
+    "REQUEST_ID",
+    "ResultPart",
+    "blocks_of",
+    "parts_of",
+    "request_ids",
+    "text_of",
+    "text_of_blocks",
+]
 
 REQUEST_ID: Final = "request_id"
 """The key of `result.metadata` under which the cycle keeps the id that the model awaits."""
@@ -32,10 +40,16 @@ class ResultPart(msgspec.Struct, frozen=True):
 def text_of(result: ToolExecutionResult) -> str:
     """The text of a result: a string as it is, other data as JSON, a failure as what to do. A37.
 
-    Images are named, not shown.
+    Images are named, not shown. Of a call of a session it is its `final_text`. S15.
     """
+    final = _final_text(result)
+    return text_of_blocks(parts_of(result)) if final is None else final
+
+
+def text_of_blocks(parts: Sequence[ResultPart]) -> str:
+    """The text of pieces, in which images are named."""
     return "\n".join(
-        part.text if part.text is not None else f"[{part.media_type}]" for part in parts_of(result)
+        part.text if part.text is not None else f"[{part.media_type}]" for part in parts
     )
 
 
@@ -43,20 +57,36 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
     """The pieces of a result, in order; at least one.
 
     An output of `{"content": [...]}`, as MCP's servers give it, is taken apart if its items are all
-    `text` and `image` blocks; of every other output the text is the one piece.
+    `text` and `image` blocks; of every other output the text is the one piece. Of a call of a
+    session the text is its `final_text`; images stay beside a text that is not as the tool wrote
+    it.
     """
-    if not result.is_success:
-        return [ResultPart(text=f"Error ({result.error_type}): {result.error}")]
-    blocks = _blocks(result.output)
+    final = _final_text(result)
+    blocks = blocks_of(result.output) if result.is_success else []
+    if final is not None and (not blocks or text_of_blocks(blocks) != final):
+        return [ResultPart(text=final), *(part for part in blocks if part.data is not None)]
     if blocks:
         return blocks
+    if not result.is_success:
+        return [ResultPart(text=_failure(result, result.error))]
     output: Any = result.output
     if len(output) == 1 and "result" in output:
         output = output["result"]
     return [ResultPart(text=to_text(output))]
 
 
-def _blocks(output: Mapping[str, Any]) -> list[ResultPart]:
+def _final_text(result: ToolExecutionResult) -> str | None:
+    """What a session made of the text of a result; None for a result of no session."""
+    final: str | None = getattr(result, "final_text", None)
+    return final if final is None or result.is_success else _failure(result, final)
+
+
+def _failure(result: ToolExecutionResult, text: str | None) -> str:
+    return f"Error ({result.error_type}): {text}"
+
+
+def blocks_of(output: Mapping[str, Any]) -> list[ResultPart]:
+    """The pieces of an output that is made of `text` and `image` blocks; none of any other."""
     content = output.get("content")
     # What says that it is an error is shown whole, and so is what says more than the blocks.
     says_more = {**output, "content": None, "isError": output.get("isError") or None}

@@ -7,6 +7,7 @@ so that a provider's own prompt cache stays good, too. Nobody has to invalidate 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import weakref
 from collections import OrderedDict
@@ -24,6 +25,8 @@ _MAX_PROMPTS: Final = 32
 """Kept for each protocol object; the longest unused one goes."""
 _MAX_PROTOCOLS: Final = 32
 """Made here by their names."""
+_KEY: Final = "told_content"
+"""Beside the fields of an immutable tool, as what is worked out from them."""
 
 
 class _Catalog(Protocol):
@@ -136,9 +139,13 @@ _SAID: Final = ("description", "examples", "effect", "output", "implementation_c
 
 
 def _content(tool: Tool) -> str:
-    """What tells the content of a tool: that of a tool without a hash is written out."""
-    if tool.definition_hash:
-        # A tool that `CombinedTools` shows under another name has its own description, too.
-        return f"{tool.definition_hash} {tool.description}"
-    said = [tool.parameters_schema, *(getattr(tool, field) for field in _SAID)]
-    return json.dumps(said, default=str, sort_keys=True)
+    """What tells the content of a tool, worked out once for each.
+
+    Not the hash of its definition: a conversation may be told less of a tool, or something else.
+    """
+    kept: dict[str, Any] = tool.__dict__
+    if _KEY not in kept:
+        said = [tool.parameters_schema, *(getattr(tool, field) for field in _SAID)]
+        text = json.dumps(said, default=str, sort_keys=True)
+        kept[_KEY] = hashlib.sha256(text.encode()).hexdigest()
+    return str(kept[_KEY])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -14,26 +14,38 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
-from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
     ErrorType,
+    Refusal,
     ToolCall,
     ToolExecutionContext,
     ToolExecutionResult,
-    check_timeout,
 )
-from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.content import REQUEST_ID
+from tool_engine.protocols.options import (
+    BY_EFFECT,
+    GIVEN,
+    BeforeExecute,
+    CycleOptions,
+    OnResult,
+)
 from tool_engine.protocols.routing import Route, Router
-from tool_engine.redaction import redact, redact_text
+from tool_engine.redaction import redact_text
 
-__all__ = ["BeforeExecute", "CallRunner", "CallsTools", "CycleOptions", "Fit"]
+__all__ = [
+    "BY_EFFECT",
+    "GIVEN",
+    "BeforeExecute",
+    "CallRunner",
+    "CallsTools",
+    "CycleOptions",
+    "Fit",
+    "OnResult",
+]
 
-BeforeExecute = Callable[[ToolCall, Tool], Awaitable[bool | str | None] | bool | str | None]
-"""Asked before each call; sync or async. True, or None: it runs. False, or a text that says why, or
-an exception: it does not."""
+
 Fit = Callable[[Tool, Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
 """Makes the arguments of a call fit its tool, and tells what it changed."""
 
@@ -42,7 +54,6 @@ _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 _APPROVAL_TIMEOUT: Final = 300.0
 # So that the engine, which records why a call ended, is the one to end it.
 _HEAD_START: Final = 0.05
-_LANGUAGES: Final = ("en", "zh")
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
 
 
@@ -61,53 +72,6 @@ class CallsTools(Protocol):
     ) -> Awaitable[ToolExecutionResult]:
         """Runs one tool."""
         ...
-
-
-class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the calls of a reply are run."""
-
-    max_parallel: int | None = 1
-    """The most calls that run at the same time: 1, one after the other; None, all of them, within
-    what the engine admits."""
-    timeout: float | None = None
-    """Seconds for each call, from its turn to its result. None: what `context` and the tool say."""
-    total_timeout: float | None = None
-    """Seconds for all calls together; those that have not ended by then end as `timeout`."""
-    approval_timeout: float | None = None
-    """Seconds for `on_before_execute` to answer, once for each call; then the call is refused.
-    None: `timeout`, or five minutes."""
-    context: ToolExecutionContext | None = None
-    """Who calls, and within which limits."""
-    on_before_execute: BeforeExecute | None = None
-    """Asked before each call whether it may run."""
-    tools: Collection[str] | None = None
-    """The names of the tools that may be called; None: every tool that is enabled."""
-    aliases: dict[str, str] = {}
-    """Other names of tools, such as the commands of another program: alias -> tool."""
-    max_calls: int = 50
-    """The most calls of one reply that are run; each further one is refused."""
-    format_results: bool = True
-    """Whether the results are written down for the model."""
-    language: str = "en"
-    """Of what a model reads of a call that was not allowed: `en` or `zh`."""
-
-    def __post_init__(self) -> None:
-        if self.max_parallel is not None:
-            check_count("max_parallel", self.max_parallel, minimum=1)
-        check_count("max_calls", self.max_calls, minimum=1)
-        check_choice("language", self.language, _LANGUAGES)
-        for name in ("timeout", "total_timeout", "approval_timeout"):
-            value = getattr(self, name)
-            if value is not None:
-                check_timeout(name, value)
-        if isinstance(self.tools, str | bytes):
-            raise ConfigurationError(f"tools must be a list of tool names, got {self.tools!r}")
-        if self.context is not None and not isinstance(self.context, ToolExecutionContext):
-            raise ConfigurationError(
-                f"context must be a ToolExecutionContext, got {self.context!r}"
-            )
-        if self.on_before_execute is not None and not callable(self.on_before_execute):
-            raise ConfigurationError("on_before_execute must be a function of a call and its tool")
 
 
 class _Turn:
@@ -168,16 +132,40 @@ class CallRunner:
             asyncio.CancelledError: The caller was cancelled; so was what ran.
         """
         results: dict[int, ToolExecutionResult] = {}
-        pending = iter(enumerate(calls))
         end = _end(self._options.total_timeout)
-        workers = min(len(calls), self._options.max_parallel or len(calls))
-        if workers <= 1:
-            await self._work(pending, end, results)
-        else:
+        for batch in self._batches(calls):
+            workers = min(len(batch), self._options.max_parallel or len(batch))
+            pending = iter(batch)
+            if workers <= 1:
+                await self._work(pending, end, results)
+                continue
             async with asyncio.TaskGroup() as group:
                 for _ in range(workers):
                     group.create_task(self._work(pending, end, results))
         return [results[place] for place in range(len(calls))]
+
+    def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[tuple[int, ToolCall]]]:
+        """The calls that may run at the same time, one such part after the other."""
+        numbered = enumerate(calls)
+        if self._options.order == GIVEN:
+            yield list(numbered)
+            return
+        # Looked up when it is their turn: what ran before may have changed the tools.
+        for is_harmless, batch in itertools.groupby(numbered, lambda each: self._reads(each[1])):
+            if is_harmless:
+                yield list(batch)
+            else:
+                yield from ([each] for each in batch)
+
+    def _reads(self, call: ToolCall) -> bool:
+        """Whether a call changes nothing, or does not even run."""
+        if not call.is_runnable:
+            return True
+        try:
+            route = self._router.route(call)
+        except Exception:  # noqa: BLE001 - it is told where the call is run
+            return False
+        return route.error is not None or (route.tool is not None and route.tool.effect == "read")
 
     async def _work(
         self,
@@ -187,7 +175,18 @@ class CallRunner:
     ) -> None:
         for place, call in pending:
             turn = _Turn(call)
-            results[place] = self._refused_at_once(place, turn, end) or await self._run(turn, end)
+            result = self._refused_at_once(place, turn, end) or await self._run(turn, end)
+            results[place] = result
+            self._tell(call, result)
+
+    def _tell(self, call: ToolCall, result: ToolExecutionResult) -> None:
+        if self._options.on_result is None:
+            return
+        try:
+            self._options.on_result(call, result)
+        except Exception as error:  # noqa: BLE001 - whoever listens must not lose the result
+            message = redact_text(f"{type(error).__name__}: {error}")
+            _log.warning("on_result_failed", **_who(call), error=message)
 
     def _refused_at_once(
         self, place: int, turn: _Turn, end: float | None
@@ -304,40 +303,16 @@ class CallRunner:
 
     def _refused(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
         """The result of a call that has none of the engine; what the engine saw, it recorded."""
+        route, refuse = turn.route, getattr(self._engine, "refuse", None)
+        if not turn.has_reached_engine and callable(refuse):
+            # Of a call of no tool, nobody says which arguments are secret.
+            params = {} if route.tool is None else dict(route.arguments)
+            refusal = Refusal(kind.value, message)
+            return turn.marked(refuse(route.name, params, self._options.context, refusal))
         date = datetime.now(UTC)
         date = date.replace(microsecond=date.microsecond // 1000 * 1000)
-        result = ToolExecutionResult(
-            False, turn.route.name, {}, message, kind.value, executed_at=date
-        )
-        store: Any = getattr(self._engine, "store", None)
-        if not turn.has_reached_engine and hasattr(store, "query_call_records"):
-            store.add(self._record(result, turn.route))
+        result = ToolExecutionResult(False, route.name, {}, message, kind.value, executed_at=date)
         return turn.marked(result)
-
-    def _record(self, result: ToolExecutionResult, route: Route) -> ToolCallRecord:
-        context = self._options.context or ToolExecutionContext()
-        params: dict[str, Any] = {}
-        if route.tool is not None:
-            # Of a call of no tool, nobody says which arguments are secret.
-            secrets = route.tool.secret_names, route.tool.secret_parts
-            params = redact(route.arguments, *secrets)
-        return ToolCallRecord(
-            record_id=str(uuid.uuid4()),
-            tool_name=result.tool_name,
-            params=params,
-            result={},
-            execution_time=0.0,
-            is_success=False,
-            error=redact_text(result.error or ""),
-            caller_id=context.caller_id,
-            caller_type=context.caller_type,
-            conversation_id=context.conversation_id,
-            workflow_id=context.workflow_id,
-            created_at=result.executed_at,
-            error_type=result.error_type,
-            reached_executor=False,
-            attempts=0,
-        )
 
 
 def _who(call: ToolCall) -> dict[str, str]:

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -101,6 +102,16 @@ class CombinedTools:
 
     def __len__(self) -> int:
         return len(self._current().entries)
+
+    @property
+    def sources(self) -> Mapping[str, ToolSource]:
+        """The sources, by the names that stand before those of their tools."""
+        return MappingProxyType(self._sources)
+
+    @property
+    def on_conflict(self) -> str:
+        """What becomes of names that several sources have: `rename` or `refuse`."""
+        return _ON_CONFLICT[self._refuses]
 
     @property
     def generation(self) -> int:

@@ -1,1 +1,58 @@
-"""What may one conversation use, remember and spend?"""
+"""What may one conversation use, remember and spend?
+
+Most names are imported when they are first used: a program without conversations pays for none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tool_engine.session.composition import Source, combine, keep, prefix, prepare, rename
+    from tool_engine.session.discovery import ToolDiscoveryService, create_tool_discovery_service
+    from tool_engine.session.placing import GroupState, Placed
+    from tool_engine.session.toolbox import Toolbox
+
+__all__ = [
+    "GroupState",
+    "Placed",
+    "Source",
+    "ToolDiscoveryService",
+    "Toolbox",
+    "combine",
+    "create_tool_discovery_service",
+    "keep",
+    "prefix",
+    "prepare",
+    "rename",
+]
+
+_MODULES = {
+    "GroupState": "placing",
+    "Placed": "placing",
+    "Source": "composition",
+    "ToolDiscoveryService": "discovery",
+    "Toolbox": "toolbox",
+    "combine": "composition",
+    "create_tool_discovery_service": "discovery",
+    "keep": "composition",
+    "prefix": "composition",
+    "prepare": "composition",
+    "rename": "composition",
+}
+"""Where each name is."""
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,7 @@ once: what comes out of a variable is data, whatever it looks like.
 
 from __future__ import annotations
 
-import copy
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ MAX_EXPANDED: Final = 16_777_216
 """The most characters that the references of one call may come to."""
 _BEGIN: Final = "$VAR_REF{{"
 _REFERENCE: Final = re.compile(
-    rf"(\$?)\$VAR_REF\{{\{{(?:({NAME})(?::(\d{{1,12}})(?::(\d{{1,12}}))?)?\}}\}})?"
+    rf"(\$?)\$VAR_REF\{{\{{(?:({NAME})(?::([0-9]{{1,12}})(?::([0-9]{{1,12}}))?)?\}}\}})?"
 )
 
 
@@ -31,6 +31,8 @@ class Expanded(NamedTuple):
     params: dict[str, Any]
     variables: tuple[Variable, ...]
     """What was put in, each once, in the order of its first reference."""
+    store: VariableStore | None = None
+    """Where they, and all others that the conversation keeps, are."""
 
     @property
     def labels(self) -> frozenset[str]:
@@ -56,13 +58,13 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
             too much to put in.
     """
     if not any(_BEGIN in text for text in _texts(params)):
-        return Expanded(params, ())
+        return Expanded(params, (), store)
     expansion = _Expansion(store)
     try:
         expanded = {key: expansion.value(item, f"{key}") for key, item in params.items()}
     except RecursionError:
         raise VariableError("the arguments with references are nested too deep") from None
-    return Expanded(expanded, tuple(expansion.used.values()))
+    return Expanded(expanded, tuple(expansion.used.values()), store)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -84,6 +86,8 @@ class _Expansion:
 
     def __init__(self, store: VariableStore) -> None:
         self.used: dict[str, Variable] = {}
+        # A thousand references to one variable write its text once.
+        self._written: dict[str, str] = {}
         self._store = store
         self._left = MAX_EXPANDED
 
@@ -107,22 +111,23 @@ class _Expansion:
     def _text(self, text: str, path: str) -> Any:
         whole = _REFERENCE.fullmatch(text)
         if whole is not None and not whole[1] and whole[2] and whole[3] is None:
-            variable = self._take(whole, path)
-            self._spend(len(variable.text), path)
-            return copy.deepcopy(variable.value)
+            variable, text = self._take(whole, path)
+            self._spend(len(text), path)
+            # Its value is what its text says: a copy that the tool may do with as it likes.
+            return text if isinstance(variable.value, str) else json.loads(text)
         return _REFERENCE.sub(lambda found: self._part(found, path), text)
 
     def _part(self, found: re.Match[str], path: str) -> str:
         if found[1]:
             return found[0][1:]
-        text = self._take(found, path).text
+        _, text = self._take(found, path)
         if found[3] is not None:
             start = int(found[3])
             text = text[start:] if found[4] is None else text[start : start + int(found[4])]
         self._spend(len(text), path)
         return text
 
-    def _take(self, found: re.Match[str], path: str) -> Variable:
+    def _take(self, found: re.Match[str], path: str) -> tuple[Variable, str]:
         name = found[2]
         if name is None:
             shown = found.string[found.start() : found.start() + 80]
@@ -131,11 +136,13 @@ class _Expansion:
                 "$VAR_REF{{name:start}} or $VAR_REF{{name:start:length}} without spaces, or "
                 "$$VAR_REF{{ for the characters themselves"
             )
-        try:
-            variable = self._store.get(name)
-        except VariableError as error:
-            raise VariableError(f"{path}: {error}") from None
-        return self.used.setdefault(name, variable)
+        if name not in self.used:
+            try:
+                self.used[name] = self._store.get(name)
+            except VariableError as error:
+                raise VariableError(f"{path}: {error}") from None
+            self._written[name] = self.used[name].text
+        return self.used[name], self._written[name]
 
     def _spend(self, size: int, path: str) -> None:
         self._left -= size

@@ -93,8 +93,15 @@ class RepetitionGuard:
         Raises:
             msgspec.ValidationError: It is something else.
         """
+        kept = msgspec.convert(data, _Kept)
         self._turns.clear()
-        self._turns.extend(msgspec.convert(data["turns"], list[str]))
+        self._turns.extend(kept.turns)
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What `to_dict` writes."""
+
+    turns: list[str]
 
 
 def _fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:

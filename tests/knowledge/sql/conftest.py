@@ -39,6 +39,7 @@ def call(number: int, error_type: str | None = None, /, **fields: Any) -> CallEn
         conversation_id=fields.pop("conversation_id", None),
         workflow_id=fields.pop("workflow_id", None),
         parent_call_id=fields.pop("parent_call_id", None),
+        session_id=fields.pop("session_id", None),
     )
     params = fields.pop("params", {})
     fields.setdefault("call_id", f"call-{number}")

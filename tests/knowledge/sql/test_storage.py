@@ -131,6 +131,7 @@ async def test_large_results_are_kept_once(database: Path, open_storage: Open) -
     large = {"rows": [{"name": "the same again", "at": at} for at in range(1_000)]}
     for number in range(20):
         storage.add(call(number, output=large))
+    assert await storage.flush(BOUND)
     records = await storage.query(RecordQuery())
     assert [record.result for record in records] == [large] * 20
     ((count, size, stored),) = asked(

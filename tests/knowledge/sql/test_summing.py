@@ -53,6 +53,7 @@ CONDITIONS: tuple[dict[str, Any], ...] = (
     {"error_type": ""},
     {"tool_name": "tool-2", "is_success": False},
     {"conversation_id": "chat-1"},
+    {"session_id": "session-1"},
     {"call_id_prefix": "call-1"},
 )
 
@@ -81,6 +82,7 @@ async def fill(storage: SQLRecordStorage, count: int = 300) -> None:
                 execution_time=chance.choice((0.0, 1e-7, 0.25, chance.lognormvariate(-2, 2))),
                 queue_wait=chance.choice((0.0, 0.0, 1e-7, chance.uniform(0.0, 3.0))),
                 conversation_id=f"chat-{number % 4}",
+                session_id=f"session-{number % 5}",
             )
         )
     assert await storage.flush(BOUND)

@@ -730,6 +730,26 @@ def test_unsigned_thinking() -> None:
     assert parse(stream(wire.begin(0, thought), reason="max_tokens")).message == []
 
 
+@pytest.mark.parametrize("reason", ["end_turn", "max_tokens"])
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "ZGF0YQ=="},
+    ],
+)
+def test_thinking_at_the_end(thought: dict[str, Any], reason: str) -> None:
+    """The API refuses a message that ends with thinking, for as long as it is in the history."""
+    text = {"type": "text", "text": "Hi."}
+    for content, kept in (
+        ([thought], []),
+        ([thought, thought], []),
+        ([thought, text, thought], [thought, text]),
+    ):
+        reply = parse(wire.message(content, reason))
+        assert [each for one in reply.message for each in one["content"]] == kept
+
+
 def test_deltas_of_another_kind() -> None:
     """A delta that does not fit its block is read for what it is, and it is told."""
     thought = {"type": "thinking_delta", "thinking": "hm"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 from aiohttp import web
 from openai import AsyncOpenAI, BadRequestError
 
-from tests.protocols.wire_openai import render_reply, render_stream, sse
+from tests.protocols.wire_openai import fault_of, render_reply, render_stream, sse
 from tool_engine import ToolEngine
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.openai import OpenAIProtocol
 
 TIMEOUT = 20.0
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CALLS = [
     ToolCall(call_id="call_a", tool_name="weather.get", arguments={"city": "Köln"}),
     ToolCall(call_id="call_b", tool_name="weather.get", arguments={"city": "Oslo", "days": 2}),
@@ -36,42 +34,6 @@ DEFINITION = {
     ],
     "entry": {"type": "builtin"},
 }
-
-
-def fault_of(request: dict[str, Any]) -> str | None:
-    """What OpenAI would refuse in a request."""
-    for each in request.get("tools", []):
-        function = each["function"]
-        parameters = function["parameters"]
-        if each["type"] != "function" or not NAME.fullmatch(function["name"]):
-            return "Invalid 'tools[0].function.name': string does not match pattern"
-        if parameters["type"] != "object" or parameters.keys() & {"anyOf", "oneOf", "allOf"}:
-            return "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'"
-        if function.get("strict") and parameters["required"] != [*parameters["properties"]]:
-            return "'required' is required to be supplied and to be an array including every key"
-    return fault_of_messages(request["messages"])
-
-
-def fault_of_messages(messages: list[dict[str, Any]]) -> str | None:
-    """What OpenAI would refuse in a conversation."""
-    awaited: list[str] = []
-    for each in messages:
-        if each["role"] == "tool":
-            if each["tool_call_id"] not in awaited:
-                return "messages with role 'tool' must be a response to 'tool_calls'"
-            awaited.remove(each["tool_call_id"])
-            continue
-        if awaited:
-            return f"tool_call_ids did not have response messages: {awaited}"
-        if each["role"] == "assistant" and not (each.get("content") or each.get("tool_calls")):
-            return "Invalid value for 'content': expected a string, got null"
-        calls = each.get("tool_calls", [])
-        awaited = [call["id"] for call in calls]
-        for call in calls:
-            json.loads(call["function"]["arguments"])
-            if call["type"] != "function" or not NAME.fullmatch(call["function"]["name"]):
-                return "Invalid 'messages[1].tool_calls[0].function.name'"
-    return f"tool_call_ids did not have response messages: {awaited}" if awaited else None
 
 
 class Server:

@@ -42,6 +42,9 @@ CallerOption = Annotated[
 ConversationOption = Annotated[
     str | None, typer.Option("--conversation", metavar="ID", help="Only of this conversation.")
 ]
+SessionOption = Annotated[
+    str | None, typer.Option("--session", metavar="ID", help="Only of this session.")
+]
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Ended since, such as 1h ago or 2026-11-01."),
@@ -69,6 +72,7 @@ def history_command(
     error_type: ErrorOption = None,
     caller: CallerOption = None,
     conversation: ConversationOption = None,
+    session: SessionOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: LimitOption = 20,
@@ -91,7 +95,9 @@ def history_command(
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
     from tool_engine.cli.history import print_history
 
-    filters = _filters(tool, error_type, caller, conversation, since, until, failed=failed)
+    filters = _filters(
+        tool, error_type, caller, conversation, since, until, failed=failed, session=session
+    )
     return print_history(settings, filters, limit=limit, follow=follow, as_json=as_json)
 
 
@@ -101,6 +107,7 @@ def stats_command(
     tool: ToolOption = None,
     caller: CallerOption = None,
     conversation: ConversationOption = None,
+    session: SessionOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     plot: Annotated[
@@ -119,7 +126,7 @@ def stats_command(
     """
     from tool_engine.cli.stats import print_statistics
 
-    filters = _filters(tool, None, caller, conversation, since, until)
+    filters = _filters(tool, None, caller, conversation, since, until, session=session)
     return print_statistics(settings_of(ctx, tools, records), filters, plot=plot, as_json=as_json)
 
 
@@ -173,6 +180,7 @@ def export_command(
     error_type: ErrorOption = None,
     caller: CallerOption = None,
     conversation: ConversationOption = None,
+    session: SessionOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tools: ToolsOption = None,
@@ -184,7 +192,9 @@ def export_command(
     """
     from tool_engine.cli.exporting import export_calls
 
-    filters = _filters(tool, error_type, caller, conversation, since, until, failed=failed)
+    filters = _filters(
+        tool, error_type, caller, conversation, since, until, failed=failed, session=session
+    )
     return export_calls(
         settings_of(ctx, tools, records), filters, file_format=file_format, output=output
     )
@@ -203,11 +213,17 @@ def prune_command(
         str | None,
         typer.Option("--max-size", metavar="SIZE", help="The oldest beyond about 500MB, say."),
     ] = None,
+    sessions_older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--sessions-older-than", metavar="TIME", help="Sessions saved last before, too."
+        ),
+    ] = None,
     as_json: JSONOption = False,
     tools: ToolsOption = None,
     records: RecordsOption = None,
 ) -> int:
-    """Remove old records.
+    """Remove old records, and old sessions.
 
     Example: tool-engine prune --older-than 30d
     """
@@ -218,6 +234,7 @@ def prune_command(
         older_than=older_than,
         keep=keep,
         max_size=max_size,
+        sessions_older_than=sessions_older_than,
         as_json=as_json,
     )
 
@@ -240,7 +257,8 @@ def _filters(
     until: str | None,
     *,
     failed: bool = False,
+    session: str | None = None,
 ) -> RecordFilters:
     from tool_engine.cli.history import RecordFilters
 
-    return RecordFilters(tool, failed, error_type, caller, conversation, since, until)
+    return RecordFilters(tool, failed, error_type, caller, conversation, since, until, session)

@@ -68,6 +68,21 @@ class FileEditExecutor:
                 "version": version_of(data),
             }
 
+    def preview(self, tool: Tool, params: dict[str, Any]) -> str:
+        """What would change, as a diff: for whoever is asked for consent. Nothing is written.
+
+        Raises:
+            ToolExecutionError: The file cannot be edited like this.
+        """
+        entry = self._entries.of(tool)
+        old, new = text(params, "old_text"), text(params, "new_text")
+        with entry.open().place(text(params, "path"), writes=True) as place:
+            writable(place)
+            before = text_of(read_content(place, entry.max_bytes).data, place.path)
+            replaces_all = flag(params, "replace_all")
+            changes = _changes(before, old, new, place.path, replaces_all=replaces_all)
+            return unified_diff(before, changes, place.path)
+
 
 def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) -> list[Change]:
     """Where `old` stands in `before`, by the positions in `before` itself."""

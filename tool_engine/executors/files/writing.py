@@ -9,6 +9,7 @@ from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.files.arguments import flag, text
 from tool_engine.executors.files.content import read_content, version_of
 from tool_engine.executors.files.entry import compile_entry
+from tool_engine.executors.files.preview import preview_of_write
 from tool_engine.executors.files.replacing import changing, put, writable
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
@@ -60,6 +61,14 @@ class FileWriteExecutor:
                 "created": replaced is None,
                 "version": version_of(data),
             }
+
+    def preview(self, tool: Tool, params: dict[str, Any]) -> str:
+        """What would change, as a diff: for whoever is asked for consent. Nothing is written.
+
+        Raises:
+            ToolExecutionError: The file cannot be written.
+        """
+        return preview_of_write(self._entries.of(tool), params)
 
 
 def encoded(content: str, name: str, max_bytes: int) -> bytes:

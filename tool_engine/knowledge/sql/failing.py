@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["BadRowsError", "BusyError", "UnusableDatabaseError"]
+from typing import Final
+
+__all__ = ["READING", "BadRowsError", "BusyError", "UnusableDatabaseError"]
+
+READING: Final = "the records in {place} cannot be read: {reason}"
+"""What somebody is told who gets no answer."""
 
 
 class UnusableDatabaseError(Exception):

@@ -6,16 +6,20 @@ With the first use, or when the engine starts: there, what only a person can men
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
 from typing import Any, Final
 
-from tool_engine.errors import ConfigurationError, MissingExtraError
+from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.knowledge.sql.address import Address, explained
-from tool_engine.knowledge.sql.failing import BusyError, UnusableDatabaseError
+from tool_engine.knowledge.sql.failing import READING, BusyError, UnusableDatabaseError
 from tool_engine.knowledge.sql.rows import Batch
+from tool_engine.model.retention import RecordsURL
 from tool_engine.redaction import redact_text
 
 __all__ = ["LazyDatabase"]
@@ -34,15 +38,22 @@ class LazyDatabase:
     Args:
         url: Its URL; secrets are not filled in yet.
         is_synchronous: Whether a commit waits until the disk has it.
+        stays_with_file: Whether a file that was opened goes on being asked when another one has
+            taken its place, or none.
     """
 
-    def __init__(self, url: str, *, is_synchronous: bool) -> None:
+    def __init__(self, url: str, *, is_synchronous: bool, stays_with_file: bool = False) -> None:
         self._url = url
         self._is_synchronous = is_synchronous
+        self._stays_with_file = stays_with_file
         self._opening = asyncio.Lock()
+        self._changing = asyncio.Lock()
         self._loading = Lock()
         self._database: Any = None
         self._is_open = False
+        self._is_ended = False
+        self._asking = 0
+        self._file: tuple[int, int] | None = None
         self.address: Address | None = None
         """Where it is; None before it was opened."""
         self.reader: Any = None
@@ -75,7 +86,61 @@ class LazyDatabase:
             if self._database is None:
                 await asyncio.to_thread(self._load)
             await self._database.open()
+            self._file = await self._file_now()
             self._is_open = True
+
+    @asynccontextmanager
+    async def asked(self, failing: str = READING) -> AsyncIterator[Any]:
+        """What asks the database and changes it; after `end` it is open for as long as this takes.
+
+        Args:
+            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        self._asking += 1
+        try:
+            try:
+                await self._reopen_if_replaced()
+                await self.open()
+            except Exception as error:
+                raise RecordsUnavailableError(
+                    failing.format(place=self._shown, reason=explained(error))
+                ) from error
+            yield self.reader
+        except RecordsUnavailableError:
+            # Whatever it was, the tables are looked at again before the next try.
+            self._is_open = False
+            raise
+        finally:
+            self._asking -= 1
+            if self._is_ended and not self._asking:
+                await self.close()
+                await self.close_reader()
+
+    @asynccontextmanager
+    async def changing(self, failing: str) -> AsyncIterator[Any]:
+        """A transaction that changes the database; it is committed where nothing fails.
+
+        Raises:
+            RecordsUnavailableError: The database does not take it: nothing was changed.
+        """
+        async with (
+            self.asked(failing) as reader,
+            self._turn_to_change(),
+            reader.connection(failing) as connection,
+        ):
+            yield connection
+
+    def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
+        # A file takes one writer at a time: better in turn than each polling for it.
+        is_file = self.address is not None and self.address.kind == "sqlite"
+        return self._changing if is_file else nullcontext()
+
+    def end(self) -> None:
+        """From now on nothing stays open that nobody is using."""
+        self._is_ended = True
 
     def prepare(self, batch: Batch) -> None:
         """Does ahead what of the writing needs no connection."""
@@ -98,6 +163,27 @@ class LazyDatabase:
         self._is_open = False
         if self.reader is not None:
             await self.reader.close()
+
+    async def _reopen_if_replaced(self) -> None:
+        """A file that was deleted or replaced goes on answering, of what nobody else will see."""
+        if self._stays_with_file or not self._is_open:
+            return
+        if await self._file_now() != self._file:
+            await self.close_reader()
+
+    async def _file_now(self) -> tuple[int, int] | None:
+        """Which file it is; None: none is there, or it is a server's."""
+        if self.address is None or self.address.kind != "sqlite":
+            return None
+        try:
+            found = await asyncio.to_thread(os.stat, self.address.place)
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    @property
+    def _shown(self) -> str:
+        return repr(RecordsURL(self._url))
 
     def _load(self) -> None:
         with self._loading:

@@ -30,6 +30,7 @@ from tool_engine.knowledge.sql.schema import (
     TABLES,
     identity_of,
     statements,
+    tables_of,
 )
 from tool_engine.knowledge.sql.server import Server
 
@@ -248,19 +249,20 @@ async def _migrate(connection: Any) -> None:
 
 async def _version(connection: Any) -> int:
     """How many migrations the database had; 0 where a table is missing."""
-    names = await connection.fetch(
+    found = await connection.fetch(
         "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL",
         list(TABLES),
     )
+    names = {row["name"] for row in found}
     version = 0
-    if any(row["name"] == TABLES[0] for row in names):
+    if TABLES[0] in names:
         version = await connection.fetchval("SELECT max(version) FROM tool_engine_schema") or 0
     if version > len(MIGRATIONS):
         raise UnusableDatabaseError(
             f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
             "upgrade tool-engine, or name another database"
         )
-    return int(version) if len(names) == len(TABLES) else 0
+    return int(version) if names.issuperset(tables_of(version)) else 0
 
 
 @contextmanager

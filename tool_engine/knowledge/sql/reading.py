@@ -19,7 +19,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.address import Address, explained
-from tool_engine.knowledge.sql.failing import UnusableDatabaseError
+from tool_engine.knowledge.sql.failing import READING, UnusableDatabaseError
 
 __all__ = ["Reader"]
 
@@ -55,13 +55,17 @@ class Reader:
             pool_pre_ping=True,
         )
 
-    async def rows(self, *statements: Executable) -> list[Sequence[Any]]:
+    async def rows(self, *statements: Executable, failing: str = READING) -> list[Sequence[Any]]:
         """The rows that each statement gives, all of one moment.
+
+        Args:
+            *statements: What is asked.
+            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
         """
-        async with self.connection() as connection:
+        async with self.connection(failing) as connection:
             if len(statements) > 1:
                 await connection.exec_driver_sql(_ONE_MOMENT[self._address.kind])
             return [(await connection.execute(each)).fetchall() for each in statements]
@@ -78,8 +82,11 @@ class Reader:
         return await asyncio.to_thread(lambda: [make(row) for row in rows])
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection]:
+    async def connection(self, failing: str = READING) -> AsyncIterator[AsyncConnection]:
         """A connection within one transaction, which is committed where nothing fails.
+
+        Args:
+            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -90,7 +97,7 @@ class Reader:
         except (SQLAlchemyError, OSError, UnusableDatabaseError) as error:
             reason = explained(getattr(error, "orig", None) or error)
             raise RecordsUnavailableError(
-                f"the records in {self._address.shown} cannot be read: {reason}"
+                failing.format(place=self._address.shown, reason=reason)
             ) from error
 
     async def close(self) -> None:

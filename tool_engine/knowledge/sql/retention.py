@@ -14,16 +14,20 @@ from typing import Any, Final
 from sqlalchemy import delete, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.kept import KEEPING
 from tool_engine.knowledge.sql.keys import KEY_STEP, date_of, key_of_time, microseconds
 from tool_engine.knowledge.sql.reading import Reader
-from tool_engine.knowledge.sql.tables import calls, definitions, values
+from tool_engine.knowledge.sql.tables import approvals, calls, decisions, definitions, values
 from tool_engine.model.retention import RecordRetention
 
-__all__ = ["prune", "removed_until"]
+__all__ = ["prune", "prune_sessions", "removed_until"]
 
 _STEP: Final = 500
 """Rows per transaction: a few milliseconds."""
+_FEW: Final = 20
+"""Sessions per transaction: each may be large."""
 _PAUSE: Final = 0.002
 _PAGES: Final = 500
 _RECENT: Final = 300
@@ -57,8 +61,31 @@ async def prune(reader: Reader, retention: RecordRetention, kind: str) -> int:
         removed += await _keep_bytes(reader, retention.max_bytes, kind)
     if removed:
         await _remove_unused(reader)
-        if kind == "sqlite":
-            await _give_back(reader)
+    if retention.max_session_age is not None:
+        await prune_sessions(reader, retention.max_session_age)
+    async with reader.connection(KEEPING) as connection:
+        await connection.execute(session_statements.expired(time()))
+    if kind == "sqlite":
+        await _give_back(reader)
+    return removed
+
+
+async def prune_sessions(reader: Reader, max_age: float) -> int:
+    """Removes conversations that were saved last longer ago, with all that belongs to them."""
+    now, removed = time(), 0
+    before = int(max(now - max_age, 0.0) * 1e6)
+    while True:
+        old = session_statements.old_sessions(before, now, _FEW)
+        async with reader.connection(KEEPING) as connection:
+            ids = [row.session_id for row in await connection.execute(old)]
+            for table in (approvals, decisions):
+                await connection.execute(delete(table).where(table.c.session_id.in_(ids)))
+        removed += len(ids)
+        if len(ids) < _FEW:
+            break
+        await asyncio.sleep(_PAUSE)
+    async with reader.connection(KEEPING) as connection:
+        await connection.execute(session_statements.old_decisions(before))
     return removed
 
 
@@ -119,13 +146,17 @@ async def _keep_bytes(reader: Reader, most: int, kind: str) -> int:
 
 
 async def _used_bytes(reader: Reader) -> int:
-    """The bytes of a SQLite file without the pages that are free."""
+    """The bytes of a SQLite file without the pages that are free, and without sessions."""
     async with reader.connection() as connection:
         pages, free, size = [
             (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
             for name in ("page_count", "freelist_count", "page_size")
         ]
-    return int((pages - free) * size)
+        others = [
+            (await connection.execute(each)).scalar_one() or 0
+            for each in session_statements.kept_bytes()
+        ]
+    return int((pages - free) * size - sum(others))
 
 
 async def _count_within(reader: Reader, most: int) -> int:

@@ -137,7 +137,7 @@ class RowMaker:
             texts[entry.conversation_id],
             texts[entry.workflow_id],
             caller if caller_type in AGENTS else None,
-            None,
+            texts[entry.session_id],
             None if facts is None else texts[facts["bucket"]],
             texts[entry.key],
             _integer(entry.priority),

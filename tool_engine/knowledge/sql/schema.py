@@ -20,6 +20,7 @@ __all__ = [
     "TABLES",
     "identity_of",
     "statements",
+    "tables_of",
 ]
 
 COLUMNS: Final = (
@@ -62,10 +63,15 @@ IDENTITY: Final = ("key", "call_id", "finished_at", "tool_name", "params")
 """What two rows have in common that were made of one call."""
 _IDENTITY_AT: Final = tuple(COLUMNS.index(name) for name in IDENTITY)
 
-TABLES: Final = (
-    *("tool_engine_schema", "tool_definitions", "tool_values", "tool_calls"),
-    *("tool_events", "tool_event_numbers", "tool_statistics", "tool_marks"),
+_TABLES: Final = (
+    ("tool_engine_schema", "tool_definitions", "tool_values", "tool_calls"),
+    ("tool_events", "tool_event_numbers"),
+    ("tool_statistics",),
+    ("tool_marks",),
+    ("tool_sessions", "tool_approvals", "tool_decisions"),
 )
+"""What each migration adds."""
+TABLES: Final = tuple(name for added in _TABLES for name in added)
 
 HOUR: Final = 3_600_000_000
 """Microseconds in an hour of `tool_statistics`."""
@@ -218,6 +224,45 @@ CREATE TABLE IF NOT EXISTS tool_marks (
 )
 """
 
+_SESSIONS: Final = (
+    """
+CREATE TABLE IF NOT EXISTS tool_sessions (
+    session_id TEXT PRIMARY KEY,
+    created_at {integer} NOT NULL,
+    updated_at {integer} NOT NULL,
+    size {integer} NOT NULL,
+    data {bytes} NOT NULL
+)
+""",
+    "CREATE INDEX IF NOT EXISTS tool_sessions_updated ON tool_sessions (updated_at)",
+    # A request that is answered stays, empty, until it would have expired: it cannot be put again.
+    """
+CREATE TABLE IF NOT EXISTS tool_approvals (
+    token TEXT PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    is_open {boolean} NOT NULL,
+    asked_at {real} NOT NULL,
+    expires_at {real} NOT NULL,
+    data {bytes}
+)
+""",
+    "CREATE INDEX IF NOT EXISTS tool_approvals_session ON tool_approvals (session_id, asked_at)",
+    "CREATE INDEX IF NOT EXISTS tool_approvals_expires ON tool_approvals (expires_at)",
+    """
+CREATE TABLE IF NOT EXISTS tool_decisions (
+    session_id TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    decided_at {integer} NOT NULL,
+    data {bytes} NOT NULL,
+    PRIMARY KEY (session_id, fingerprint)
+)
+""",
+    (
+        "CREATE INDEX IF NOT EXISTS tool_calls_session ON tool_calls (session_id{then_key}) "
+        "WHERE session_id IS NOT NULL"
+    ),
+)
+
 MIGRATIONS: Final = (
     (_DEFINITIONS, _VALUES, _CALLS, *_INDEXES),
     (_EVENTS, _EVENT_NUMBERS),
@@ -231,6 +276,7 @@ MIGRATIONS: Final = (
         *_COVERING,
     ),
     (_MARKS,),
+    _SESSIONS,
 )
 """Statements by version; the first brings an empty database to version 1."""
 
@@ -263,6 +309,11 @@ _WORDS: Final = {
 def identity_of(row: Sequence[Any]) -> list[Any]:
     """The values of `IDENTITY` in a row."""
     return [row[at] for at in _IDENTITY_AT]
+
+
+def tables_of(version: int) -> tuple[str, ...]:
+    """The tables of a database that had so many migrations."""
+    return tuple(name for added in _TABLES[:version] for name in added)
 
 
 def statements(kind: str, version: int) -> list[str]:

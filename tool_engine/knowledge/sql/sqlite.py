@@ -33,6 +33,7 @@ from tool_engine.knowledge.sql.schema import (
     TABLES,
     identity_of,
     statements,
+    tables_of,
 )
 
 __all__ = ["SQLiteDatabase"]
@@ -256,7 +257,7 @@ def _version(connection: sqlite3.Connection) -> int:
             f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
             "upgrade tool-engine, or name another database"
         )
-    return version or 0 if names.issuperset(TABLES) else 0
+    return version or 0 if names.issuperset(tables_of(version or 0)) else 0
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.address import explained
+from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.opening import LazyDatabase
 from tool_engine.knowledge.sql.rows import record_of_row
+from tool_engine.knowledge.sql.sessions import SQLSessionStorage
 from tool_engine.knowledge.sql.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
 from tool_engine.model.bounds import check_choice
@@ -43,6 +45,8 @@ class SQLRecordStorage:
         durability: `buffered`, `batch` or `call`; see the setting `durability`.
         retention: Which records are kept; None: all.
         on_trouble: Called with the name and the fields of each line that the storage logs.
+        stays_with_file: Whether questions go on being asked of the file that was opened first, when
+            it was deleted or replaced: for somebody who wants the last of what came into it.
 
     Raises:
         ConfigurationError: The URL is wrong, or there is no such durability.
@@ -58,16 +62,23 @@ class SQLRecordStorage:
         durability: str = "buffered",
         retention: RecordRetention | None = None,
         on_trouble: Trouble | None = None,
+        stays_with_file: bool = False,
     ) -> None:
         check_choice("durability", durability, DURABILITIES)
         self.url = RecordsURL(url)
         self.durability = durability
         self.retention = RecordRetention() if retention is None else retention
         self.on_trouble = on_trouble
-        self._database = LazyDatabase(str(self.url), is_synchronous=durability == "call")
+        self._database = LazyDatabase(
+            str(self.url), is_synchronous=durability == "call", stays_with_file=stays_with_file
+        )
         self._writer = RecordWriter(self._database, _INTERVALS[durability], self._tell)
         self._pruning: asyncio.Task[None] | None = None
         self._is_closed = False
+        self.sessions = SQLSessionStorage(self._database)
+        """The conversations that are kept in the same database."""
+        self.approvals = SQLApprovalStorage(self._database)
+        """What people were asked, and what they answered."""
         self.add = self._writer.buffer.add
         """Takes one call; never waits, never raises."""
 
@@ -166,11 +177,13 @@ class SQLRecordStorage:
     async def prune(self, retention: RecordRetention | None = None) -> int:
         """Removes the records that are not to be kept, in small steps.
 
+        Old sessions go too where `max_session_age` says so, and requests that have expired.
+
         Args:
             retention: Which are; None: those of the storage's own setting.
 
         Returns:
-            How many were removed.
+            How many records were removed.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -203,6 +216,7 @@ class SQLRecordStorage:
         try:
             await self._writer.close(_CLOSE_LIMIT)
         finally:
+            self._database.end()
             await self._database.close_reader()
 
     @asynccontextmanager
@@ -210,19 +224,8 @@ class SQLRecordStorage:
         """What asks the database, once the newest calls are in it, or take too long."""
         if not self._is_closed:
             await self._writer.flush(_SOON)
-        try:
-            await self._database.open()
-        except Exception as error:
-            raise RecordsUnavailableError(
-                f"the records in {self.url!r} cannot be read: {explained(error)}"
-            ) from error
-        try:
-            yield self._database.reader
-        finally:
-            if self._is_closed:
-                # After the end it is open for one question only.
-                await self._database.close()
-                await self._database.close_reader()
+        async with self._database.asked() as reader:
+            yield reader
 
     async def _keep_pruned(self) -> None:
         while True:

@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from tool_engine.knowledge.sql.counting import STATISTICS
 from tool_engine.knowledge.sql.schema import COLUMNS
 
-__all__ = ["calls", "definitions", "statistics", "values"]
+__all__ = ["approvals", "calls", "decisions", "definitions", "sessions", "statistics", "values"]
 
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     "reached_executor": Boolean(),
@@ -59,6 +59,36 @@ definitions: Final = Table(
     Column("definition_hash", Text),
 )
 """The definitions that calls ran on."""
+sessions: Final = Table(
+    "tool_sessions",
+    _metadata,
+    Column("session_id", Text, primary_key=True),
+    Column("created_at", BigInteger),
+    Column("updated_at", BigInteger),
+    Column("size", BigInteger),
+    Column("data", LargeBinary),
+)
+"""Conversations, compressed."""
+approvals: Final = Table(
+    "tool_approvals",
+    _metadata,
+    Column("token", Text, primary_key=True),
+    Column("session_id", Text),
+    Column("is_open", Boolean),
+    Column("asked_at", Double),
+    Column("expires_at", Double),
+    Column("data", LargeBinary),
+)
+"""What somebody was asked; without data once it was answered."""
+decisions: Final = Table(
+    "tool_decisions",
+    _metadata,
+    Column("session_id", Text, primary_key=True),
+    Column("fingerprint", Text, primary_key=True),
+    Column("decided_at", BigInteger),
+    Column("data", LargeBinary),
+)
+"""What was decided about calls, for later ones like them."""
 statistics: Final = Table(
     "tool_statistics",
     _metadata,

@@ -22,6 +22,7 @@ INVALID_JSON: Final = "INVALID_JSON"
 https://docs.claude.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming"""
 TEXTS: Final = {"text": "text", "thinking": "thinking"}
 """Kinds of blocks that grow as a text -> the field that it stands in."""
+_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 _NOT_SENT: Final = frozenset({"input", "parsed_output"})
 """What is read apart, and what the SDK adds of its own."""
 
@@ -113,6 +114,9 @@ def as_message(
         for block in blocks
     ]
     content = [sendable(param) for param in params if param is not None]
+    # The API refuses a message that ends with thinking, as of a reply that was cut in its thoughts.
+    while content and content[-1].get("type") in _THOUGHTS:
+        content.pop()
     return [{"role": "assistant", "content": content}] if content else []
 
 

@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
+from tool_engine.approval.policy import PermissionRule, decide
 from tool_engine.errors import ConfigurationError
-from tool_engine.session.permissions import (
-    ExecutionPolicy,
-    Permission,
-    PermissionRule,
-    ResultPolicy,
-    decide,
-)
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 
 def rule(text: str, execution: str | None = None, result: str | None = None) -> PermissionRule:
@@ -144,3 +139,77 @@ def test_words_of_policies() -> None:
         permission("always")
     with pytest.raises(ConfigurationError, match="result must be one of never, on_error, always"):
         permission(result="sometimes")
+
+
+def test_a_rule_for_any_name_of_the_tool_holds() -> None:
+    """A tool that a conversation shows under another name is denied under both; how long the names
+    are, or how much of them a rule spells, is no way around."""
+    shown = {"other_names": ("web_search_of_all",)}
+
+    def said(**rules: str) -> str:
+        listed = [rule(text.replace("STAR", "*"), policy) for text, policy in rules.items()]
+        return decide("find", {}, listed, [], **shown).execution.value
+
+    assert said(find="deny") == "deny"
+    assert said(web_search_of_all="deny") == "deny"
+    assert said(find="deny", web_search_of_all="auto") == "deny"
+    assert said(find="auto", web_search_of_all="deny") == "deny"
+    assert said(fiSTAR="deny", web_search_of_STAR="auto") == "deny"
+    assert said(STAR="ask_always", web_search_of_all="auto") == "auto"
+    assert said(STAR="ask_always", find="auto") == "auto"
+    assert said(STAR="ask_always", web_STAR="auto") == "auto"
+    assert said(STAR="deny") == "deny"
+
+
+def test_who_decided() -> None:
+    """The rule, the number of the place, or nobody: whoever wonders about a refusal is told."""
+    rules = [rule("run:path=x/*::SilentReject", "deny"), rule("run", None, "always")]
+    decision = decide("run", {"path": "x/a"}, rules, [])
+    assert decision.execution_by == "run:path=x/*::SilentReject"
+    assert decision.result_by == "run"
+    assert (decision.is_silent, decision.is_result_silent) == (True, False)
+    places = [None, permission("deny"), permission("auto", "always")]
+    decision = decide("run", {}, [], places)
+    assert (decision.execution_by, decision.result_by) == (1, 2)
+    decision = decide("run", {}, [], [])
+    assert (decision.execution_by, decision.result_by) == (None, None)
+
+
+def test_a_silent_rule_about_results() -> None:
+    """U32: silence is that of the word that decides, not of whatever else was said."""
+    rules = [rule("run::SilentReject", None, "always"), rule("run", "deny")]
+    decision = decide("run", {}, rules, [])
+    assert (decision.is_silent, decision.is_result_silent) == (False, True)
+
+
+@pytest.mark.parametrize("text", ["a", "a:b=c", "a*:b=", "a:b=*::SilentReject", "a::SilentReject"])
+def test_a_rule_is_what_it_was_read_from(text: str) -> None:
+    """The text of a rule in a message is the one that its author wrote."""
+    assert rule(text, "deny").text == text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["secrets\\a", " secrets/a", "re\u0301sume\u0301/a", "./secrets\\..\\secrets/a"],
+)
+def test_spellings_of_what_is_denied(path: str) -> None:
+    """Backslashes, blanks around it and letters in two parts do not get round a rule; what is said
+    loosely is not said of them."""
+    strict = [rule("*:path=secrets/*", "deny"), rule("*:path=résumé/*", "deny")]
+    loose = [
+        rule("*", "ask_always"),
+        rule("*:path=secrets/*", "auto"),
+        rule("*:path=résumé/*", "auto"),
+    ]
+    assert execution(strict, path=path) == "deny"
+    assert execution(loose, path=path) == "ask_always"
+
+
+def test_one_rule_with_a_loose_and_a_strict_word() -> None:
+    """Of a value that only looks as if it fitted, the strict word holds and the loose one not."""
+    rules = [rule("w:path=a/*", "auto", "always"), rule("w", "ask_once", "never")]
+    decision = decide("w", {"path": "a/../b"}, rules, [])
+    assert (decision.execution.value, decision.result.value) == ("ask_once", "always")
+    rules = [rule("w:path=a/*", "deny", "never"), rule("w", "auto", "on_error")]
+    decision = decide("w", {"path": "a/../b"}, rules, [])
+    assert (decision.execution.value, decision.result.value) == ("deny", "on_error")

@@ -1,0 +1,97 @@
+"""The messages of a conversation grow by whole units, in the form of their provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.agent.spoken import WIRES, SpokenModel, faults_of
+from tool_engine.agent.history import History
+
+every_wire = pytest.mark.parametrize("wire", WIRES)
+
+
+class SayingModel(SpokenModel):
+    """A model that knows how both sides are written."""
+
+    def say(self, role: str, text: str) -> Any:
+        """What somebody says."""
+        return {"role": role, "content": f"<{text}>"}
+
+
+@every_wire
+def test_what_is_said_twice_is_one_message(wire: str) -> None:
+    """Many servers want the sides to take turns."""
+    history = History(SpokenModel(wire, []))
+    history.begin("Go.")
+    before = list(history.messages)
+    history.ask("And hurry.")
+    assert len(history.messages) == 1
+    assert "Go." in str(history.messages[0])
+    assert "And hurry." in str(history.messages[0])
+    # What was sent already is not changed behind the back of whoever sent it.
+    assert "hurry" not in str(before)
+    assert faults_of(wire, history.messages) == []
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"role": "tool", "tool_call_id": "a", "content": "3"},
+        {"type": "function_call_output", "call_id": "a", "output": "3"},
+        {"role": "user", "content": [{"type": "input_text", "text": "3"}]},
+        {"role": "user", "content": None},
+        "a message of another world",
+    ],
+)
+def test_what_cannot_take_a_text(last: Any) -> None:
+    """Where a message has no place for one more text, the text is a message of its own."""
+    history = History(SpokenModel("openai", []))
+    history.begin("Go.")
+    history.add_calls([{"role": "assistant"}, last])
+    history.ask("And hurry.")
+    assert history.messages[-2:] == [last, {"role": "user", "content": "And hurry."}]
+
+
+def test_results_and_a_text() -> None:
+    """Messages takes a text behind the results, in the same message."""
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "3"}
+    history = History(SpokenModel("anthropic", []))
+    history.begin("Go.")
+    history.add_calls([{"role": "assistant"}, {"role": "user", "content": [result]}])
+    history.ask("And hurry.")
+    content = history.messages[-1]["content"]
+    assert content == [result, {"type": "text", "text": "And hurry."}]
+
+
+@every_wire
+def test_broken_off(wire: str) -> None:
+    """A turn in which nothing was said is taken back; of another one the text so far is kept."""
+    history = History(SpokenModel(wire, []))
+    history.begin("Go.")
+    assert history.break_off("", "[stopped]") == []
+    assert history.messages == []
+    history.begin("Go.")
+    added = history.break_off("It is", "[stopped]")
+    assert added == history.messages
+    assert "It is\\n\\n[stopped]" in str(added[-1])
+    assert faults_of(wire, [*history.messages, history._model.user_message("next")]) == []
+
+
+def test_a_model_that_knows_its_form() -> None:
+    """A model that can write its own side is asked to."""
+    history = History(SayingModel("openai", []))
+    history.begin("Go.")
+    history.break_off("It is", "[stopped]")
+    assert history.messages[-1] == {"role": "assistant", "content": "<It is\n\n[stopped]>"}
+
+
+def test_nothing_is_added_for_nothing() -> None:
+    """An empty reply leaves no empty message, which providers refuse."""
+    history = History(SpokenModel("openai", []))
+    history.begin("Go.")
+    history.add_reply([])
+    history.add_said("")
+    assert len(history.messages) == 1
+    assert not history.is_said

@@ -1,0 +1,169 @@
+"""The loop with the official SDKs, which talk to a server that is as strict as their provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.agent.models.asking import PROVIDERS, client_of
+from tests.agent.models.servers import PlayedServer, failing, play
+from tests.agent.world import BOUND, Turn, World, call
+from tests.pipeline.audit import check_idle
+from tool_engine.agent.answer import StopReason
+from tool_engine.agent.events import AgentEventType
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.errors import ChatModelError
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
+
+every_provider = pytest.mark.parametrize("provider", PROVIDERS)
+streamed_or_not = pytest.mark.parametrize("is_streamed", [True, False])
+
+LOOKS = Turn(
+    text="I look.",
+    thought="Two sums, and one that fails.",
+    calls=[call(1, a=1, b=2), call(2, a=3, b=4), call(3, "fail")],
+)
+
+
+@asynccontextmanager
+async def talking(
+    world: World, provider: str, *turns: Turn, config: Any = None, **options: Any
+) -> AsyncIterator[tuple[AgentLoop, PlayedServer]]:
+    """A conversation over an SDK, and what must hold after it."""
+    protocol = options.pop("protocol", None)
+    async with play(provider, turns) as server:
+        model = await asyncio.to_thread(client_of, provider, server.url, protocol=protocol)
+        async with model:
+            session = ToolSession(world.engine, "chat", ToolCallConfig(**(config or {})))
+            yield AgentLoop(session, model, **options), server
+        assert server.problems == []
+        check_idle(world.engine)
+
+
+@every_provider
+@streamed_or_not
+async def test_two_turns(world: World, provider: str, is_streamed: bool) -> None:
+    """A41: parallel calls, one of which fails, and a second turn that knows of the first."""
+    turns = [LOOKS, Turn(text="3 and 7."), Turn(text="I said 3 and 7.")]
+    async with talking(world, provider, *turns, is_streamed=is_streamed) as (loop, server):
+        answer = await loop.run("What is 1 + 2, and 3 + 4?")
+        assert (answer.text, answer.stop_reason) == ("3 and 7.", StopReason.COMPLETED)
+        assert (await loop.run("What did you say?")).text == "I said 3 and 7."
+        assert len(server.requests) == 3
+        assert "no such luck" in str(server.requests[2])
+        assert answer.usage.total_tokens > 0
+    assert world.ran == ["add", "add", "fail"]
+
+
+@every_provider
+@streamed_or_not
+async def test_the_last_chance(world: World, provider: str, is_streamed: bool) -> None:
+    """U41: a provider takes the request in which its model may not call any more."""
+    turns = [LOOKS, Turn(text="Enough."), Turn(text="Hello.")]
+    bound = {"max_iterations": 1}
+    async with talking(world, provider, *turns, config=bound, is_streamed=is_streamed) as (loop, _):
+        answer = await loop.run("Go.")
+        assert (answer.text, answer.stop_reason) == ("Enough.", StopReason.MAX_ROUNDS)
+        assert (await loop.run("Hello?")).text == "Hello."
+
+
+@every_provider
+@streamed_or_not
+async def test_cut_replies(world: World, provider: str, is_streamed: bool) -> None:
+    """U47: a cut call is not run, one recovery round follows, and its provider takes it."""
+    cut = Turn(calls=[call(1, a=1, b=2), call(2, "write", text="x" * 40)], stop="max_tokens")
+    turns = [cut, Turn(text="Short.", stop="max_tokens"), Turn(text="Hello.")]
+    async with talking(world, provider, *turns, is_streamed=is_streamed) as (loop, _):
+        answer = await loop.run("Go.")
+        assert (answer.text, answer.stop_reason) == ("Short.", StopReason.TRUNCATED)
+        assert (await loop.run("Hello?")).text == "Hello."
+    assert world.ran == ["add"]
+
+
+@every_provider
+async def test_refusals(world: World, provider: str) -> None:
+    """A refusal is an answer that says so, and the conversation goes on."""
+    turns = [Turn(text="I will not.", stop="refusal"), Turn(text="Hello.")]
+    async with talking(world, provider, *turns) as (loop, _):
+        assert (await loop.run("Go.")).stop_reason is StopReason.REFUSED
+        assert (await loop.run("Hello?")).text == "Hello."
+
+
+@every_provider
+@streamed_or_not
+async def test_failures(world: World, provider: str, is_streamed: bool) -> None:
+    """A provider that fails in the middle of a turn does not spoil the conversation."""
+    turns = [
+        failing(500, "out of order"),
+        LOOKS,
+        failing(429, "slow down"),
+        Turn(text="This is a long answer.", cut_after=2),
+        Turn(text="3 and 7."),
+    ]
+    async with talking(world, provider, *turns, is_streamed=is_streamed) as (loop, _):
+        with pytest.raises(ChatModelError, match="out of order"):
+            await loop.run("Go.")
+        assert loop.messages == []
+        for _ in range(2):
+            with pytest.raises(ChatModelError):
+                await loop.run("Go.")
+        assert (await loop.run("Go on.")).text == "3 and 7."
+    assert world.ran == ["add", "add", "fail"]
+
+
+@every_provider
+async def test_cancelled_in_a_stream(world: World, provider: str) -> None:
+    """Whoever gives up a stream closes the connection, and may go on."""
+    turns = [LOOKS, Turn(text="This is a long answer.", pause_after=3), Turn(text="Yes.")]
+    async with talking(world, provider, *turns) as (loop, server):
+        stream = loop.stream("Go.")
+        async for event in stream:
+            if event.type is AgentEventType.USAGE:
+                break
+        turn = asyncio.create_task(drained(stream))
+        async with asyncio.timeout(BOUND):
+            await server.paused.wait()
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            await stream.aclose()
+            await server.gone.wait()
+        assert (await loop.run("And?")).text == "Yes."
+
+
+async def drained(stream: Any) -> None:
+    """Takes what comes."""
+    async for _ in stream:
+        pass
+
+
+@every_provider
+@pytest.mark.parametrize("protocol", ["vcp", "function_call"])
+@streamed_or_not
+async def test_text_protocols(
+    world: World, provider: str, protocol: str, is_streamed: bool
+) -> None:
+    """A41: a model without native tools writes its calls as text, in any provider's messages."""
+    said = {
+        "vcp": "<<<[TOOL_REQUEST]>>>\ntool_name:「始」add「末」,\na:「始」1「末」,\n"
+        "b:「始」2「末」\n<<<[END_TOOL_REQUEST]>>>",
+        "function_call": '<function_call>{"name": "add", "arguments": {"a": 1, "b": 2}}'
+        "</function_call>",
+    }[protocol]
+    turns = [Turn(text=said), Turn(text=said), Turn(text="It is 3."), Turn(text="Yes, 3.")]
+    async with talking(world, provider, *turns, protocol=protocol, is_streamed=is_streamed) as (
+        loop,
+        server,
+    ):
+        assert (await loop.run("What is 1 + 2?")).text == "It is 3."
+        assert (await loop.run("Sure?")).text == "Yes, 3."
+        assert "tools" not in server.requests[0]
+        assert "add" in str(server.requests[0])
+        # The sentence for a model that repeats itself is a part of the results.
+        assert "You made the same calls before" in str(server.requests[2])
+    assert world.ran == ["add", "add"]

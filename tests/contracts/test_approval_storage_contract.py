@@ -1,0 +1,226 @@
+"""What every `ApprovalStorage` keeps to: memory, a SQLite file, a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tool_engine.errors import SessionError
+from tool_engine.interfaces import ApprovalStorage
+from tool_engine.knowledge.approvals import MemoryApprovalStorage
+from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+
+Make = Callable[[], ApprovalStorage]
+NOW = 1_800_000_000.0
+YES = ApprovalDecision(is_approved=True)
+NO = ApprovalDecision(is_approved=False, reason="not \x00 \ud800 today")
+BOUND = 30.0
+
+
+def request_for(session_id: str = "chat", token: str = "t-1", **fields: Any) -> ApprovalRequest:  # noqa: S107 - no password
+    """A request that does not expire soon."""
+    return ApprovalRequest(
+        **{
+            "token": token,
+            "session_id": session_id,
+            "tool_name": "write_file",
+            "tool_version": "1.0.0",
+            "definition_hash": "abc",
+            "params": {"path": "a.txt", "lines": [1, 2.0, None, "\u4e2d"]},
+            "asked_at": NOW,
+            "expires_at": NOW * 2,
+            **fields,
+        }
+    )
+
+
+def str_of(value: Any) -> str:
+    """A name for a value that is not too long."""
+    return type(value).__name__
+
+
+class Clock:
+    """Unix time as a test says."""
+
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Make]:
+    """Makes a storage; all of one test share what they keep, as processes do."""
+    made: list[SQLRecordStorage] = []
+    memory = MemoryApprovalStorage(clock=clock)
+    url = f"sqlite:///{tmp_path}/calls.db"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres_server")
+        url = await asyncio.to_thread(server.fresh_database)
+
+    def make_one() -> ApprovalStorage:
+        if request.param == "memory":
+            return memory
+        made.append(SQLRecordStorage(url))
+        return SQLApprovalStorage(made[-1].approvals._database, clock=clock)
+
+    yield make_one
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def approvals(make: Make) -> ApprovalStorage:
+    return make()
+
+
+async def tokens(approvals: ApprovalStorage, session_id: str | None = None) -> list[str]:
+    return [each.token for each in await approvals.pending(session_id)]
+
+
+async def test_open_requests_oldest_first(make: Make) -> None:
+    """Every process sees what is asked, as it was asked, by session or of all."""
+    sent = [
+        request_for("a", "t-2", asked_at=NOW + 2, kind="result", result="text", description="D"),
+        request_for("b", "t-3", asked_at=NOW + 3, preview="+ line", is_once=True, call_id="c"),
+        request_for("a", "t-1", asked_at=NOW + 1),
+    ]
+    for each in sent:
+        await make().put(each)
+    assert list(await make().pending()) == [sent[2], sent[0], sent[1]]
+    assert await tokens(make(), "a") == ["t-1", "t-2"]
+    assert await tokens(make(), "none") == []
+    assert all(each.is_whole for each in await make().pending())
+
+
+async def test_a_request_is_claimed_once(make: Make) -> None:
+    """Of many who answer at once, in many storages, exactly one may go on."""
+    await make().put(request_for())
+    storages = [make() for _ in range(6)]
+    async with asyncio.timeout(BOUND):
+        found = await asyncio.gather(*(each.claim("t-1") for each in storages * 3))
+    assert sorted(found) == [False] * 17 + [True]
+    assert await tokens(make()) == []
+    assert not await make().claim("t-1")
+
+
+@pytest.mark.parametrize("token", ["other", "", "t-1\x00", "\ud800", "x" * 5_000, "t-1 "])
+async def test_token_that_nobody_gave_out(approvals: ApprovalStorage, token: str) -> None:
+    """It opens nothing, whatever it is."""
+    await approvals.put(request_for())
+    assert not await approvals.claim(token)
+    assert await tokens(approvals) == ["t-1"]
+
+
+async def test_expired_requests_are_not_open(approvals: ApprovalStorage, clock: Clock) -> None:
+    """Nobody is shown, and nobody can claim, what came too late."""
+    await approvals.put(request_for(expires_at=NOW + 10))
+    clock.now = NOW + 9.5
+    assert await tokens(approvals) == ["t-1"]
+    clock.now = NOW + 10
+    assert await tokens(approvals) == []
+    assert not await approvals.claim("t-1")
+
+
+async def test_decisions_belong_to_one_session_and_one_call(make: Make) -> None:
+    """What was allowed here is not allowed there; who decides again decides anew. S35"""
+    one, other = request_for("a"), request_for("a", params={"path": "b.txt"})
+    await make().remember(one, YES)
+    kept = await make().remembered("a", one.fingerprint)
+    assert kept is not None
+    assert kept.is_approved
+    assert await make().remembered("a", other.fingerprint) is None
+    assert await make().remembered("b", one.fingerprint) is None
+    await make().remember(one, NO)
+    kept = await make().remembered("a", one.fingerprint)
+    assert kept is not None
+    assert (kept.is_approved, kept.reason) == (False, NO.reason)
+
+
+async def test_forget_counts(make: Make) -> None:
+    """A session's decisions go together; open requests and other sessions stay."""
+    for name in ("a", "b", "c"):
+        await make().remember(request_for("a", params={"name": name}), YES)
+    await make().remember(request_for("b"), YES)
+    await make().put(request_for("a"))
+    assert await make().forget("a") == 3
+    assert await make().forget("a") == 0
+    assert await make().remembered("b", request_for("b").fingerprint) is not None
+    assert await tokens(make()) == ["t-1"]
+
+
+async def test_answered_request_is_not_opened_again(approvals: ApprovalStorage) -> None:
+    """A conversation that is restored from an older state asks with the same token: it is used."""
+    await approvals.put(request_for())
+    assert await approvals.claim("t-1")
+    await approvals.put(request_for())
+    assert await tokens(approvals) == []
+    assert not await approvals.claim("t-1")
+
+
+async def test_secret_arguments_are_not_kept(approvals: ApprovalStorage) -> None:
+    """All that is left of them is the fingerprint; such a request can be shown, and not run."""
+    asked = request_for(
+        params={"user": "ann", "pin": 1234, "login": {"word": "hunter2"}},
+        secret_names=("pin", "word"),
+    )
+    await approvals.put(asked)
+    (found,) = await approvals.pending()
+    assert found.params == {"user": "ann", "pin": "[hidden]", "login": {"word": "[hidden]"}}
+    assert (found.fingerprint, found.is_whole) == (asked.fingerprint, False)
+    assert asked.params["pin"] == 1234
+    await approvals.remember(found, YES)
+    assert await approvals.remembered("chat", asked.fingerprint) is not None
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1: 2}, {1, 2}, object, 2**15000], ids=str_of)
+async def test_arguments_that_json_cannot_say(approvals: ApprovalStorage, value: Any) -> None:
+    """They are shown as they look, and nobody can run them elsewhere."""
+    await approvals.put(request_for(params={"value": value}))
+    (found,) = await approvals.pending()
+    assert not found.is_whole
+    assert "value" in found.params
+
+
+async def test_hostile_arguments_come_back(approvals: ApprovalStorage) -> None:
+    """What a model wrote is run as it was approved, to the last character."""
+    params = {"text": "NUL \x00 half \ud800 \u202e", "\x00": 2**200, "float": 1.0, "int": 1}
+    asked = request_for(params=params, description="\x00\ud800")
+    await approvals.put(asked)
+    assert list(await approvals.pending()) == [asked]
+
+
+@pytest.mark.parametrize("session_id", ["", "a\x00b", "\ud800", "x" * 513])
+async def test_session_that_can_be_none(approvals: ApprovalStorage, session_id: str) -> None:
+    """What belongs to no session is refused, and asked for in vain."""
+    asked = msgspec.structs.replace(request_for(), session_id=session_id)
+    for step in (
+        lambda: approvals.put(asked),
+        lambda: approvals.pending(session_id),
+        lambda: approvals.remember(asked, YES),
+        lambda: approvals.remembered(session_id, "f"),
+        lambda: approvals.forget(session_id),
+    ):
+        with pytest.raises(SessionError, match="the id of a session"):
+            await step()
+    assert await approvals.remembered("chat", "\x00\ud800") is None
+
+
+@pytest.mark.parametrize("token", ["", "a\x00", "\ud800", "x" * 513])
+async def test_token_that_can_be_none(approvals: ApprovalStorage, token: str) -> None:
+    """A request that nobody could answer is refused."""
+    with pytest.raises(SessionError, match="no token"):
+        await approvals.put(request_for(token=token))
+    assert await tokens(approvals) == []

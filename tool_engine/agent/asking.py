@@ -1,0 +1,155 @@
+"""How does one request become a reply that has been read, while others hear what it says?"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.agent.events import AgentEventType
+from tool_engine.interfaces import ChatModel, ReplyDecoder
+from tool_engine.logger import get_logger
+from tool_engine.model.chat import ChatRequest
+from tool_engine.model.output import to_text
+from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
+from tool_engine.protocols.cycle import parse_reply
+from tool_engine.redaction import redact_text
+
+__all__ = ["Asking", "Emit"]
+
+Emit = Callable[..., None]
+"""Tells whoever listens of a step: its type, and what it has."""
+
+_log: Final = get_logger(__name__)
+_TYPES: Final = {
+    StreamEventType.CONTENT_CHUNK: AgentEventType.CONTENT_CHUNK,
+    StreamEventType.TOOL_CALL_START: AgentEventType.TOOL_CALL_START,
+    StreamEventType.TOOL_CALL_CHUNK: AgentEventType.TOOL_CALL_CHUNK,
+    StreamEventType.TOOL_CALL_END: AgentEventType.TOOL_CALL_END,
+}
+
+
+class Asking:
+    """One request to a model, and its reply so far.
+
+    Args:
+        model: Who is asked.
+        emit: Hears of each step of the reply.
+    """
+
+    def __init__(self, model: ChatModel, emit: Emit) -> None:
+        self._model = model
+        self._emit = emit
+        self._said: list[str] = []
+        self._raw: list[str] = []
+
+    @property
+    def said(self) -> str:
+        """The text of the reply so far, without calls: what is left if it breaks off."""
+        return "".join(self._said).strip()
+
+    async def ask(self, request: ChatRequest) -> ParsedReply:
+        """The whole reply.
+
+        Raises:
+            ChatModelError: There is none, or not all of it.
+        """
+        replies = self._model.reply(request)
+        try:
+            reply = await self._read(replies, is_streamed=request.is_streamed)
+        finally:
+            close = getattr(replies, "aclose", None)
+            if close is not None:
+                await close()
+        for finding in reply.findings:
+            self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
+        return self._with_message(reply)
+
+    async def _read(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
+        if not is_streamed:
+            whole = [reply async for reply in replies]
+            self._raw = [each for each in whole if isinstance(each, str)]
+            reply = parse_reply(self._model.protocol, whole[-1] if whole else "")
+            self._tell_whole(reply)
+            return reply
+        reader = _Reader(self._model.protocol.decoder())
+        async for chunk in replies:
+            if isinstance(chunk, str):
+                self._raw.append(chunk)
+            for event in reader.feed(chunk):
+                self._tell(event)
+        return reader.close()
+
+    def _tell(self, event: StreamEvent) -> None:
+        # Findings are told once, when the reply is over and all of them are known.
+        kind = _TYPES.get(event.type)
+        if kind is None:
+            return
+        if event.content:
+            self._said.append(event.content)
+        self._emit(
+            kind,
+            content=event.content,
+            tool_call_id=event.tool_call_id,
+            tool_call_name=event.tool_call_name,
+            tool_call_arguments_chunk=event.tool_call_arguments_chunk,
+            tool_call_arguments_complete=event.tool_call_arguments_complete,
+        )
+
+    def _tell_whole(self, reply: ParsedReply) -> None:
+        """The same steps for a reply that came at once."""
+        if reply.text:
+            self._said.append(reply.text)
+            self._emit(AgentEventType.CONTENT_CHUNK, content=reply.text)
+        for call in reply.calls:
+            names = {"tool_call_id": call.call_id, "tool_call_name": call.tool_name}
+            self._emit(AgentEventType.TOOL_CALL_START, **names)
+            if call.is_runnable:
+                self._emit(
+                    AgentEventType.TOOL_CALL_END,
+                    **names,
+                    tool_call_arguments_complete=to_text(call.arguments),
+                )
+
+    def _with_message(self, reply: ParsedReply) -> ParsedReply:
+        """The reply as it goes back into the conversation, also where a protocol does not say."""
+        if reply.message is not None:
+            is_list = isinstance(reply.message, list)
+            return reply if is_list else replace(reply, message=[reply.message])
+        parts = (reply.text, *(call.raw for call in reply.calls))
+        text = "".join(self._raw) or "\n".join(part for part in parts if part)
+        message = [{"role": "assistant", "content": text}] if text.strip() else []
+        return replace(reply, message=message)
+
+
+class _Reader:
+    """A decoder that may be one of others: what it fails on becomes a finding."""
+
+    def __init__(self, decoder: ReplyDecoder) -> None:
+        self._decoder = decoder
+        self._broken: ParsedReply | None = None
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        if self._broken is not None:
+            return []
+        try:
+            return self._decoder.feed(chunk)
+        except Exception as error:  # noqa: BLE001 - it must not break the conversation
+            self._broken = _unread(error)
+            return []
+
+    def close(self) -> ParsedReply:
+        if self._broken is not None:
+            return self._broken
+        try:
+            return self._decoder.close()
+        except Exception as error:  # noqa: BLE001 - it must not break the conversation
+            return _unread(error)
+
+
+def _unread(error: Exception) -> ParsedReply:
+    message = redact_text(f"the reply could not be read: {type(error).__name__}: {error}")
+    _log.warning("reply_not_decoded", error=message)
+    finding = ReplyFinding(error_type="malformed_reply", level="error", message=message)
+    return ParsedReply(findings=[finding])

@@ -1,0 +1,201 @@
+"""How does a conversation stay one that its provider takes, wherever a turn breaks off?
+
+The messages grow by whole units: what a user says, a reply without calls, or a reply together with
+one result for each of its calls. A turn in which the model said something ends with the model's
+side, so that the next user's message is in its place; one in which it said nothing is taken back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.agent.models.carried import wire_of
+from tool_engine.interfaces import ChatModel, ToolCallingProtocol
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.protocols.content import REQUEST_ID
+
+__all__ = ["History", "result_messages"]
+
+_IDS: Final = ("id", "call_id")
+"""Where a message says the id of a call."""
+
+
+class History:
+    """The messages of one conversation, in the form of its model's protocol.
+
+    Args:
+        model: Whose form it is.
+        messages: The conversation so far.
+    """
+
+    def __init__(self, model: ChatModel, messages: Sequence[Any] = ()) -> None:
+        self._model = model
+        self.messages: list[Any] = list(messages)
+        self.is_said = False
+        """Whether the model has said something in this turn."""
+        self._start = len(self.messages)
+        self._awaits_model = False
+
+    def __repr__(self) -> str:
+        return f"History({len(self.messages)} messages)"
+
+    def begin(self, text: str) -> None:
+        """A turn begins with what a user says."""
+        self._start = len(self.messages)
+        self.is_said = False
+        self.ask(text)
+
+    def ask(self, text: str) -> None:
+        """Says something to the model from the user's side.
+
+        It becomes a part of what the model reads next anyway, if it can: many servers want the
+        sides to take turns, so that a second message of the user's side is the last resort.
+        """
+        if self._awaits_model:
+            last = deepcopy(self.messages[-1])
+            if _add_text(last, text):
+                self.messages[-1] = last
+                return
+        self.messages.append(self._model.user_message(text))
+        self._awaits_model = True
+
+    def add_reply(self, messages: Sequence[Any]) -> None:
+        """A reply that wants no call; one without messages leaves no trace."""
+        if messages:
+            self.messages += messages
+            self.is_said, self._awaits_model = True, False
+
+    def add_calls(self, messages: Sequence[Any]) -> None:
+        """A reply with calls, and their results."""
+        self.messages += messages
+        self.is_said = self._awaits_model = True
+
+    def with_new_ids(
+        self, messages: Sequence[Any], calls: Sequence[ToolCall]
+    ) -> tuple[Sequence[Any], Sequence[ToolCall]]:
+        """A reply and its calls, without an id that the conversation has already.
+
+        Some servers count from 1 in each reply, and some providers refuse an id that stands twice.
+        What bears no ids, such as text, stays as it is: then both are given back.
+        """
+        if wire_of(self._model.protocol) == "gemini":
+            # It asks for no such thing, and signs its calls.
+            return messages, calls
+        used, own = set(_ids_in(self.messages)), {call.call_id for call in calls}
+        names = {}
+        for name in own & used & set(_ids_in(messages)):
+            free = (f"{name}_{number}" for number in itertools.count(2))
+            names[name] = next(each for each in free if each not in used | own)
+        if not names:
+            return messages, calls
+        known = [replace(call, call_id=names.get(call.call_id, call.call_id)) for call in calls]
+        return _with_ids(list(messages), names), known
+
+    def add_said(self, text: str) -> None:
+        """A text of the model's, where its own message cannot be kept."""
+        if text:
+            self.add_reply([_assistant_message(self._model, text)])
+
+    def break_off(self, said: str, note: str) -> list[Any]:
+        """The turn is over, wherever it is; gives the messages that it added.
+
+        Args:
+            said: The text of a reply that is not whole.
+            note: What stands for the answer where there is none.
+        """
+        if said:
+            self.add_said(f"{said}\n\n{note}")
+        if not self.is_said:
+            del self.messages[self._start :]
+        elif self._awaits_model:
+            self.add_said(note)
+        self._awaits_model = False
+        return self.messages[self._start :]
+
+
+def result_messages(
+    protocol: ToolCallingProtocol,
+    results: Sequence[ToolExecutionResult],
+    calls: Sequence[ToolCall],
+    formatted: Any = None,
+) -> list[Any]:
+    """What tells the model how its calls ended, as messages.
+
+    Args:
+        protocol: The model's.
+        results: How they ended.
+        calls: The calls, in the same order.
+        formatted: The same as the protocol has formatted it already.
+    """
+    if formatted is None:
+        pairs = zip(results, calls, strict=True)
+        # Under the names that the model wrote, which is what it waits for.
+        named = [
+            replace(
+                result,
+                tool_name=call.tool_name,
+                metadata={**result.metadata, REQUEST_ID: call.call_id},
+            )
+            for result, call in pairs
+        ]
+        formatted = protocol.format_results(named, calls)
+    is_text = isinstance(formatted, str)
+    return [{"role": "user", "content": formatted}] if is_text else list(formatted)
+
+
+def _assistant_message(model: ChatModel, text: str) -> Any:
+    say: Callable[[str, str], Any] | None = getattr(model, "say", None)
+    if say is not None:
+        return say("assistant", text)
+    if model.protocol.name == "gemini":
+        return {"role": "model", "parts": [{"text": text}]}
+    return {"role": "assistant", "content": text}
+
+
+def _add_text(message: Any, text: str) -> bool:
+    """Whether the message is one of the user's side, and could take one more text."""
+    if not isinstance(message, dict) or message.get("role") != "user":
+        return False
+    content, parts = message.get("content"), message.get("parts")
+    if isinstance(content, str):
+        message["content"] = f"{content}\n\n{text}"
+    elif isinstance(content, list) and all(_is_block(each) for each in content):
+        content.append({"type": "text", "text": text})
+    elif isinstance(parts, list):
+        parts.append({"text": text})
+    else:
+        return False
+    return True
+
+
+def _ids_in(value: Any) -> Iterator[str]:
+    """The ids of calls in messages, among others."""
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            yield from _ids_in(each)
+    if isinstance(value, dict):
+        yield from (value[key] for key in _IDS if isinstance(value.get(key), str))
+
+
+def _with_ids(value: Any, names: Mapping[str, str]) -> Any:
+    """A copy with other ids."""
+    if isinstance(value, list):
+        return [_with_ids(each, names) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: names.get(each, each)
+        if key in _IDS and isinstance(each, str)
+        else _with_ids(each, names)
+        for key, each in value.items()
+    }
+
+
+def _is_block(part: Any) -> bool:
+    """Whether it is one of Messages: Responses has other names for its parts."""
+    return isinstance(part, dict) and part.get("type") in ("text", "image", "tool_result")

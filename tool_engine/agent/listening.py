@@ -1,0 +1,145 @@
+"""How does each step of a turn reach those who listen, without disturbing the turn?"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from tool_engine.agent.events import AgentEvent, AgentEventType
+from tool_engine.approval.gate import ApprovalGate
+from tool_engine.errors import ConfigurationError
+from tool_engine.logger import get_logger
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.redaction import redact_text
+
+__all__ = ["Listeners", "OnEvent", "ended"]
+
+OnEvent = Callable[[AgentEvent], object]
+"""Hears of each step; a plain function, and what it raises is logged."""
+
+_log: Final = get_logger(__name__)
+
+
+class Listeners:
+    """Those who hear of the turns of one conversation.
+
+    Args:
+        on_event: Hears of all of them.
+
+    Raises:
+        ConfigurationError: It is no plain function: nobody would await another one.
+    """
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        call = getattr(type(on_event), "__call__", None)  # noqa: B004 - an object's own
+        is_async = any(inspect.iscoroutinefunction(each) for each in (on_event, call))
+        if on_event is not None and (is_async or not callable(on_event)):
+            raise ConfigurationError(
+                f"on_event must be a plain function, got {on_event!r}: what has to wait reads "
+                "stream() instead, or makes a task"
+            )
+        self._heard_by: list[OnEvent] = [] if on_event is None else [on_event]
+        self.round = 0
+        self._begun: object | None = None
+        self._requests: set[str] = set()
+        """The tokens of requests that somebody was told of: a sub-agent's come from its own loop,
+        and again from the session that it works for."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a turn that events can belong to."""
+        return self._begun is not None
+
+    def begin(self) -> object:
+        """A turn begins; gives what `end` takes."""
+        self.round = 0
+        self._requests.clear()
+        self._begun = object()
+        return self._begun
+
+    def end(self, begun: object) -> None:
+        """This turn is over; may be called again, also when the next one goes on."""
+        if self._begun is begun:
+            self._begun = None
+
+    def add(self, hear: OnEvent) -> None:
+        """One more."""
+        self._heard_by.append(hear)
+
+    def remove(self, hear: OnEvent) -> None:
+        """One less."""
+        self._heard_by.remove(hear)
+
+    def tell(self, kind: AgentEventType, **what: Any) -> None:
+        """Makes an event of a step, and tells everybody."""
+        if kind is AgentEventType.ROUND_STARTED:
+            self.round += 1
+        self.pass_on(AgentEvent(type=kind, round=self.round, **what))
+
+    def pass_on(self, event: AgentEvent) -> None:
+        """Tells everybody of an event, of a sub-agent's for example."""
+        if event.request is not None:
+            key = f"{event.type.value} {event.request.token}"
+            if key in self._requests:
+                return
+            self._requests.add(key)
+        for hear in tuple(self._heard_by):
+            try:
+                hear(event)
+            except Exception as error:  # noqa: BLE001 - whoever listens must not break the turn
+                message = redact_text(f"{type(error).__name__}: {error}")
+                _log.warning("agent_listener_failed", event_type=event.type.value, error=message)
+
+    def watch(self, gate: ApprovalGate) -> None:
+        """Tells of requests for consent, and their answers, beside whoever is told already."""
+        requested, answered = AgentEventType.APPROVAL_REQUESTED, AgentEventType.APPROVAL_ANSWERED
+        gate.on_request = _Hook.beside(gate.on_request, requested, self)
+        gate.on_answer = _Hook.beside(gate.on_answer, answered, self)
+
+
+class _Hook:
+    """Tells the loops of one session of a step of its gate, then whoever was told before.
+
+    A session may outlive the loops that lead it: those that are gone are told nothing.
+    """
+
+    def __init__(self, kind: AgentEventType, before: Callable[..., object] | None) -> None:
+        self._kind = kind
+        self._before = before
+        self.told: weakref.WeakSet[Listeners] = weakref.WeakSet()
+
+    @classmethod
+    def beside(
+        cls, before: Callable[..., object] | None, kind: AgentEventType, listeners: Listeners
+    ) -> _Hook:
+        """The hook that is there, or one around whoever is told now; it tells one more."""
+        hook = before if isinstance(before, cls) else cls(kind, before)
+        hook.told.add(listeners)
+        return hook
+
+    def __call__(self, request: ApprovalRequest, *decision: ApprovalDecision | None) -> None:
+        for listeners in tuple(self.told):
+            if listeners.is_running:
+                listeners.tell(self._kind, request=request, decision=next(iter(decision), None))
+        if self._before is not None:
+            self._before(request, *decision)
+
+
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Cancels a task, and waits until it has ended, however often the waiting is cancelled.
+
+    Raises:
+        asyncio.CancelledError: The waiting was cancelled; the task has ended, too.
+    """
+    task.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

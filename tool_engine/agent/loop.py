@@ -1,0 +1,299 @@
+"""How does a conversation go on, turn by turn, between a user, a model and its tools? R1, A41."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Mapping
+from importlib import import_module
+from typing import Any, Final, Self
+
+import msgspec
+
+from tool_engine.agent.answer import AgentAnswer
+from tool_engine.agent.events import AgentEvent, AgentEventType
+from tool_engine.agent.history import History
+from tool_engine.agent.listening import Listeners, OnEvent, ended
+from tool_engine.agent.models.carried import wire_of
+from tool_engine.agent.transcript import ChildHistory, Transcript, TranscriptEntry
+from tool_engine.agent.turn import Turn
+from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
+from tool_engine.interfaces import ChatModel
+from tool_engine.model.bounds import check_count
+from tool_engine.model.chat import ChatRequest
+from tool_engine.redaction import redact_text
+from tool_engine.session.session import ToolSession
+
+__all__ = ["AgentLoop"]
+
+_METHODS: Final = ("user_message", "reply")
+
+
+class AgentLoop:
+    """Leads one conversation: asks the model, runs the calls that it wants, and asks again.
+
+    It works with any `ChatModel`. What the conversation may use and spend is the session's to say.
+    One turn runs at a time; loops with sessions of their own run beside one another.
+
+    Args:
+        session: What the conversation may use, remember and spend.
+        model: Who answers.
+        system: What the model is told once, before the rules of the session.
+        on_event: Hears of each step: a plain function, and what it raises is logged.
+        is_streamed: Whether the model is asked for its replies in chunks.
+        max_tokens: The most tokens of one reply; None: as the model is set.
+        sub_agents: How deep sub-agents may nest, which the model calls with `call_sub_agent`; 0:
+            none. R13.
+
+    Raises:
+        ConfigurationError: This is no session, no model, no plain function, or no depth.
+        ToolConflictError: With sub-agents: the session has a tool of that name.
+
+    Example:
+        >>> loop = AgentLoop(ToolSession(engine, "chat-1"), chat_model("openai:gpt-5"))
+        >>> answer = await loop.run("What is 6 times 7?")
+        >>> answer.text
+        '42'
+    """
+
+    def __init__(
+        self,
+        session: ToolSession,
+        model: ChatModel,
+        *,
+        system: str = "",
+        on_event: OnEvent | None = None,
+        is_streamed: bool = True,
+        max_tokens: int | None = None,
+        sub_agents: int = 0,
+    ) -> None:
+        _check(session, model, system)
+        if max_tokens is not None:
+            check_count("max_tokens", max_tokens, minimum=1)
+        check_count("sub_agents", sub_agents)
+        self.session = session
+        self._model = model
+        self.system = system
+        self.is_streamed = is_streamed
+        self.max_tokens = max_tokens
+        self.sub_agents = sub_agents
+        self.history = History(model)
+        self.record = Transcript()
+        self.children: dict[str, ChildHistory] = {}
+        """What sub-agents did: by the id of the call that they worked for, as in records."""
+        self.listeners = Listeners(on_event)
+        self.listeners.watch(session.gate)
+        if sub_agents:
+            import_module("tool_engine.agent.sub_agents").offer_sub_agents(self)
+
+    def __repr__(self) -> str:
+        state = "in a turn" if self.listeners.is_running else "idle"
+        return (
+            f"<AgentLoop {self.session.session_id!r} with {self.model.name!r}, {state}, "
+            f"{self.history!r}>"
+        )
+
+    @property
+    def model(self) -> ChatModel:
+        """Who answers. Another model takes over with `to_dict` and `from_dict`, if it can."""
+        return self._model
+
+    @property
+    def messages(self) -> list[Any]:
+        """The conversation in the form of the model's protocol: a copy of the list."""
+        return list(self.history.messages)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn goes on."""
+        return self.listeners.is_running
+
+    def transcript(self) -> list[TranscriptEntry]:
+        """What was said and done, in the same form for every model. A42.
+
+        More than the messages: also what the loop told the model, and turns that broke off before
+        the model said anything.
+        """
+        return list(self.record.entries)
+
+    async def run(self, text: str) -> AgentAnswer:
+        """One turn: from what the user says to the model's answer.
+
+        Cancelled at any point, the conversation stays one that can go on: calls that had ended keep
+        their results, the others have one that says `cancelled`.
+
+        Args:
+            text: What the user says.
+
+        Returns:
+            The answer; `stop_reason` says whether the model came to an end by itself.
+
+        Raises:
+            ChatModelError: The model could not be reached, or its provider refused. Where the model
+                had said nothing in this turn, the turn is taken back, and may be run again.
+            ConfigurationError: The text is empty, or none.
+            SessionError: A turn is running already.
+            asyncio.CancelledError: The caller was cancelled.
+        """
+        return await self._turn(self._begin(text), text)
+
+    async def stream(self, text: str) -> AsyncGenerator[AgentEvent, None]:
+        """One turn, told step by step; the last event is `finished` or `error`.
+
+        The turn does not wait for whoever listens. Closing the generator cancels the turn, and
+        waits until nothing of it is left.
+
+        Args:
+            text: What the user says.
+
+        Raises:
+            ConfigurationError: The text is empty, or none.
+            SessionError: A turn is running already.
+            asyncio.CancelledError: The caller was cancelled.
+        """
+        begun = self._begin(text)
+        heard: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        turn = asyncio.create_task(self._turn(begun, text, heard.put_nowait))
+        turn.add_done_callback(lambda _: heard.put_nowait(None))
+        try:
+            while (event := await heard.get()) is not None:
+                yield event
+            if turn.cancelled():
+                raise asyncio.CancelledError
+            error = turn.exception()
+            if error is not None and not isinstance(error, ToolEngineError):
+                raise error
+        finally:
+            await ended(turn)
+            # A task that is cancelled before its first step has not said so itself.
+            self.listeners.end(begun)
+
+    def request(self, *, may_call: bool = True) -> ChatRequest:
+        """What the model would be asked for now.
+
+        Raises:
+            ToolConflictError: Two tools of the session have one name.
+        """
+        if self.sub_agents:
+            import_module("tool_engine.agent.sub_agents").note_effect(self.session)
+        protocol = self.model.protocol
+        rules = self.session.system_prompt(protocol)
+        tools = None
+        if not getattr(protocol, "writes_text", False):
+            shown = self.session.tools()
+            tools = protocol.definitions(shown) if shown else None
+        return ChatRequest(
+            messages=self.messages,
+            system="\n\n".join(part for part in (self.system, rules) if part),
+            tools=tools,
+            may_call=may_call,
+            max_tokens=self.max_tokens,
+            is_streamed=self.is_streamed,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The conversation as JSON values, for `from_dict`; its session is apart.
+
+        Raises:
+            SessionError: A turn is running: it is not known yet how it ends.
+        """
+        self._require_idle()
+        return {
+            "protocol": self.model.protocol.name,
+            "wire": wire_of(self.model.protocol),
+            "system": self.system,
+            "messages": self.messages,
+            "transcript": self.record.to_list(),
+            "children": msgspec.to_builtins(self.children),
+        }
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], session: ToolSession, model: ChatModel, **options: Any
+    ) -> Self:
+        """The conversation that `to_dict` wrote, in another process or at another time.
+
+        Args:
+            data: What it wrote.
+            session: As for a new loop; restored by itself, if it is to go on, too.
+            model: A model that speaks the same protocol: its messages have no other form.
+            options: The other arguments of a new loop.
+
+        Raises:
+            SessionError: The data is something else, or for another protocol.
+        """
+        try:
+            kept = msgspec.convert(data, _Kept)
+        except msgspec.ValidationError as error:
+            raise SessionError(f"this is no kept conversation: {error}") from error
+        # Before the loop is made, which the session would go on telling of its steps.
+        _check(session, model, kept.system)
+        wire = wire_of(model.protocol)
+        if (kept.protocol, kept.wire) != (model.protocol.name, wire):
+            raise SessionError(
+                f"the conversation was kept for the protocol {kept.protocol!r} in messages of "
+                f"{kept.wire!r}, and {model.name!r} speaks {model.protocol.name!r} in those of "
+                f"{wire!r}: go on with a model of the same"
+            )
+        loop = cls(session, model, **{"system": kept.system, **options})
+        loop.history = History(model, kept.messages)
+        loop.record = Transcript(kept.transcript)
+        loop.children = kept.children
+        return loop
+
+    def _begin(self, text: object) -> object:
+        if not isinstance(text, str) or not text.strip():
+            raise ConfigurationError(f"the user must say something: text is {text!r}")
+        self._require_idle()
+        return self.listeners.begin()
+
+    async def _turn(self, begun: object, text: str, hear: OnEvent | None = None) -> AgentAnswer:
+        listeners = self.listeners
+        if hear is not None:
+            listeners.add(hear)
+        try:
+            answer = await Turn(self, listeners.tell).run(text)
+            listeners.tell(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
+            return answer
+        except ToolEngineError as error:
+            listeners.tell(AgentEventType.ERROR, error=redact_text(str(error)))
+            raise
+        finally:
+            listeners.end(begun)
+            if hear is not None:
+                listeners.remove(hear)
+
+    def _require_idle(self) -> None:
+        if self.listeners.is_running:
+            raise SessionError(
+                f"the conversation {self.session.session_id!r} is in a turn: wait for its end, "
+                "or cancel it"
+            )
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What `to_dict` writes."""
+
+    protocol: str
+    wire: str
+    system: str
+    messages: list[Any]
+    transcript: list[TranscriptEntry]
+    children: dict[str, ChildHistory]
+
+
+def _check(session: object, model: object, system: object) -> None:
+    if not isinstance(session, ToolSession):
+        raise ConfigurationError(f"session must be a ToolSession, got {session!r}")
+    missing = [name for name in _METHODS if not callable(getattr(model, name, None))]
+    if missing or not hasattr(model, "protocol"):
+        raise ConfigurationError(
+            f"model must be a ChatModel, such as chat_model('openai:NAME') gives, got {model!r}"
+        )
+    if inspect.iscoroutinefunction(getattr(model, "reply", None)):
+        raise ConfigurationError(
+            f"the reply of {type(model).__name__} must be an async generator, whose chunks are "
+            "yielded: it is a coroutine function"
+        )
+    if not isinstance(system, str):
+        raise ConfigurationError(f"system must be a text, got {system!r}")

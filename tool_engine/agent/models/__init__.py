@@ -1,0 +1,57 @@
+"""Which models can be asked, and how is one asked offline?
+
+Most names are imported when they are first used: the SDK of a provider is loaded with its client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tool_engine.agent.models.anthropic import AnthropicModel
+    from tool_engine.agent.models.gemini import GeminiModel
+    from tool_engine.agent.models.openai import OpenAIChatModel
+    from tool_engine.agent.models.openai_responses import OpenAIResponsesModel
+    from tool_engine.agent.models.recorded import RecordedModel
+    from tool_engine.agent.models.recording import RecordingModel, record
+    from tool_engine.agent.models.registry import MODELS, chat_model
+
+__all__ = [
+    "MODELS",
+    "AnthropicModel",
+    "GeminiModel",
+    "OpenAIChatModel",
+    "OpenAIResponsesModel",
+    "RecordedModel",
+    "RecordingModel",
+    "chat_model",
+    "record",
+]
+
+_MODULES = {
+    "MODELS": "registry",
+    "AnthropicModel": "anthropic",
+    "GeminiModel": "gemini",
+    "OpenAIChatModel": "openai",
+    "OpenAIResponsesModel": "openai_responses",
+    "RecordedModel": "recorded",
+    "RecordingModel": "recording",
+    "chat_model": "registry",
+    "record": "recording",
+}
+"""Where each name is."""
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

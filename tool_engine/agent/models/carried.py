@@ -1,0 +1,166 @@
+"""How does a text protocol travel in the messages of a provider that has tools of its own?
+
+The provider's own protocol reads the reply: its text, its usage, why it ended. The text protocol
+reads the calls in that text. No tools are told of in the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.agent.models.messages import say
+from tool_engine.interfaces import ReplyDecoder, ToolCallingProtocol
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
+from tool_engine.model.tool import Tool
+
+__all__ = ["CarriedDecoder", "CarriedProtocol", "wire_of"]
+
+_CUT: Final = frozenset({"truncated", "refusal"})
+"""What the provider's own protocol finds of a reply that the model did not end by itself."""
+_NATIVE: Final = (
+    "the model asked for a tool in its provider's way, although it was told to write calls as "
+    "text: this was not run"
+)
+
+
+class CarriedProtocol:
+    """A text protocol in the messages of a provider.
+
+    Args:
+        text: The text protocol.
+        native: The protocol in which the provider answers.
+    """
+
+    writes_text: Final = True
+    """Whether calls are text: `process_tool_calls` fits their arguments to the tool."""
+
+    def __init__(self, text: ToolCallingProtocol, native: ToolCallingProtocol) -> None:
+        self.text = text
+        self.native = native
+
+    def __repr__(self) -> str:
+        return f"CarriedProtocol({self.text!r}, in messages of {self.native.name})"
+
+    @property
+    def name(self) -> str:
+        """The name of the text protocol."""
+        return self.text.name
+
+    def definitions(self, tools: Iterable[Tool]) -> Any:
+        """The list of the tools, as text."""
+        return self.text.definitions(tools)
+
+    def prompt(self, tools: Iterable[Tool]) -> str:
+        """How to call, and the tools, for the system prompt."""
+        make = getattr(self.text, "prompt", self.text.definitions)
+        return str(make(tools))
+
+    def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
+        """What the definitions do not say."""
+        find: Callable[[Iterable[Tool]], list[ReplyFinding]] | None
+        find = getattr(self.text, "definition_findings", None)
+        return [] if find is None else find(tools)
+
+    def parse(self, reply: Any) -> ParsedReply:
+        """Reads a whole reply of the provider."""
+        decoder = CarriedDecoder(self)
+        return decoder.finished(self.native.parse(reply))
+
+    def decoder(self) -> CarriedDecoder:
+        """Begins to read a reply that comes in the provider's chunks."""
+        return CarriedDecoder(self)
+
+    def format_results(
+        self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
+    ) -> list[Any]:
+        """The next message of the user, in a list."""
+        told = self.text.format_results(results, calls)
+        return [say(self.native.name, "user", told)] if isinstance(told, str) else list(told)
+
+    def history(self, native: ParsedReply) -> list[Any]:
+        """The reply as it goes back into the conversation."""
+        if native.calls or not isinstance(native.message, list):
+            # A call that nobody answers would spoil the conversation.
+            said = say(self.native.name, "assistant", native.text)
+            return [said] if native.text.strip() else []
+        return native.message
+
+
+def wire_of(protocol: ToolCallingProtocol) -> str:
+    """The name of the protocol in whose form the messages of a conversation are."""
+    return protocol.native.name if isinstance(protocol, CarriedProtocol) else protocol.name
+
+
+class CarriedDecoder:
+    """Reads one reply. Made by `CarriedProtocol.decoder`."""
+
+    def __init__(self, protocol: CarriedProtocol) -> None:
+        self._protocol = protocol
+        self._native: ReplyDecoder = protocol.native.decoder()
+        self._text: ReplyDecoder = protocol.text.decoder()
+        self._fed: list[str] = []
+        self._reply: ParsedReply | None = None
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        """Takes the next chunk of the provider, and tells what it comes to."""
+        told: list[StreamEvent] = []
+        for event in self._native.feed(chunk):
+            if event.type is StreamEventType.CONTENT_CHUNK and event.content:
+                told += self._read(event.content)
+            elif event.type is StreamEventType.ERROR:
+                told.append(event)
+        return told
+
+    def close(self) -> ParsedReply:
+        """The whole reply."""
+        if self._reply is None:
+            self._reply = self.finished(self._native.close())
+        return self._reply
+
+    def finished(self, native: ParsedReply) -> ParsedReply:
+        """What the provider's reply comes to, once its text is read."""
+        fed = "".join(self._fed)
+        if native.text.startswith(fed):
+            self._read(native.text[len(fed) :])
+        reason = _ending(native)
+        if reason is not None:
+            self._text.feed({"choices": [{"delta": {}, "finish_reason": reason}]})
+        read = self._text.close()
+        return replace(
+            native,
+            calls=read.calls,
+            text=read.text,
+            reasoning=native.reasoning + read.reasoning,
+            findings=[*_told(native), *read.findings],
+            message=self._protocol.history(native),
+        )
+
+    def _read(self, text: str) -> list[StreamEvent]:
+        if not text:
+            return []
+        self._fed.append(text)
+        return self._text.feed(text)
+
+
+def _ending(native: ParsedReply) -> str | None:
+    """Why the reply ended, in words that every text protocol knows; None: nobody can tell."""
+    if native.stop_reason is None:
+        return None
+    if any(each.error_type in _CUT or each.level == "error" for each in native.findings):
+        return "length"
+    is_known = all(each.error_type != "malformed_reply" for each in native.findings)
+    return "stop" if is_known else None
+
+
+def _told(native: ParsedReply) -> list[ReplyFinding]:
+    asked = {call.call_id: call for call in native.calls}
+    kept = [each for each in native.findings if each.call_id not in asked]
+    refused = [
+        ReplyFinding(error_type="skipped", level="error", message=_NATIVE, tool_name=call.tool_name)
+        for call in asked.values()
+    ]
+    return [*kept, *refused]

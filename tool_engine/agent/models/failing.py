@@ -1,0 +1,100 @@
+"""What does a failure of a provider come to: its status, whether it may pass, what is shown?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.errors import ChatModelError
+from tool_engine.protocols.reading import field
+from tool_engine.redaction import redact_text
+
+__all__ = ["failure_of"]
+
+_TRANSIENT: Final = frozenset({408, 409, 425, 429})
+_TRANSIENT_CODES: Final = frozenset(
+    {
+        *("overloaded_error", "api_error", "rate_limit_error", "timeout_error"),
+        *("server_error", "rate_limit_exceeded", "internal_server_error", "overloaded"),
+    }
+)
+"""What providers call a failure that they tell of in the middle of a stream."""
+_FINAL_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""A rate limit that no waiting helps against."""
+_CONNECTION: Final = frozenset(
+    {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
+)
+_LONGEST: Final = 600
+
+
+def failure_of(error: Exception, model: str, address: str) -> ChatModelError:
+    """The error for the caller of a model, without secrets.
+
+    Args:
+        error: What an SDK, or the HTTP client below it, raised.
+        model: What the provider calls the model.
+        address: The host that was asked.
+    """
+    status = _status(error)
+    body = getattr(error, "body", None) or getattr(error, "details", None)
+    codes = _codes(error, body)
+    if status is not None:
+        head = f"{model}: {address} answered {status}"
+    elif _is_connection(error):
+        head = f"{model}: no answer from {address}"
+    else:
+        head = f"{model}: {address} gave no reply that can be read"
+    message = f"{head}: {redact_text(_words(error, body))}"
+    return ChatModelError(message, status=status, is_transient=_is_transient(error, status, codes))
+
+
+def _status(error: Exception) -> int | None:
+    for name in ("status_code", "code", "status"):
+        value = getattr(error, name, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _codes(error: Exception, body: object) -> set[str]:
+    inner = field(body, "error", {}) if isinstance(body, Mapping) else {}
+    found = [getattr(error, "code", None), getattr(error, "type", None)]
+    for each in (body, inner):
+        if isinstance(each, Mapping):
+            found += [each.get("type"), each.get("code")]
+    return {each for each in found if isinstance(each, str)}
+
+
+def _is_transient(error: Exception, status: int | None, codes: set[str]) -> bool:
+    if codes & _FINAL_CODES:
+        return False
+    if codes & _TRANSIENT_CODES or _is_connection(error):
+        return True
+    return status is not None and (status in _TRANSIENT or status >= 500)
+
+
+def _is_connection(error: Exception) -> bool:
+    """Whether the connection failed, by the names that HTTP clients give such errors."""
+    names = {each.__name__ for each in type(error).__mro__}
+    return isinstance(error, OSError) or not _CONNECTION.isdisjoint(names)
+
+
+def _words(error: Exception, body: object) -> str:
+    said = _message_in(body)
+    if said is None:
+        said = str(getattr(error, "message", None) or error) or type(error).__name__
+        cause = error.__cause__
+        if cause is not None and str(cause):
+            said = f"{said} ({type(cause).__name__}: {cause})"
+    said = " ".join(said.split())
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+
+
+def _message_in(body: Any) -> str | None:
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    for each in (field(body, "error"), body) if isinstance(body, Mapping) else ():
+        message = each if isinstance(each, str) else field(each, "message")
+        if isinstance(message, str) and message.strip():
+            return message
+    return None

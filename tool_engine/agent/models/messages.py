@@ -1,0 +1,14 @@
+"""What does a plain message look like in each provider's form?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["say"]
+
+
+def say(wire: str, role: str, text: str) -> dict[str, Any]:
+    """A message of the protocol `wire`; the role is `user` or `assistant`."""
+    if wire == "gemini":
+        return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
+    return {"role": role, "content": text}

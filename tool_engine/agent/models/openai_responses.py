@@ -1,0 +1,83 @@
+"""How is a model asked over OpenAI's Responses?
+
+https://platform.openai.com/docs/api-reference/responses
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, ClassVar, Final
+
+from tool_engine.agent.models.openai import OpenAIClient
+from tool_engine.errors import ChatModelError, MissingExtraError
+from tool_engine.model.chat import ChatRequest
+from tool_engine.protocols.reading import field
+from tool_engine.redaction import redact_text
+
+try:
+    from openai.resources.responses import AsyncResponses
+except ImportError as error:
+    raise MissingExtraError(
+        f"the SDK of OpenAI is too old ({error.name}): pip install -U 'tool-engine[openai]'"
+    ) from error
+
+__all__ = ["OpenAIResponsesModel"]
+
+_TRANSIENT: Final = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
+
+
+class OpenAIResponsesModel(OpenAIClient):
+    """A model behind Responses. Arguments as of `ModelClient`.
+
+    Example:
+        >>> model = OpenAIResponsesModel("gpt-5", reasoning={"effort": "low"})
+    """
+
+    provider: ClassVar[str] = "openai_responses"
+    native: ClassVar[str] = "openai_responses"
+    reserved: ClassVar[frozenset[str]] = frozenset(
+        {"input", "instructions", "max_output_tokens", "model", "stream", "tools", "tool_choice"}
+    )
+
+    async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
+        """The events of the reply, or the whole response."""
+        answer = await self._client.responses.create(**self._body(request))
+        if request.is_streamed:
+            async with answer:
+                async for event in answer:
+                    yield self._checked(event)
+            return
+        if not isinstance(getattr(answer, "output", None), list):
+            raise self.unreadable(answer)
+        yield self._checked(answer)
+
+    def _known_options(self) -> Iterable[str]:
+        return inspect.signature(AsyncResponses.create).parameters
+
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
+        body = {**self._options, "model": self._name, "input": list(request.messages)}
+        if request.system:
+            body["instructions"] = request.system
+        if (tools := self._tools(request)) is not None:
+            body["tools"] = tools
+            if not request.may_call:
+                body["tool_choice"] = "none"
+        if (tokens := self._tokens(request)) is not None:
+            body["max_output_tokens"] = tokens
+        if request.is_streamed:
+            body["stream"] = True
+        return body
+
+    def _checked(self, event: Any) -> Any:
+        """Gives the event or response back; one that failed is no reply, but an error."""
+        kind = field(event, "type")
+        response = field(event, "response", event)
+        if kind != "error" and field(response, "status") != "failed":
+            return event
+        error = event if kind == "error" else field(response, "error")
+        code, words = field(error, "code", "failed"), field(error, "message", "no reason was given")
+        raise ChatModelError(
+            redact_text(f"{self.name}: {self.address} gave up the reply ({code}): {words}"),
+            is_transient=code in _TRANSIENT,
+        )

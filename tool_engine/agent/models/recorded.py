@@ -1,0 +1,188 @@
+"""How does a conversation go that was recorded, or written by hand, without any provider?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from tool_engine.agent.models.carried import CarriedProtocol, wire_of
+from tool_engine.agent.models.expecting import misfit
+from tool_engine.agent.models.messages import say
+from tool_engine.agent.models.rendering import pieces_of, rendered, streamed
+from tool_engine.agent.models.script import Script, ScriptReply, read_script
+from tool_engine.errors import ChatModelError, ConfigurationError
+from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.model.call import ToolCall
+from tool_engine.model.chat import ChatRequest
+from tool_engine.protocols.registry import get_protocol
+
+__all__ = ["RecordedModel"]
+
+
+class RecordedModel:
+    """Answers each request with the next reply of a script. A `ChatModel`.
+
+    Args:
+        script: A file of JSON or YAML, or the same as a mapping; see `Script` for what it holds.
+        protocol: Another protocol than the script's, for one that says only text and calls.
+
+    Raises:
+        ConfigurationError: The script cannot be read, something in it is wrong, or it holds replies
+            of one provider and `protocol` is another.
+
+    Example:
+        >>> model = RecordedModel({"replies": [{"text": "It is noon."}]})
+    """
+
+    def __init__(
+        self,
+        script: str | os.PathLike[str] | Mapping[str, Any],
+        *,
+        protocol: str | None = None,
+    ) -> None:
+        self._script: Script = read_script(script)
+        self._source = "the script" if isinstance(script, Mapping) else os.fspath(script)
+        self._protocol = self._chosen(protocol)
+        self._asked = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordedModel({self._source!r}, protocol={self._protocol.name!r}, "
+            f"{self._asked} of {len(self._script.replies)} replies given)"
+        )
+
+    @property
+    def name(self) -> str:
+        """What the script calls the model."""
+        return self._script.name
+
+    @property
+    def protocol(self) -> ToolCallingProtocol:
+        """How the model is told of tools and calls them."""
+        return self._protocol
+
+    @property
+    def replies_left(self) -> int:
+        """How many recorded replies nobody has asked for yet."""
+        return len(self._script.replies) - self._asked
+
+    def user_message(self, text: str) -> Any:
+        """What a user says, as a message of the protocol's form."""
+        return self.say("user", text)
+
+    def say(self, role: str, text: str) -> Any:
+        """A message of the protocol's form; the role is `user` or `assistant`."""
+        return say(wire_of(self._protocol), role, text)
+
+    async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
+        """The next reply of the script.
+
+        Raises:
+            ChatModelError: The script has no more replies, the request does not fit what the script
+                expects, or the script says that this turn fails.
+        """
+        recorded, place = self._next()
+        self._check(recorded, request, place)
+        for chunk in self._chunks(recorded, request, place):
+            yield chunk
+        if recorded.error is not None:
+            error = recorded.error
+            raise ChatModelError(
+                error.message, status=error.status, is_transient=error.is_transient
+            )
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _chosen(self, wanted: str | None) -> ToolCallingProtocol:
+        script = self._script
+        is_other = wanted is not None and wanted != script.protocol
+        if is_other and any(each.reply or each.chunks for each in script.replies):
+            raise ConfigurationError(
+                f"{self._source} holds replies as {script.protocol!r} sends them: it cannot be "
+                f"played as {wanted!r}"
+            )
+        found = get_protocol(wanted or script.protocol)
+        wire = None if is_other else script.wire
+        if wire is None:
+            return found
+        if not getattr(found, "writes_text", False):
+            raise ConfigurationError(
+                f"{self._source}: wire says in whose messages a text protocol is spoken, and "
+                f"{found.name!r} is none"
+            )
+        return CarriedProtocol(found, get_protocol(wire))
+
+    def _next(self) -> tuple[ScriptReply, str]:
+        number = self._asked + 1
+        if number > len(self._script.replies):
+            raise ChatModelError(
+                f"{self._source} ends after {number - 1} replies, and the model is asked once more"
+            )
+        self._asked = number
+        return self._script.replies[number - 1], f"{self._source}, reply {number}"
+
+    def _check(self, recorded: ScriptReply, request: ChatRequest, place: str) -> None:
+        if recorded.expect is None:
+            return
+        names = {name: self._sent_name(name) for name in recorded.expect.tools}
+        fault = misfit(recorded.expect, request, names)
+        if fault:
+            raise ChatModelError(f"the conversation has left {place}: {fault}")
+
+    def _chunks(self, recorded: ScriptReply, request: ChatRequest, place: str) -> Sequence[Any]:
+        if recorded.reply is not None:
+            return [recorded.reply]
+        if recorded.chunks is not None:
+            # What breaks off is told piece by piece: a whole reply never does.
+            is_whole = not request.is_streamed and recorded.error is None
+            return [recorded.chunks] if is_whole else recorded.chunks
+        if recorded.error is not None:
+            return []
+        try:
+            return self._written(recorded, is_streamed=request.is_streamed)
+        except ConfigurationError as error:
+            raise ChatModelError(f"{place}: {error}") from error
+
+    def _written(self, recorded: ScriptReply, *, is_streamed: bool) -> list[Any]:
+        text, calls = recorded.text, self._calls(recorded)
+        speaks = self._protocol.text if isinstance(self._protocol, CarriedProtocol) else None
+        if getattr(self._protocol, "writes_text", False):
+            render: Any = getattr(speaks or self._protocol, "render_call", None)
+            if calls and render is None:
+                raise ConfigurationError(f"{self._protocol.name!r} has no render_call: write reply")
+            text, calls = "\n".join([*filter(None, [text]), *map(render, calls)]), []
+            if speaks is None:
+                return pieces_of(text) if is_streamed else [text]
+        if is_streamed:
+            return streamed(wire_of(self._protocol), text, calls)
+        return [rendered(wire_of(self._protocol), text, calls)]
+
+    def _calls(self, recorded: ScriptReply) -> list[ToolCall]:
+        is_text = getattr(self._protocol, "writes_text", False)
+        return [
+            ToolCall(
+                call_id=call.id or f"turn_{self._asked}_{number}",
+                tool_name=call.name if is_text else self._sent_name(call.name),
+                arguments=call.arguments,
+            )
+            for number, call in enumerate(recorded.calls, 1)
+        ]
+
+    def _sent_name(self, name: str) -> str:
+        """The name that the provider is told of a tool, which depends on nothing but its own."""
+        known = getattr(self._protocol, "known", None)
+        return name if known is None else str(known.sent_name(name))

@@ -1,0 +1,197 @@
+"""How does what a real model answered become a script that plays without it?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+
+from tool_engine.agent.models.carried import wire_of
+from tool_engine.agent.models.messages import say
+from tool_engine.agent.models.script import Script, ScriptCall, ScriptError, ScriptReply
+from tool_engine.errors import ChatModelError, ConfigurationError
+from tool_engine.interfaces import ChatModel, ToolCallingProtocol
+from tool_engine.model.chat import ChatRequest
+from tool_engine.model.reply import ParsedReply
+from tool_engine.protocols.reading import plain
+from tool_engine.redaction import HIDDEN, redact, redact_text
+
+__all__ = ["RecordingModel", "record"]
+
+_NOT_THE_MODELS = frozenset({"sdkHttpResponse", "sdk_http_response"})
+"""What an SDK adds to a chunk: the headers of the answer."""
+
+
+def record(
+    model: ChatModel, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> RecordingModel:
+    """Makes a model that asks `model`, and keeps its replies in a file for `RecordedModel`.
+
+    Args:
+        model: The model that is asked.
+        path: The file, written as JSON after each reply.
+        overwrite: Whether it may take the place of a file that is there.
+
+    Raises:
+        ConfigurationError: There is a file already, or its folder is not there.
+    """
+    return RecordingModel(model, path, overwrite=overwrite)
+
+
+class RecordingModel:
+    """A `ChatModel` that keeps what another one answers. Made by `record`.
+
+    Requests are not kept, nor what the client knows: no key, no prompt, no result of a tool. A
+    reply in which a secret shows is kept as its text and calls, with the secret hidden. A reply
+    that somebody left early is not kept.
+    """
+
+    def __init__(
+        self, model: ChatModel, path: str | os.PathLike[str], *, overwrite: bool = False
+    ) -> None:
+        self._model = model
+        self._path = Path(path)
+        _check_path(self._path, overwrite=overwrite)
+        self._replies: list[ScriptReply | None] = []
+        """In the order in which they were asked for; None: not finished."""
+        self._writing = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"RecordingModel({self._model!r}, {str(self._path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the model that is asked."""
+        return self._model.name
+
+    @property
+    def protocol(self) -> ToolCallingProtocol:
+        """The protocol of the model that is asked."""
+        return self._model.protocol
+
+    def user_message(self, text: str) -> Any:
+        """What a user says, as a message of the model's form."""
+        return self._model.user_message(text)
+
+    def say(self, role: str, text: str) -> Any:
+        """A message of the model's form; the role is `user` or `assistant`."""
+        is_user = role == "user"
+        return self.user_message(text) if is_user else say(wire_of(self.protocol), role, text)
+
+    async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
+        """The reply of the model, which is kept once it has ended."""
+        place = len(self._replies)
+        self._replies.append(None)
+        chunks: list[Any] = []
+        asked = cast("AsyncGenerator[Any, None]", self._model.reply(request))
+        try:
+            async with aclosing(asked) as replying:
+                async for chunk in replying:
+                    chunks.append(chunk)
+                    yield chunk
+        except ChatModelError as error:
+            said = ScriptError(
+                message=redact_text(str(error)),
+                status=error.status,
+                is_transient=error.is_transient,
+            )
+            await self._keep(place, chunks, request, said)
+            raise
+        await self._keep(place, chunks, request, None)
+
+    async def close(self) -> None:
+        """Closes the model that is asked, if it can be closed."""
+        close = getattr(self._model, "close", None)
+        if close is not None:
+            await close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _keep(
+        self, place: int, chunks: list[Any], request: ChatRequest, error: ScriptError | None
+    ) -> None:
+        self._replies[place] = self._kept(chunks, request, error)
+        await asyncio.to_thread(self._write)
+
+    def _kept(
+        self, chunks: list[Any], request: ChatRequest, error: ScriptError | None
+    ) -> ScriptReply:
+        shown = _as_sent(chunks)
+        read = self._read(shown)
+        hidden = redact(_seen(read))
+        if hidden != _seen(read):
+            calls = [msgspec.convert(call, ScriptCall) for call in hidden["calls"]]
+            if error is not None:
+                return ScriptReply(error=error)
+            return ScriptReply(text=hidden["text"] or ("" if calls else HIDDEN), calls=calls)
+        if request.is_streamed or error is not None:
+            return ScriptReply(chunks=shown or None, error=error)
+        return ScriptReply(reply=shown[0])
+
+    def _read(self, chunks: list[Any]) -> ParsedReply:
+        decoder = self.protocol.decoder()
+        for chunk in chunks:
+            decoder.feed(chunk)
+        return decoder.close()
+
+    def _write(self) -> None:
+        protocol, wire = self.protocol, wire_of(self.protocol)
+        with self._writing:
+            script = Script(
+                name=redact_text(self.name),
+                protocol=protocol.name,
+                wire=None if wire == protocol.name else wire,
+                replies=[each for each in self._replies if each is not None],
+            )
+            data = msgspec.json.format(msgspec.json.encode(script), indent=2)
+            draft = self._path.with_name(f".{self._path.name}.part")
+            draft.write_bytes(data + b"\n")
+            draft.replace(self._path)
+
+
+def _check_path(path: Path, *, overwrite: bool) -> None:
+    if not path.parent.is_dir():
+        raise ConfigurationError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.exists() and not overwrite:
+        raise ConfigurationError(
+            f"{path} is there already: take another name, or pass overwrite=True"
+        )
+
+
+def _as_sent(chunks: list[Any]) -> list[Any]:
+    """The chunks as plain values; bytes, which may be cut inside a character, as one text."""
+    if any(isinstance(chunk, bytes) for chunk in chunks):
+        data = b"".join(c if isinstance(c, bytes) else str(c).encode() for c in chunks)
+        return [data.decode("utf-8", "replace")]
+    shown = [plain(chunk) for chunk in chunks]
+    return [
+        {key: value for key, value in chunk.items() if key not in _NOT_THE_MODELS}
+        if isinstance(chunk, dict)
+        else chunk
+        for chunk in shown
+    ]
+
+
+def _seen(read: ParsedReply) -> dict[str, Any]:
+    """What of a reply may hold a secret."""
+    calls = [
+        {"name": call.tool_name, "arguments": call.arguments, "id": call.call_id}
+        for call in read.calls
+    ]
+    return {"text": read.text, "reasoning": read.reasoning, "calls": calls}

@@ -1,0 +1,124 @@
+"""How would each provider have sent a reply that somebody wrote by hand?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolCall
+
+__all__ = ["pieces_of", "rendered", "streamed"]
+
+_PIECE: Final = 12
+"""Characters of text in one chunk."""
+
+
+def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
+    """A whole reply in the form of the protocol `wire`; calls bear the names that were sent.
+
+    Raises:
+        ConfigurationError: The form of this protocol is not known here.
+    """
+    form = _FORMS.get(wire)
+    if form is None:
+        raise ConfigurationError(
+            f"text and calls cannot be written in the form of {wire!r}, only of "
+            f"{', '.join(_FORMS)}: write reply or chunks as the provider sends them"
+        )
+    return form(text, calls)
+
+
+def streamed(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> list[Any]:
+    """The same reply in chunks: its text in pieces, where the form makes that simple."""
+    if wire == "openai":
+        return _openai_chunks(text, calls)
+    if wire == "gemini":
+        said = [_gemini_chunk([{"text": piece}]) for piece in pieces_of(text)]
+        return [*said, rendered(wire, "", calls)]
+    # A decoder takes a whole reply in the place of its events, too.
+    return [rendered(wire, text, calls)]
+
+
+def pieces_of(text: str) -> list[str]:
+    """The text in pieces, as a model writes it."""
+    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+
+
+def _openai(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
+        message["tool_calls"] = [_openai_call(call) for call in calls]
+    reason = "tool_calls" if calls else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+def _openai_chunks(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = [{"content": piece} for piece in pieces_of(text)]
+    deltas += [
+        {"tool_calls": [{"index": place, **_openai_call(call)}]} for place, call in enumerate(calls)
+    ]
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
+    reason = "tool_calls" if calls else "stop"
+    choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+    return [{"object": "chat.completion.chunk", "choices": [choice]} for choice in choices]
+
+
+def _openai_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.tool_name, "arguments": json.dumps(call.arguments)}
+    return {"id": call.call_id, "type": "function", "function": function}
+
+
+def _openai_responses(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    items: list[dict[str, Any]] = []
+    if text:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        items.append({"type": "message", "role": "assistant", "content": content})
+    items += [
+        {
+            "type": "function_call",
+            "call_id": call.call_id,
+            "name": call.tool_name,
+            "arguments": json.dumps(call.arguments),
+            "status": "completed",
+        }
+        for call in calls
+    ]
+    return {"object": "response", "status": "completed", "output": items}
+
+
+def _anthropic(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    content += [
+        {"type": "tool_use", "id": call.call_id, "name": call.tool_name, "input": call.arguments}
+        for call in calls
+    ]
+    reason = "tool_use" if calls else "end_turn"
+    return {"type": "message", "role": "assistant", "content": content, "stop_reason": reason}
+
+
+def _gemini(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [{"text": text}] if text else []
+    parts += [
+        {"functionCall": {"id": call.call_id, "name": call.tool_name, "args": call.arguments}}
+        for call in calls
+    ]
+    return _gemini_chunk(parts, "STOP")
+
+
+def _gemini_chunk(parts: list[dict[str, Any]], finish: str | None = None) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
+    return {"candidates": [{**candidate, "finishReason": finish} if finish else candidate]}
+
+
+_FORMS: Final[Mapping[str, Callable[[str, Sequence[ToolCall]], dict[str, Any]]]] = {
+    "openai": _openai,
+    "openai_responses": _openai_responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+"""Protocol -> how it writes a whole reply."""

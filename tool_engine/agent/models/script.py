@@ -1,0 +1,125 @@
+"""What stands in the file of a recorded conversation?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.errors import ConfigurationError, DefinitionError
+
+__all__ = ["Expectation", "Script", "ScriptCall", "ScriptError", "ScriptReply", "read_script"]
+
+
+class ScriptCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call that the model asks for."""
+
+    name: str
+    """The tool's own name."""
+    arguments: dict[str, Any] = {}
+    id: str | None = None
+    """None: one that is made from the number of the turn."""
+
+
+class ScriptError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A failure of the model, raised as `ChatModelError`."""
+
+    message: str
+    status: int | None = None
+    is_transient: bool = False
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a request must hold, so that its recorded reply still fits."""
+
+    contains: str | list[str] = []
+    """Texts in what came after the model's last reply: the user's words, results of calls."""
+    system: str | list[str] = []
+    """Texts in the system prompt."""
+    tools: list[str] = []
+    """Tools that the model must be told of, by their own names."""
+    may_call: bool | None = None
+    """Whether the model may call a tool in this turn; None: either way."""
+
+
+class ScriptReply(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One turn of the model: `text` and `calls`, or a reply as its provider sent it."""
+
+    text: str = ""
+    calls: list[ScriptCall] = []
+    reply: Any = None
+    """A whole reply in the provider's form."""
+    chunks: list[Any] | None = None
+    """The chunks of a reply in the provider's form."""
+    error: ScriptError | None = None
+    """How the turn fails, after its chunks if there are any."""
+    expect: Expectation | None = None
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A conversation, turn by turn."""
+
+    replies: list[ScriptReply]
+    protocol: str = "openai"
+    """How the model asks for calls: a name that `get_protocol` knows."""
+    wire: str | None = None
+    """In whose messages a text protocol was spoken, such as `anthropic`; None: in plain text."""
+    name: str = "recorded"
+    """What the model is called."""
+
+
+def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
+    """Reads a script from a file of JSON or YAML, or from a mapping.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is wrong; the message says
+            where.
+    """
+    if not isinstance(source, str | os.PathLike | Mapping):
+        raise ConfigurationError(
+            f"a recorded conversation is a file or a mapping, got {type(source).__name__}"
+        )
+    place = "the script" if isinstance(source, Mapping) else os.fspath(source)
+    try:
+        value = source if isinstance(source, Mapping) else _loaded(Path(source))
+        script = msgspec.convert(value, Script)
+    except (OSError, DefinitionError, msgspec.MsgspecError) as error:
+        raise ConfigurationError(f"{place} is no recorded conversation: {error}") from error
+    for number, reply in enumerate(script.replies, 1):
+        _check(reply, f"{place}, reply {number}")
+    return script
+
+
+def _loaded(path: Path) -> Any:
+    data = path.read_bytes()
+    if path.suffix.lower() == ".json":
+        return msgspec.json.decode(data)
+    documents = load_all(data, str(path))
+    if len(documents) != 1:
+        raise ConfigurationError(
+            f"{path} holds {len(documents)} documents, a recorded conversation is one"
+        )
+    return documents[0]
+
+
+def _check(reply: ScriptReply, place: str) -> None:
+    forms = {
+        "text or calls": bool(reply.text or reply.calls),
+        "reply": reply.reply is not None,
+        "chunks": reply.chunks is not None,
+    }
+    said = [name for name, is_there in forms.items() if is_there]
+    if len(said) > 1:
+        raise ConfigurationError(f"{place}: {' and '.join(said)} stand side by side: write one")
+    if not said and reply.error is None:
+        raise ConfigurationError(
+            f"{place}: there is nothing in it: write text, calls, reply, chunks or error"
+        )
+    if reply.error is not None and said not in ([], ["chunks"]):
+        raise ConfigurationError(f"{place}: an error comes alone or after chunks, not {said[0]}")

@@ -1,0 +1,148 @@
+"""How does a model hand a part of its work to a sub-agent? R13.
+
+A sub-agent is a conversation of its own: a session that may do no more than the one that it works
+for and spends what that one may spend, and a loop with the same model. All of it happens inside
+one call, so that its deadline, its cancellation and its record hold for the sub-agent, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.agent.events import AgentEvent
+from tool_engine.agent.transcript import ChildHistory
+from tool_engine.errors import ToolExecutionError
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.session.labels import labels_of_copies
+from tool_engine.session.session import ToolSession
+from tool_engine.session.variable_tools import CarriesLabels
+from tool_engine.session.variables import Variable
+
+if TYPE_CHECKING:
+    from tool_engine.agent.loop import AgentLoop
+
+__all__ = ["SUB_AGENT_TOOL", "note_effect", "offer_sub_agents"]
+
+SUB_AGENT_TOOL: Final = "call_sub_agent"
+_SECONDS: Final = 600.0
+_DEFINITION: Final = {
+    "name": SUB_AGENT_TOOL,
+    "version": "1.0.0",
+    "description": "Hands a part of the work to a sub-agent, and gives its answer. It sees nothing "
+    "of this conversation: the task has to say all that it must know, and what it is to answer.",
+    "category": "custom",
+    "effect": "unknown",
+    "timeout": _SECONDS,
+    "parameters": [
+        {
+            "name": "task",
+            "type": "string",
+            "required": True,
+            "description": "What to do, and what to answer.",
+        },
+        {
+            "name": "tools",
+            "type": "array",
+            "items": {"type": "string"},
+            "required": False,
+            "description": "The names of the only tools that it may use; left out: all of yours.",
+        },
+    ],
+    "entry": {"type": "custom", "handler": SUB_AGENT_TOOL},
+}
+
+
+def offer_sub_agents(loop: AgentLoop) -> None:
+    """Gives the model of a loop the tool `call_sub_agent`; an earlier loop's is replaced.
+
+    Raises:
+        ToolConflictError: The session has a tool of this name already.
+    """
+    own = loop.session.own_tools
+    if SUB_AGENT_TOOL in own and own[SUB_AGENT_TOOL][0].description == _DEFINITION["description"]:
+        loop.session.own_tools = {k: made for k, made in own.items() if k != SUB_AGENT_TOOL}
+
+    async def call_sub_agent(
+        task: str, context: ToolExecutionContext, tools: list[str] | None = None
+    ) -> dict[str, Any]:
+        return await _Delegation(loop, context, task).run(tools)
+
+    loop.session.register_tool(_DEFINITION, call_sub_agent)
+
+
+def note_effect(session: ToolSession) -> None:
+    """Sub-agents run at the same time where they can only read, else one after the other."""
+    tool, executor = session.own_tools[SUB_AGENT_TOOL]
+    placed = (session.toolbox.find(each.name) for each in session.tools())
+    # The tools that each session has of its own concern only itself.
+    shared = [each.tool for each in placed if each is not None and not each.is_own]
+    effect = "read" if all(each.effect == "read" for each in shared) else "unknown"
+    if tool.effect != effect:
+        made = replace(tool, effect=effect), executor
+        session.own_tools = {**session.own_tools, SUB_AGENT_TOOL: made}
+
+
+class _Delegation:
+    """One task of one sub-agent."""
+
+    def __init__(self, parent: AgentLoop, context: ToolExecutionContext, task: str) -> None:
+        self._parent = parent
+        self._call_id = context.call_id or ""
+        self._scope: CarriesLabels = context.scope
+        self._task = task
+
+    async def run(self, tools: list[str] | None) -> dict[str, Any]:
+        parent = self._parent
+        session = parent.session.derive(tools=_shared(parent.session, tools))
+        self._label_task(session)
+        may_delegate = tools is None or SUB_AGENT_TOOL in tools
+        child = type(parent)(
+            session,
+            parent.model,
+            system=parent.system,
+            on_event=self._pass_on,
+            is_streamed=parent.is_streamed,
+            max_tokens=parent.max_tokens,
+            sub_agents=parent.sub_agents - 1 if may_delegate else 0,
+        )
+        kept = ChildHistory(session_id=session.session_id, task=self._task)
+        parent.children[self._call_id] = kept
+        try:
+            answer = await child.run(self._task)
+            kept.stop_reason = answer.stop_reason.value
+        finally:
+            kept.entries, kept.children = child.transcript(), child.children
+        if not answer.text.strip():
+            raise ToolExecutionError(f"the sub-agent gave no answer ({kept.stop_reason})")
+        self._label_answer(session)
+        if answer.is_complete:
+            return {"result": answer.text}
+        return {"answer": answer.text, "stop_reason": kept.stop_reason}
+
+    def _pass_on(self, event: AgentEvent) -> None:
+        parent_call_id = event.parent_call_id or self._call_id
+        self._parent.listeners.pass_on(replace(event, parent_call_id=parent_call_id))
+
+    def _label_task(self, session: ToolSession) -> None:
+        """What the task repeats of a web page stays a web page's text for the sub-agent."""
+        copied = labels_of_copies(self._task, self._parent.session.variables)
+        labels = frozenset({"model", *copied, *self._scope.labels})
+        session.variables.add(
+            Variable(name="task", value=self._task, labels=labels, desc="What is to be done")
+        )
+
+    def _label_answer(self, session: ToolSession) -> None:
+        """The answer comes from wherever the sub-agent has read."""
+        for each in session.variables:
+            # Rules are what it was told to do, not what it has read.
+            self._scope.labels.update(() if each.is_kept else each.labels)
+
+
+def _shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:
+    """The names without those that each session has by itself, or alone."""
+    if tools is None:
+        return None
+    placed = {name: session.toolbox.find(name) for name in tools}
+    return [name for name, found in placed.items() if found is None or not found.is_own]

@@ -1,0 +1,76 @@
+"""What was said and done in a conversation, whatever the form that its model wants it in? A42."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.reply import ParsedReply
+from tool_engine.protocols.cycle import as_execution_result, as_tool_request
+
+__all__ = ["ChildHistory", "Transcript", "TranscriptEntry"]
+
+
+class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was said, or one call that ended."""
+
+    role: str
+    """`user`, `assistant`, `tool`, or `loop`: what the loop itself told the model."""
+    text: str = ""
+    metadata: dict[str, Any] = {}
+    """Of a reply with calls, `toolCallsRequested`: the calls; of a `tool`, `toolCall`: its call and
+    how it ended. Both in the form of the founding document."""
+    time: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls that a reply asked for."""
+        return list(self.metadata.get("toolCallsRequested", ()))
+
+
+class ChildHistory(msgspec.Struct, kw_only=True):
+    """What a sub-agent did for one call."""
+
+    session_id: str
+    task: str
+    entries: list[TranscriptEntry] = []
+    stop_reason: str | None = None
+    """How it ended; None: it broke off."""
+    children: dict[str, ChildHistory] = {}
+    """Of its own sub-agents."""
+
+
+class Transcript:
+    """The entries of one conversation, in order; they only grow."""
+
+    def __init__(self, entries: Iterable[TranscriptEntry] = ()) -> None:
+        self.entries = list(entries)
+
+    def __repr__(self) -> str:
+        return f"Transcript({len(self.entries)} entries)"
+
+    def add(self, role: str, text: str, **metadata: Any) -> None:
+        """Adds what somebody said."""
+        self.entries.append(TranscriptEntry(role=role, text=text, metadata=metadata))
+
+    def add_reply(self, reply: ParsedReply) -> None:
+        """Adds what the model said, with the calls that it asked for."""
+        asked = [as_tool_request(call) for call in reply.calls]
+        self.add("assistant", reply.text, **({"toolCallsRequested": asked} if asked else {}))
+
+    def add_results(
+        self, calls: Iterable[ToolCall], results: Iterable[ToolExecutionResult]
+    ) -> None:
+        """Adds how the calls ended."""
+        for call, result in zip(calls, results, strict=True):
+            ended = as_execution_result(result)
+            told = {**as_tool_request(call), **ended, "callId": result.call_id}
+            self.add("tool", ended["result"], toolCall=told)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """The entries as JSON values."""
+        return list(msgspec.to_builtins(self.entries))

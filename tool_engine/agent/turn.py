@@ -1,0 +1,297 @@
+"""How does a user's message lead to an answer: rounds of asking the model and running its calls?
+
+Wherever a turn breaks off, the conversation stays one that the model's provider takes: see
+`history`. Only this task changes it, so that nothing is left to repair later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from tool_engine.agent.answer import AgentAnswer, StopReason
+from tool_engine.agent.asking import Asking, Emit
+from tool_engine.agent.events import AgentEventType
+from tool_engine.agent.history import History, result_messages
+from tool_engine.agent.transcript import Transcript
+from tool_engine.agent.words import say
+from tool_engine.errors import SessionError
+from tool_engine.interfaces import ChatModel
+from tool_engine.model.call import ErrorType, ToolCall, ToolExecutionResult
+from tool_engine.model.chat import ChatRequest
+from tool_engine.model.reply import ParsedReply, ReplyFinding
+from tool_engine.protocols.content import REQUEST_ID, text_of
+from tool_engine.protocols.cycle import ToolCallCycleResult
+from tool_engine.session.repetition import Advice
+from tool_engine.session.session import ToolSession
+
+__all__ = ["Conversation", "Turn"]
+
+_RECOVERED: Final = frozenset({StopReason.TRUNCATED, StopReason.UNREADABLE})
+"""What the model may make good once in a turn."""
+
+
+class Conversation(Protocol):
+    """What a turn is a turn of."""
+
+    session: ToolSession
+    history: History
+    record: Transcript
+
+    @property
+    def model(self) -> ChatModel:
+        """Who answers."""
+        ...
+
+    def request(self, *, may_call: bool) -> ChatRequest:
+        """What the model is asked for now."""
+        ...
+
+
+class Turn:
+    """One turn of a conversation.
+
+    Args:
+        conversation: Whose.
+        emit: Hears of each step.
+    """
+
+    def __init__(self, conversation: Conversation, emit: Emit) -> None:
+        self._session = conversation.session
+        self._model = conversation.model
+        self._history = conversation.history
+        self._transcript = conversation.record
+        self._conversation = conversation
+        self._tell = emit
+        self._asking: Asking | None = None
+        self._findings: list[ReplyFinding] = []
+        self._text = ""
+        self._last: StopReason | None = None
+        """Why the reply that is asked for next is the last one of the turn."""
+        self._has_recovered = False
+
+    async def run(self, text: str) -> AgentAnswer:
+        """The turn, from the user's message to the answer.
+
+        Raises:
+            ChatModelError: The model gave no reply.
+            SessionError: Another loop leads the session through a turn.
+            asyncio.CancelledError: Somebody gave up waiting.
+        """
+        session, meter = self._session, self._session.meter
+        if meter.is_in_turn:
+            raise SessionError(
+                f"the session {session.session_id!r} is in a turn of another loop, and its bounds "
+                "are those of one turn: wait for its end, or give each loop a session of its own"
+            )
+        news = session.take_news()
+        self._history.begin("\n\n".join([*news, text]))
+        meter.begin_turn()
+        # A user who asks for the same thing once more does not repeat himself in vain.
+        session.guard.restore({"turns": []})
+        for each in news:
+            self._transcript.add("loop", each)
+        self._transcript.add("user", text)
+        clock = asyncio.timeout(meter.seconds_left())
+        try:
+            async with clock:
+                reason = await self._rounds()
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            reason = StopReason.MAX_SECONDS
+            self._text = "" if self._asking is None else self._asking.said
+        finally:
+            self._break_off()
+            meter.end_turn()
+            if not self._history.is_said:
+                # The turn was taken back, and what the model was told with it.
+                session.calls.news[:0] = news
+        return self._answer(reason)
+
+    async def _rounds(self) -> StopReason:
+        while True:
+            reason = self._begin_round()
+            if reason is not None:
+                return reason
+            reply = await self._ask()
+            reason = await self._take(reply)
+            if reason is not None:
+                return reason
+
+    def _begin_round(self) -> StopReason | None:
+        """Counts a round. At a bound the model has one last chance to answer, if there is time."""
+        if self._last is None:
+            refusal = self._session.meter.begin_round()
+            if refusal is None:
+                return None
+            self._last = StopReason((refusal.details or {})["reason"])
+            is_first = not self._history.is_said
+            if self._last is StopReason.MAX_SECONDS or (
+                self._last is StopReason.MAX_TOKENS and is_first
+            ):
+                return self._last
+            self._note("bound", reason=self._last.value)
+        return None
+
+    async def _ask(self) -> ParsedReply:
+        self._tell(AgentEventType.ROUND_STARTED)
+        asking = self._asking = Asking(self._model, self._tell)
+        request = self._conversation.request(may_call=self._last is None)
+        reply = await asking.ask(request)
+        self._asking = None
+        self._session.meter.add_tokens(reply.usage)
+        self._tell(AgentEventType.USAGE, usage=self._session.usage())
+        self._findings += reply.findings
+        self._transcript.add_reply(reply)
+        return reply
+
+    async def _take(self, reply: ParsedReply) -> StopReason | None:
+        """What a reply leads to; None: the next round."""
+        self._text = reply.text
+        trouble = _trouble(reply)
+        if reply.calls:
+            return await self._take_calls(reply, trouble)
+        self._history.add_reply(reply.message)
+        if trouble is None:
+            return self._last or StopReason.COMPLETED
+        if trouble not in _RECOVERED or self._has_recovered or self._last is not None:
+            return trouble
+        self._has_recovered = True
+        if trouble is StopReason.TRUNCATED:
+            self._note("cut")
+        else:
+            wrong = [each.message for each in reply.findings if each.level == "error"]
+            self._note("unreadable", detail="; ".join(wrong)[:500])
+        return None
+
+    async def _take_calls(
+        self, reply: ParsedReply, trouble: StopReason | None
+    ) -> StopReason | None:
+        over = self._over(trouble)
+        cycle = await self._run_calls(reply)
+        self._findings += cycle.reply.findings[len(reply.findings) :]
+        if not self._keep(reply, cycle.execution_results, cycle.formatted):
+            return StopReason.UNREADABLE
+        if over is not None:
+            return over
+        self._has_recovered = self._has_recovered or trouble is StopReason.TRUNCATED
+        guard = self._session.guard
+        turns = zip(reply.calls, cycle.execution_results, strict=True)
+        advice = guard.see(
+            (call.tool_name, call.arguments or {"raw": call.raw}, text_of(result))
+            for call, result in turns
+        )
+        if advice is Advice.HINT:
+            self._note("repeating_hint")
+        elif advice is Advice.STOP:
+            self._last = StopReason.REPEATING
+            self._note("repeating", count=guard.most)
+        return None
+
+    def _over(self, trouble: StopReason | None) -> StopReason | None:
+        """Why the turn ends with this reply, so that none of its calls may run."""
+        over: StopReason
+        if trouble is StopReason.REFUSED:
+            over, message = trouble, "refused"
+        elif self._last is not None:
+            over, message = self._last, "over"
+        elif trouble is StopReason.TRUNCATED and self._has_recovered:
+            over, message = trouble, "cut_again"
+        else:
+            return None
+        # What nobody would read the result of must not happen.
+        self._session.meter.stop_calls(over.value, f"{self._say(message)} ({over.value})")
+        return over
+
+    async def _run_calls(self, reply: ParsedReply) -> ToolCallCycleResult:
+        """Runs the calls; if that breaks off, each of them has its result in the history."""
+        ended: dict[str, ToolExecutionResult] = {}
+
+        def note(call: ToolCall, result: ToolExecutionResult) -> None:
+            ended[call.call_id] = result
+            self._tell_result(call, result)
+
+        try:
+            return await self._session.process(reply, self._model.protocol, on_result=note)
+        except BaseException:
+            for call in reply.calls:
+                if call.call_id not in ended:
+                    note(call, self._cancelled(call))
+            results = [ended[call.call_id] for call in reply.calls]
+            self._keep(reply, results, None)
+            raise
+
+    def _keep(
+        self, reply: ParsedReply, results: Sequence[ToolExecutionResult], formatted: Any
+    ) -> bool:
+        """Puts a reply and its results into the history, both or neither."""
+        self._transcript.add_results(reply.calls, results)
+        message, calls = self._history.with_new_ids(reply.message, reply.calls)
+        if calls is not reply.calls:
+            formatted = None
+        try:
+            told = result_messages(self._model.protocol, results, calls, formatted)
+        except Exception:  # noqa: BLE001 - of a protocol of others; the cycle has logged it
+            self._history.add_said(f"{reply.text}\n\n{self._say('interrupted')}".strip())
+            return False
+        self._history.add_calls([*message, *told])
+        return True
+
+    def _cancelled(self, call: ToolCall) -> ToolExecutionResult:
+        date = datetime.now(UTC)
+        return ToolExecutionResult(
+            is_success=False,
+            tool_name=call.tool_name,
+            error=self._say("cancelled"),
+            error_type=ErrorType.CANCELLED.value,
+            executed_at=date.replace(microsecond=date.microsecond // 1000 * 1000),
+            metadata={REQUEST_ID: call.call_id},
+        )
+
+    def _tell_result(self, call: ToolCall, result: ToolExecutionResult) -> None:
+        self._tell(
+            AgentEventType.TOOL_RESULT,
+            tool_call_id=call.call_id,
+            tool_call_name=call.tool_name,
+            result=result,
+        )
+
+    def _break_off(self) -> None:
+        """Closes the turn in the history; nothing is left to do after a whole one."""
+        said = "" if self._asking is None else self._asking.said
+        if said:
+            self._transcript.add("assistant", said, isInterrupted=True)
+        self._added = self._history.break_off(said, self._say("interrupted"))
+
+    def _answer(self, reason: StopReason) -> AgentAnswer:
+        return AgentAnswer(
+            text=self._text,
+            stop_reason=reason,
+            usage=self._session.usage(),
+            messages=self._added,
+            findings=list(self._findings),
+        )
+
+    def _note(self, key: str, **values: object) -> None:
+        told = self._say(key, **values)
+        self._history.ask(told)
+        self._transcript.add("loop", told)
+
+    def _say(self, key: str, **values: object) -> str:
+        return say(self._session.config.language, key, **values)
+
+
+def _trouble(reply: ParsedReply) -> StopReason | None:
+    """What is wrong with a reply as a whole."""
+    kinds = {each.error_type for each in reply.findings}
+    if reply.refusal is not None or "refusal" in kinds:
+        return StopReason.REFUSED
+    if "truncated" in kinds or any(not call.complete for call in reply.calls):
+        return StopReason.TRUNCATED
+    if reply.calls or reply.text.strip():
+        return None
+    is_broken = any(each.level == "error" for each in reply.findings)
+    return StopReason.UNREADABLE if is_broken else StopReason.EMPTY

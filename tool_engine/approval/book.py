@@ -1,0 +1,390 @@
+"""Who was asked for consent, to what exactly, and what did they say?
+
+A request is bound to one call as it is: the tool's version and definition, and the exact arguments.
+It is answered once, before it expires; an answer that comes later, twice, or for a tool that has
+changed meanwhile, changes nothing and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from tool_engine.errors import ApprovalError
+from tool_engine.interfaces import ApprovalStorage
+from tool_engine.logger import get_logger
+from tool_engine.model.approval import (
+    ApprovalDecision,
+    ApprovalRequest,
+    is_plain,
+)
+from tool_engine.model.call import check_timeout
+from tool_engine.model.output import shown
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact_text
+
+__all__ = ["ApprovalBook"]
+
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds after which a request that nobody answered is refused. U32."""
+MOST_REMEMBERED: Final = 10_000
+"""Decisions that one conversation remembers; who was asked longest ago is asked again."""
+
+_log = get_logger(__name__)
+
+
+class ApprovalBook:
+    """The open requests and the remembered decisions of one conversation.
+
+    A request is open while its call waits for the answer, and, if nobody can answer now, from the
+    end of its call until it expires: then it is *deferred*, and `answer` takes the answer.
+
+    Args:
+        session_id: The conversation.
+        timeout: Seconds until a request expires.
+        clock: Unix time in seconds.
+        storage: Keeps deferred requests and remembered decisions for other processes; None:
+            whoever goes on elsewhere takes them along with `to_dict`.
+
+    Raises:
+        ConfigurationError: The timeout is not a positive number of seconds.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        timeout: float = DEFAULT_TIMEOUT,
+        *,
+        clock: Callable[[], float] = time.time,
+        storage: ApprovalStorage | None = None,
+    ) -> None:
+        check_timeout("timeout", timeout)
+        self.session_id = session_id
+        self.timeout = timeout
+        self.storage = storage
+        self._clock = clock
+        self.questions: dict[Any, Any] = {}
+        """What is being asked now, for all gates that ask in the name of the conversation."""
+        self._open: dict[str, ApprovalRequest] = {}
+        self._waiting: set[str] = set()
+        self._remembered: dict[str, ApprovalDecision] = {}
+        self._undoing: set[asyncio.Future[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"ApprovalBook({len(self._open)} open, {len(self._remembered)} remembered)"
+
+    # Requests.
+
+    def ask(
+        self,
+        tool: Tool,
+        params: Mapping[str, Any],
+        *,
+        kind: str = "execution",
+        result: str | None = None,
+        call_id: str = "",
+        is_once: bool = False,
+        preview: str | None = None,
+        is_waiting: bool = False,
+    ) -> ApprovalRequest:
+        """Opens a request about one call.
+
+        Args:
+            tool: The tool.
+            params: The exact arguments.
+            kind: `execution` or `result`.
+            result: Of a result: the text that the model would read.
+            call_id: The call.
+            is_once: Whether the answer holds for the same call later on.
+            preview: What would change, without secrets.
+            is_waiting: Whether the call waits for the answer, which `settle` then takes.
+        """
+        now = self._clock()
+        self._drop_oldest(now)
+        request = ApprovalRequest(
+            # No word of a command line that begins with a hyphen.
+            token=secrets.token_hex(24),
+            session_id=self.session_id,
+            kind=kind,
+            tool_name=tool.name,
+            tool_version=tool.version,
+            definition_hash=tool.definition_hash,
+            params=dict(params),
+            effect=tool.effect,
+            description=tool.description,
+            result=result,
+            asked_at=now,
+            expires_at=now + self.timeout,
+            call_id=call_id,
+            is_once=is_once,
+            secret_names=tuple(sorted(tool.secret_names | tool.secret_parts)),
+            preview=preview,
+        )
+        self._open[request.token] = request
+        if is_waiting:
+            self._waiting.add(request.token)
+        return request
+
+    def pending(self) -> list[ApprovalRequest]:
+        """The requests of this process that wait for an answer, the oldest first.
+
+        Expired ones are dropped.
+        """
+        now = self._clock()
+        self._open = {token: each for token, each in self._open.items() if now < each.expires_at}
+        self._waiting &= self._open.keys()
+        return list(self._open.values())
+
+    async def pending_anywhere(self) -> list[ApprovalRequest]:
+        """As `pending`, with those that another process has asked and the storage keeps."""
+        found = {each.token: each for each in self.pending()}
+        if self.storage is not None:
+            for each in await self.storage.pending(self.session_id):
+                if self._clock() < each.expires_at:
+                    found.setdefault(each.token, each)
+        return sorted(found.values(), key=lambda each: each.asked_at)
+
+    async def defer(self, token: str) -> None:
+        """Keeps an open request, whose call ends, for an answer that comes later."""
+        if self.storage is not None:
+            try:
+                await self.storage.put(self._open[token])
+            except BaseException:
+                # Perhaps it is kept all the same; its call will not end as deferred.
+                await self._undo(self.storage, token)
+                raise
+        self._waiting.discard(token)
+
+    async def _undo(self, storage: ApprovalStorage, token: str) -> None:
+        async def claim() -> None:
+            with contextlib.suppress(Exception):
+                await storage.claim(token)
+
+        undoing = asyncio.ensure_future(claim())
+        # It goes on if whoever waits for it is cancelled once more.
+        self._undoing.add(undoing)
+        undoing.add_done_callback(self._undoing.discard)
+        await asyncio.shield(undoing)
+
+    def settle(self, token: str, decision: ApprovalDecision, tool: Tool) -> ApprovalRequest:
+        """Takes the answer for which a call waits, and closes the request.
+
+        Raises:
+            ApprovalError: As for `answer`.
+        """
+        self._waiting.discard(token)
+        request = self._open.pop(token, None)
+        if request is None:
+            raise _unknown()
+        self._check(request, decision, tool)
+        return request
+
+    async def answer(
+        self, token: str, decision: ApprovalDecision, tool: Tool | None
+    ) -> ApprovalRequest:
+        """Takes the one answer to a request that no call waits for, and closes it.
+
+        If it is a yes, whoever gets the request runs its call, once.
+
+        Args:
+            token: The request's.
+            decision: The answer.
+            tool: The tool as it is now; None: it is gone.
+
+        Raises:
+            ApprovalError: There is no such open request, a call waits for its answer, it has
+                expired, somebody answered it in another process, or the tool or the arguments are
+                not what the consent is for; a refusal of those is taken. Arguments that were not
+                kept whole leave it open for where they are.
+        """
+        if token in self._waiting:
+            raise ApprovalError(
+                f"a call of {self._open[token].tool_name!r} is waiting for this answer; give it to "
+                "the approver that was asked"
+            )
+        request = self._open.get(token)
+        if request is None and self.storage is not None:
+            kept = await self.storage.pending(self.session_id)
+            request = next((each for each in kept if each.token == token), None)
+        if request is None:
+            raise _unknown()
+        if decision.is_approved and not request.is_whole:
+            raise ApprovalError(
+                f"the arguments of {request.tool_name!r} were not kept whole, because they hold "
+                "secrets, or what JSON cannot say: answer where the tool was called, or call it "
+                "again"
+            )
+        await self._close(request)
+        self._check(request, decision, tool)
+        await self.remember(request, decision)
+        return request
+
+    def withdraw(self, token: str) -> None:
+        """Closes a request whose call has ended; nothing happens if it is closed."""
+        self._open.pop(token, None)
+        self._waiting.discard(token)
+
+    def _drop_oldest(self, now: float) -> None:
+        """Expired requests that nobody asks about do not pile up."""
+        while self._open:
+            token, oldest = next(iter(self._open.items()))
+            if now < oldest.expires_at:
+                break
+            self.withdraw(token)
+
+    async def _close(self, request: ApprovalRequest) -> None:
+        """Closes a request, if nobody is quicker, in this process or another one."""
+        is_here = self._open.pop(request.token, None) is not None
+        if self.storage is None or self._clock() >= request.expires_at:
+            return
+        try:
+            is_ours = await self.storage.claim(request.token)
+        except BaseException:
+            # Nobody was told of an answer: it can be given once more.
+            if is_here:
+                self._open[request.token] = request
+            raise
+        if not is_ours:
+            raise _unknown()
+
+    def _check(
+        self, request: ApprovalRequest, decision: ApprovalDecision, tool: Tool | None
+    ) -> None:
+        if self._clock() >= request.expires_at:
+            raise ApprovalError(
+                f"the approval of {request.tool_name!r} came too late: it was asked for "
+                f"{self._clock() - request.asked_at:.0f} s ago and expired; call the tool again"
+            )
+        if decision.is_approved and not _is_same(request, tool):
+            raise ApprovalError(
+                f"{request.tool_name!r} is not what was approved: its definition has changed since "
+                f"version {request.tool_version}; call it again to be asked again"
+            )
+
+    # Decisions.
+
+    async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Lets a decision hold for the same call later on, if its request is `is_once`.
+
+        Nothing is remembered of arguments that JSON cannot say: nobody could tell whether others
+        are the same.
+        """
+        is_wanted = request.is_once and decision.is_remembered is not False
+        if not is_wanted or request.kind != "execution" or not is_plain(request.params):
+            return
+        kept = msgspec.structs.replace(decision, is_remembered=True)
+        self._note(request.fingerprint, kept)
+        if self.storage is not None:
+            try:
+                await self.storage.remember(request, kept)
+            except Exception as error:  # noqa: BLE001 - this process knows it all the same
+                _log.warning(
+                    "decision_not_kept", tool_name=request.tool_name, error=redact_text(str(error))
+                )
+
+    def decided(self, fingerprint: str) -> ApprovalDecision | None:
+        """As `remembered`, by what this process knows."""
+        return self._remembered.get(fingerprint)
+
+    async def remembered(self, fingerprint: str) -> ApprovalDecision | None:
+        """What was decided before about the call with this fingerprint; None: nothing."""
+        known = self._remembered.get(fingerprint)
+        if known is not None or self.storage is None:
+            return known
+        try:
+            known = await self.storage.remembered(self.session_id, fingerprint)
+        except Exception as error:  # noqa: BLE001 - then somebody is asked once more
+            _log.warning("decision_not_found", error=redact_text(str(error)))
+            return None
+        if known is not None:
+            self._note(fingerprint, known)
+        return known
+
+    def _note(self, fingerprint: str, decision: ApprovalDecision) -> None:
+        self._remembered.pop(fingerprint, None)
+        self._remembered[fingerprint] = decision
+        if len(self._remembered) > MOST_REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+    async def forget(self) -> None:
+        """Forgets all remembered decisions."""
+        self._remembered.clear()
+        if self.storage is not None:
+            await self.storage.forget(self.session_id)
+
+    # Restarts.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Open requests and remembered decisions, as JSON values.
+
+        The arguments are in it whole, secrets too: keep it as carefully as those. Arguments that
+        JSON cannot say are in it as their `repr`, and cannot be approved elsewhere.
+        """
+        kept = _Kept(
+            self.session_id,
+            self.timeout,
+            list(self._open.values()),
+            self._remembered,
+            sorted(self._waiting),
+        )
+        return dict(msgspec.to_builtins(kept, str_keys=True, enc_hook=shown))
+
+    @classmethod
+    def from_dict(
+        cls,
+        data: Mapping[str, Any],
+        *,
+        clock: Callable[[], float] = time.time,
+        storage: ApprovalStorage | None = None,
+    ) -> Self:
+        """The book that `to_dict` wrote, in another process or at another time.
+
+        No call waits for the requests any more. With a storage, those stay open that were deferred,
+        which it keeps; without one all do, and whoever has two copies of the data must see to it
+        that a request is answered in one of them only.
+
+        Raises:
+            ApprovalError: The data is not what `to_dict` writes; the message names the place.
+        """
+        try:
+            kept = msgspec.convert(data, _Kept)
+        except msgspec.ValidationError as error:
+            raise ApprovalError(f"these are no kept approvals: {error}") from error
+        book = cls(kept.session_id, kept.timeout, clock=clock, storage=storage)
+        gone = kept.waiting if storage is not None else ()
+        book._open = {each.token: each for each in kept.open if each.token not in gone}
+        book._remembered = dict(kept.remembered)
+        return book
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What `to_dict` writes."""
+
+    session_id: str
+    timeout: float
+    open: list[ApprovalRequest]
+    remembered: dict[str, ApprovalDecision]
+    waiting: list[str] = []
+    """The tokens of the requests that calls of that process waited for."""
+
+
+def _is_same(request: ApprovalRequest, tool: Tool | None) -> bool:
+    return (
+        tool is not None
+        and tool.name == request.tool_name
+        and tool.version == request.tool_version
+        and tool.definition_hash == request.definition_hash
+    )
+
+
+def _unknown() -> ApprovalError:
+    return ApprovalError(
+        "no approval is awaited under this token: it was answered or withdrawn before, or belongs "
+        "to another conversation"
+    )

@@ -1,0 +1,68 @@
+"""How does a function of the program answer, or nobody for now?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from tool_engine.errors import ApprovalError, ConfigurationError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.output import shown
+
+__all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
+
+Answer: TypeAlias = ApprovalDecision | bool | str | None
+"""A decision; True or False; the reason of a refusal; None: nobody can answer now."""
+
+
+class CallbackApprover:
+    """Asks a function.
+
+    Args:
+        function: Called with the `ApprovalRequest`; sync or async. A sync function is called on the
+            event loop and must not wait for anybody: to call one that does, such as `input`, pass
+            an async function that awaits `asyncio.to_thread(...)`.
+
+    Raises:
+        ConfigurationError: It is no function.
+
+    Example:
+        >>> approver = CallbackApprover(lambda request: request.effect == "read")
+    """
+
+    def __init__(self, function: Callable[[ApprovalRequest], Answer | Awaitable[Answer]]) -> None:
+        if not callable(function):
+            raise ConfigurationError(
+                f"CallbackApprover takes a function of one request, got {shown(function)[:80]}"
+            )
+        self._function = function
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """The function's answer as a decision.
+
+        Raises:
+            ApprovalError: It is no answer; nothing but True and a decision lets a call run.
+        """
+        answer = self._function(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None or isinstance(answer, ApprovalDecision):
+            return answer
+        if isinstance(answer, bool):
+            return ApprovalDecision(is_approved=answer)
+        if isinstance(answer, str):
+            return ApprovalDecision(is_approved=False, reason=answer or None)
+        raise ApprovalError(
+            f"the function answered with {shown(answer)[:80]}; answer with True, False, the reason "
+            "of a refusal, an ApprovalDecision, or None if nobody can answer now"
+        )
+
+
+class DeferredApprover:
+    """Lets every call that needs consent end as `approval_required`; the answer comes later."""
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """Nobody can answer now."""
+        del request
+        return None

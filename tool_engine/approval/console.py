@@ -1,0 +1,162 @@
+"""How does somebody at a terminal answer?
+
+One request is shown at a time. The event loop goes on meanwhile, so other calls do. What was typed
+before a request was on the screen is no answer to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from tool_engine.approval.describe import describe
+from tool_engine.approval.thread import in_own_thread
+from tool_engine.approval.visible import visible
+from tool_engine.errors import ApprovalError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+
+__all__ = ["ConsoleApprover"]
+
+_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+_LONGEST_LINE: Final = 65_536
+_AT_ONCE: Final = 4_096
+_WORDS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
+_ALWAYS: Final = ("a", "always")
+
+
+class ConsoleApprover:
+    """Asks on the terminal: y, n, always, or the reason of a refusal.
+
+    An empty line is a no; so are the end of input and Ctrl-C. Where nobody sits at a terminal, the
+    call is refused, with that reason.
+
+    Args:
+        console: What the request is printed on; None: the standard error output.
+        stdin: The terminal that is read; None: the standard input.
+    """
+
+    def __init__(self, console: Console | None = None, stdin: TextIO | None = None) -> None:
+        self._console = console
+        self._stdin = stdin
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn = asyncio.Lock()
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """What somebody types.
+
+        Raises:
+            ApprovalError: Nobody can type anything here.
+        """
+        terminal = _descriptor(sys.stdin if self._stdin is None else self._stdin)
+        async with self._own_turn():
+            console = self._console or Console(stderr=True)
+            self._show(console, request)
+            # What was typed up to here was about something else.
+            termios.tcflush(terminal, termios.TCIFLUSH)
+            self._prompt(console, request)
+            line = await _typed(terminal)
+            if line is None:
+                console.print()
+            decision = _decision(line)
+            if decision.is_remembered and not request.is_once:
+                console.print(Text("Allowed this time: this tool asks each time."))
+            return decision
+
+    def _own_turn(self) -> asyncio.Lock:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._turn = loop, asyncio.Lock()
+        return self._turn
+
+    def _show(self, console: Console, request: ApprovalRequest) -> None:
+        console.print()
+        is_diff = False
+        for line in describe(request).split("\n"):
+            is_diff = is_diff or line.startswith("What would change")
+            style = _STYLES.get(line.lstrip()[:1], "") if is_diff else ""
+            console.print(Text(line, style), soft_wrap=True)
+
+    def _prompt(self, console: Console, request: ApprovalRequest) -> None:
+        asks = "Allow this call?" if request.kind == "execution" else "May the model read this?"
+        always = ", [a]lways" if request.is_once else ""
+        text = Text(f"{asks} [y]es{always}, [n]o, or say why not: ", "bold")
+        console.print(text, end="", soft_wrap=True)
+
+
+def _descriptor(stdin: TextIO | None) -> int:
+    """The number of the terminal."""
+    try:
+        if stdin is not None and stdin.isatty():
+            return stdin.fileno()
+    except (OSError, ValueError):
+        # It is closed.
+        pass
+    raise ApprovalError(
+        "the standard input is no terminal, so nobody can be asked; run it in a terminal, or use "
+        "another approver"
+    )
+
+
+async def _typed(terminal: int) -> str | None:
+    """The next line; None at the end of input and after Ctrl-C."""
+    listening, bell = os.pipe()
+    closing = contextlib.ExitStack()
+    closing.callback(os.close, bell)
+    with closing, _interrupted_by(closing.close):
+        return await in_own_thread(_read, terminal, listening)
+
+
+@contextlib.contextmanager
+def _interrupted_by(action: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C refuses one call, and does not end the program, as long as this is entered."""
+    previous = signal.getsignal(signal.SIGINT)
+    if previous is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: action())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _read(terminal: int, listening: int) -> str | None:
+    """A line, unless nobody wants it any more: then the other end of `listening` is closed."""
+    data = b""
+    with os.fdopen(listening), selectors.DefaultSelector() as selector:
+        selector.register(terminal, selectors.EVENT_READ)
+        selector.register(listening, selectors.EVENT_READ)
+        while not data.endswith(b"\n") and len(data) < _LONGEST_LINE:
+            if any(key.fd == listening for key, _ in selector.select()):
+                return None
+            try:
+                part = os.read(terminal, _AT_ONCE)
+            except OSError:
+                # The terminal was closed.
+                part = b""
+            if not part:
+                return None
+            data += part
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _decision(line: str | None) -> ApprovalDecision:
+    """What a line says; None: the end of input, or Ctrl-C."""
+    said = "" if line is None else visible(line.strip())
+    word = said.casefold()
+    if word in _ALWAYS:
+        return ApprovalDecision(is_approved=True, is_remembered=True)
+    if word in _WORDS:
+        return ApprovalDecision(is_approved=_WORDS[word])
+    return ApprovalDecision(is_approved=False, reason=said)

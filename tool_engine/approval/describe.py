@@ -1,0 +1,90 @@
+"""What does somebody read who is asked for consent?
+
+Secrets are hidden, long values are cut in the middle with the count, and no character of an
+argument can make another one look like something else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from tool_engine.approval.visible import cut_middle, visible
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.output import to_text
+from tool_engine.redaction import redact
+
+__all__ = ["argument_lines", "describe", "difference", "shown_params"]
+
+_LONGEST_VALUE: Final = 2_000
+_LONGEST_TEXT: Final = 20_000
+_LONGEST_HEADLINE: Final = 200
+_MOST_LINES: Final = 400
+"""Lines of which a difference is looked for: it takes a time that grows with their square."""
+_EFFECTS: Final = {"read": "only reads", "write": "changes something"}
+
+
+def describe(request: ApprovalRequest) -> str:
+    """The whole of a request as plain text of several lines, safe for a terminal."""
+    effect = _EFFECTS.get(request.effect, "nobody says whether it changes anything")
+    name = visible(f"{request.tool_name} {request.tool_version}")
+    lines = [f"{name} ({effect})"]
+    about = visible(" ".join(request.description.split()))
+    if about:
+        lines.append(f"  {cut_middle(about, _LONGEST_HEADLINE)}")
+    lines += [f"  {line}" for line in argument_lines(shown_params(request))] or ["  no arguments"]
+    if request.preview:
+        lines += ["What would change:", *_indented(request.preview)]
+    if request.result is not None:
+        lines += ["What the model would read:", *_indented(request.result)]
+    return "\n".join(lines)
+
+
+def shown_params(request: ApprovalRequest) -> dict[str, Any]:
+    """The arguments of a request with `[hidden]` in the place of secrets."""
+    return _without_secrets(request.params, request.secret_names)
+
+
+def argument_lines(params: Mapping[str, Any]) -> list[str]:
+    """The arguments, one a line: texts in quotes, everything else as JSON."""
+    lines = []
+    for name, value in params.items():
+        text = json.dumps(value, ensure_ascii=False) if type(value) is str else to_text(value)
+        # JSON writes line breaks out, so that a value cannot pass for another argument.
+        lines.append(f"{visible(str(name))}: {cut_middle(visible(text), _LONGEST_VALUE)}")
+    return lines
+
+
+def difference(
+    before: Mapping[str, Any], params: Mapping[str, Any], secret_names: Collection[str] = ()
+) -> str | None:
+    """How arguments differ from others of the same tool; None: not at all, or too much to tell."""
+    old, new = (_lines(_without_secrets(each, secret_names)) for each in (before, params))
+    if old == new or max(len(old), len(new)) > _MOST_LINES:
+        return None
+    names = ("the arguments that were allowed last", "these arguments")
+    changes = difflib.unified_diff(old, new, *names, lineterm="", n=1)
+    return cut_middle("\n".join(changes), _LONGEST_TEXT)
+
+
+def _without_secrets(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    hidden = frozenset(names)
+    copy: dict[str, Any] = redact(params, hidden, hidden)
+    return copy
+
+
+def _lines(params: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in params.items():
+        if type(value) is str and "\n" in value:
+            lines += [f"{name}:", *(f"  {visible(each)}" for each in value.split("\n"))]
+        else:
+            lines += argument_lines({name: value})
+    return [cut_middle(line, _LONGEST_VALUE) for line in lines]
+
+
+def _indented(text: str) -> list[str]:
+    shown = cut_middle(visible(text, keeps_lines=True), _LONGEST_TEXT)
+    return [f"  {line}" for line in shown.split("\n")]

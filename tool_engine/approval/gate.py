@@ -1,0 +1,347 @@
+"""May this call run, and may its result be read, by the policies and by what somebody answers?
+
+Nothing here holds a slot: calls come before they are admitted, results after they are through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from tool_engine.approval.book import ApprovalBook
+from tool_engine.approval.describe import difference
+from tool_engine.approval.policy import Decision, decide
+from tool_engine.approval.preview import preview_of
+from tool_engine.errors import ApprovalError
+from tool_engine.interfaces import Approver, ToolExecutor
+from tool_engine.logger import get_logger
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
+from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.output import shown
+from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
+from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.redaction import redact_text
+
+__all__ = ["ApprovalGate", "gate_of_engine"]
+
+Policy = Callable[[Tool, Mapping[str, Any]], Decision]
+"""What holds for one call."""
+
+_ENGINE: Final = "engine"
+_LONGEST_ERROR: Final = 500
+_MOST_ALLOWED: Final = 256
+"""Tools of which the arguments that were allowed last are known, for the next difference."""
+
+_log = get_logger(__name__)
+
+
+class _Answer(NamedTuple):
+    """How the asking ended."""
+
+    decision: ApprovalDecision | None
+    """None: nobody decided."""
+    refusal: Refusal | None = None
+    """Why the call ends although nobody refused it."""
+
+
+class _Question:
+    """One question that calls which are alike wait for together."""
+
+    def __init__(self) -> None:
+        self.is_over = asyncio.Event()
+        self.answer: _Answer | None = None
+        """None: whoever asked went away; the next one asks again."""
+
+
+class ApprovalGate:
+    """Lets calls run that need no consent, or get it, and results be read.
+
+    Args:
+        book: Where requests are open and decisions remembered.
+        approver: Who is asked; None: nobody, so that what must be asked is refused.
+        policy: What holds for a call.
+        on_request: Told of each request before the approver is; what it raises is logged.
+        on_answer: Told of each request that ends, with the decision; None: it was withdrawn, it
+            expired, or it is deferred, which `book.pending()` tells.
+    """
+
+    def __init__(
+        self,
+        book: ApprovalBook,
+        approver: Approver | None,
+        policy: Policy,
+        *,
+        on_request: Callable[[ApprovalRequest], object] | None = None,
+        on_answer: Callable[[ApprovalRequest, ApprovalDecision | None], object] | None = None,
+    ) -> None:
+        self.book = book
+        self.approver = approver
+        self.on_request = on_request
+        self.on_answer = on_answer
+        self._policy = policy
+        self._allowed: dict[str, dict[str, Any]] = {}
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """No tools of its own."""
+        del tool_name
+        return None
+
+    async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """Why the call may not run; None: it may."""
+        decision = self._policy(tool, params)
+        if decision.execution is ExecutionPolicy.AUTO:
+            return None
+        if decision.execution is ExecutionPolicy.DENY:
+            return _denied(tool, decision)
+
+        is_once = decision.execution is ExecutionPolicy.ASK_ONCE
+
+        async def ask() -> _Answer:
+            return await self._ask(tool, params, call_id=call_id, is_once=is_once)
+
+        answer = await (self._ask_once(tool, params, ask) if is_once else ask())
+        refusal = _judged("execution", tool.name, answer, decision)
+        # It may be forbidden since somebody was asked.
+        return refusal or self.denied(tool, params)
+
+    def denied(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """Why nobody's consent lets a call run; None: it may, with consent."""
+        decision = self._policy(tool, params)
+        return _denied(tool, decision) if decision.execution is ExecutionPolicy.DENY else None
+
+    def refused(self, request: ApprovalRequest, tool: Tool | None, reason: str | None) -> Refusal:
+        """What becomes of a request that was deferred, and then answered with a no.
+
+        Args:
+            request: What was asked.
+            tool: The tool, as the engine has it; None: it is gone.
+            reason: Why.
+        """
+        policy = self._policy(tool or _as_asked(request), request.params)
+        return _refused(request.kind, request.tool_name, policy, reason)
+
+    async def review(
+        self, call_id: str, tool: Tool, params: dict[str, Any], result_text: str, is_error: bool
+    ) -> Refusal | None:
+        """Why a model may not read a result; None: it may. S31, U35.
+
+        Args:
+            call_id: The call that has ended.
+            tool: Its tool.
+            params: Its arguments.
+            result_text: What the model would read.
+            is_error: Whether the call failed: `on_error` asks about those only.
+        """
+        decision = self._policy(tool, params)
+        if decision.result is ResultPolicy.NEVER:
+            return None
+        if decision.result is ResultPolicy.ON_ERROR and not is_error:
+            return None
+        answer = await self._ask(tool, params, call_id=call_id, kind="result", result=result_text)
+        return _judged("result", tool.name, answer, decision)
+
+    async def _ask_once(
+        self, tool: Tool, params: dict[str, Any], ask: Callable[[], Awaitable[_Answer]]
+    ) -> _Answer:
+        """As `ask`, unless it was decided before; of calls that are alike one asks for all."""
+        fingerprint = fingerprint_of(tool.name, tool.definition_hash, params)
+        key = fingerprint, id(asyncio.get_running_loop())
+        questions: dict[tuple[str, int], _Question] = self.book.questions
+        known = await self.book.remembered(fingerprint)
+        while known is None and (asked := questions.get(key)) is not None:
+            await asked.is_over.wait()
+            if asked.answer is not None:
+                return asked.answer
+        # A storage takes its time: somebody may have answered meanwhile.
+        known = known or self.book.decided(fingerprint)
+        if known is not None:
+            return _Answer(known)
+        question = questions[key] = _Question()
+        try:
+            answer = await ask()
+            decision = answer.decision
+            if decision is None or decision.is_remembered is not False:
+                question.answer = answer
+            return answer
+        finally:
+            del questions[key]
+            question.is_over.set()
+
+    async def _ask(
+        self,
+        tool: Tool,
+        params: dict[str, Any],
+        *,
+        call_id: str,
+        kind: str = "execution",
+        result: str | None = None,
+        is_once: bool = False,
+    ) -> _Answer:
+        if self.approver is None:
+            what = "the result of " * (kind == "result") + repr(tool.name)
+            return _nobody(
+                kind, f"{what} needs somebody's consent, and nobody can be asked: pass an approver"
+            )
+        preview = await self._preview(tool, params) if kind == "execution" else None
+        request = self.book.ask(
+            tool,
+            params,
+            kind=kind,
+            result=result,
+            call_id=call_id,
+            is_once=is_once,
+            preview=preview,
+            is_waiting=True,
+        )
+        answer = _Answer(None)
+        try:
+            self._tell(self.on_request, request)
+            answer = await self._answer(self.approver, request, tool)
+        finally:
+            if answer.refusal is None or "approval_token" not in (answer.refusal.details or {}):
+                self.book.withdraw(request.token)
+            self._tell(self.on_answer, request, answer.decision)
+        if answer.decision is not None:
+            await self.book.remember(request, answer.decision)
+            if answer.decision.is_approved and kind == "execution":
+                self._note_allowed(tool.name, params)
+        return answer
+
+    async def _answer(self, approver: Approver, request: ApprovalRequest, tool: Tool) -> _Answer:
+        timeout = self.book.timeout
+        doubt = "may run" if request.kind == "execution" else "may show its result"
+        clock = asyncio.timeout(timeout)
+        try:
+            async with clock:
+                decision = await approver.approve(request)
+            if decision is None:
+                await self.book.defer(request.token)
+                return _Answer(None, _deferred(request))
+            self.book.settle(request.token, _checked(decision), tool)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return _nobody(request.kind, _failed(tool, doubt, error))
+        except ApprovalError as error:
+            return _nobody(request.kind, str(error))
+        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
+            if clock.expired():
+                return _nobody(
+                    request.kind, f"nobody said within {timeout:g} s that {tool.name!r} {doubt}"
+                )
+            return _nobody(request.kind, _failed(tool, doubt, error))
+        return _Answer(decision)
+
+    async def _preview(self, tool: Tool, params: dict[str, Any]) -> str | None:
+        """What would change; else what is not as it was when the tool was allowed last."""
+        names = tool.secret_names | tool.secret_parts
+        said = await preview_of(tool, params)
+        if said is not None:
+            return said
+        before = self._allowed.get(tool.name)
+        return None if before is None else difference(before, params, names)
+
+    def _note_allowed(self, tool_name: str, params: dict[str, Any]) -> None:
+        self._allowed.pop(tool_name, None)
+        self._allowed[tool_name] = params
+        if len(self._allowed) > _MOST_ALLOWED:
+            del self._allowed[next(iter(self._allowed))]
+
+    def _tell(self, listener: Callable[..., object] | None, *what: object) -> None:
+        try:
+            if listener is not None:
+                listener(*what)
+        except Exception as error:  # noqa: BLE001 - who listens does not decide
+            _log.warning("approval_listener_failed", error=redact_text(repr(error)))
+
+
+def gate_of_engine(approver: Approver) -> ApprovalGate:
+    """Who is asked about calls of no session, where the tool's own definition says so."""
+    return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
+
+
+def _of_definition(tool: Tool, params: Mapping[str, Any]) -> Decision:
+    return decide(tool.name, params, (), (tool.permission,))
+
+
+def _as_asked(request: ApprovalRequest) -> Tool:
+    """What is known of a tool that is gone: a silent rule is one about its name."""
+    return Tool(
+        id=request.tool_name,
+        name=request.tool_name,
+        version=request.tool_version,
+        description=request.description,
+        category=ToolCategory.CUSTOM,
+        tags=[],
+        parameters=[],
+        implementation_config={},
+    )
+
+
+def _denied(tool: Tool, policy: Decision) -> Refusal:
+    message = f"calls of {tool.name!r} are not allowed here"
+    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy)
+
+
+def _judged(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
+    if answer.decision is None:
+        return answer.refusal
+    if answer.decision.is_approved:
+        return None
+    return _refused(kind, tool_name, policy, answer.decision.reason)
+
+
+def _refused(kind: str, tool_name: str, policy: Decision, reason: str | None) -> Refusal:
+    if kind == "result":
+        message = f"{tool_name!r} has run, but the user did not let its result be read"
+        return _refusal(ErrorType.RESULT_REJECTED, message, policy, reason)
+    message = f"the user did not allow this call of {tool_name!r}"
+    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy, reason)
+
+
+def _refusal(
+    error_type: ErrorType, message: str, policy: Decision, reason: str | None = None
+) -> Refusal:
+    """What the model is told, and what programs are."""
+    is_result = error_type is ErrorType.RESULT_REJECTED
+    is_silent = policy.is_result_silent if is_result else policy.is_silent
+    by = policy.result_by if is_result else policy.execution_by
+    details = {} if reason is None else {"reason": reason}
+    if isinstance(by, str):
+        details["rule"] = by
+    told = f"{message}: {reason}" if reason and not is_silent else message
+    return Refusal(error_type.value, told, None if is_silent else details or None)
+
+
+def _checked(decision: Any) -> ApprovalDecision:
+    if not isinstance(decision, ApprovalDecision):
+        raise ApprovalError(
+            f"the approver answered with {shown(decision)[:80]}; answer with an ApprovalDecision, "
+            "or with None if nobody can answer now"
+        )
+    return decision
+
+
+def _is_cancelled() -> bool:
+    """Whether the call is, and not only something that the approver waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _failed(tool: Tool, doubt: str, error: BaseException) -> str:
+    said = redact_text(shown(error))[:_LONGEST_ERROR]
+    _log.warning("approver_failed", tool_name=tool.name, error=said)
+    return f"nobody could be asked whether {tool.name!r} {doubt}: {said}"
+
+
+def _nobody(kind: str, message: str) -> _Answer:
+    is_result = kind == "result"
+    refused = ErrorType.RESULT_REJECTED if is_result else ErrorType.EXECUTION_REJECTED
+    return _Answer(None, Refusal(refused.value, message))
+
+
+def _deferred(request: ApprovalRequest) -> Refusal:
+    what = "the result of " * (request.kind == "result") + repr(request.tool_name)
+    message = f"{what} waits for somebody's consent; go on without its result"
+    return Refusal(ErrorType.APPROVAL_REQUIRED.value, message, {"approval_token": request.token})

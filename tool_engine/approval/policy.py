@@ -1,0 +1,221 @@
+"""Does a call need somebody's consent before it runs, and its result before the model reads it?
+
+Several places may say so: a rule about a parameter's value, a rule about a tool, the session, a
+group, the tool's own definition. The most specific one that says anything decides.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+
+from tool_engine.approval.visible import is_deceptive
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.output import to_text
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+
+__all__ = ["Decision", "PermissionRule", "decide"]
+
+
+_EXECUTION: Final = list(ExecutionPolicy)
+_RESULT: Final = list(ResultPolicy)
+_SILENT: Final = "::SilentReject"
+_RULE: Final = re.compile(
+    r"(?P<tool>[^:=\s]+)(?::(?P<parameter>[^:=\s]+)=(?P<glob>.*)|:(?P<command>[^:=\s]+))?", re.S
+)
+_WILD: Final = re.compile(r"[*?\[]")
+
+
+class PermissionRule(msgspec.Struct, frozen=True):
+    """What holds for the calls of some tools, or for those with some value of one parameter.
+
+    Both the tool and the value are globs: `*`, `?` and `[...]`, in the given case.
+    """
+
+    tool: str
+    permission: Permission
+    parameter: str | None = None
+    glob: str = "*"
+    is_silent: bool = False
+    """Whether the model is not told why a call was refused. U32."""
+
+    @classmethod
+    def parse(cls, text: str, permission: Permission) -> Self:
+        """A rule from its text: `tool` or `tool:parameter=glob`, and `::SilentReject` or not.
+
+        `tool:word` is short for `tool:command=word`. U32.
+
+        Raises:
+            ConfigurationError: The text is no rule.
+        """
+        bare = text.removesuffix(_SILENT)
+        found = _RULE.fullmatch(bare)
+        if found is None:
+            raise ConfigurationError(
+                f"{text!r} is no permission rule: write 'tool', or 'tool:parameter=glob' such as "
+                f"'write_file:path=drafts/*', and '{_SILENT}' at the end to keep the reason of a "
+                "refusal from the model"
+            )
+        parameter, glob = found["parameter"], found["glob"]
+        if found["command"] is not None:
+            parameter, glob = "command", found["command"]
+        return cls(
+            found["tool"], permission, parameter, "*" if glob is None else glob, bare != text
+        )
+
+    @property
+    def text(self) -> str:
+        """The rule as `parse` reads it."""
+        about = "" if self.parameter is None else f":{self.parameter}={self.glob}"
+        return f"{self.tool}{about}{_SILENT if self.is_silent else ''}"
+
+    @property
+    def rank(self) -> tuple[bool, bool]:
+        """What makes a rule go before another: one about a value, one about one tool."""
+        return self.parameter is not None, not _WILD.search(self.tool)
+
+    @property
+    def specificity(self) -> tuple[bool, bool, int]:
+        """Its rank, and of equal ranks the number of letters that are spelled."""
+        literal = _WILD.sub("", self.tool + (self.glob if self.parameter else ""))
+        return *self.rank, len(literal)
+
+    def _fit(self, tool_name: str, params: Mapping[str, Any]) -> bool | None:
+        """True: it is about this call; False: it may be, so only its strict words count."""
+        if not fnmatch.fnmatchcase(tool_name, self.tool):
+            return None
+        if self.parameter is None:
+            return True
+        if self.parameter not in params:
+            return None
+        return _fit_text(to_text(params[self.parameter]), self.glob)
+
+    def words(self, tool_name: str, params: Mapping[str, Any]) -> Permission | None:
+        """What it says about this call; None: it is not about it.
+
+        What only looks as if it fitted counts for a word that is strict, and against one that is
+        loose: a value with `..` in its path, with control characters, or spelled otherwise.
+        """
+        fit = self._fit(tool_name, params)
+        if fit is None or fit:
+            return None if fit is None else self.permission
+        execution, result = self.permission.execution, self.permission.result
+        return Permission(
+            execution=None if execution is ExecutionPolicy.AUTO else execution,
+            result=None if result is ResultPolicy.NEVER else result,
+        )
+
+
+def _fit_text(text: str, glob: str) -> bool | None:
+    """Whether a text fits a glob; False: only in another spelling, or as one that deceives."""
+    if fnmatch.fnmatchcase(text, glob):
+        parts = text.replace("\\", "/").split("/")
+        return not (".." in parts or is_deceptive(text))
+    plain = unicodedata.normalize("NFC", text)
+    path = posixpath.normpath(plain.replace("\\", "/"))
+    glob = unicodedata.normalize("NFC", glob)
+    if any(fnmatch.fnmatchcase(spelling, glob) for spelling in (plain, plain.strip(), path)):
+        return False
+    return None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What holds for one call."""
+
+    execution: ExecutionPolicy
+    result: ResultPolicy
+    is_silent: bool = False
+    """Whether the model is not told why the call was refused."""
+    is_result_silent: bool = False
+    """Whether the model is not told why the result was refused."""
+    execution_by: str | int | None = None
+    """Who decided: the text of a rule, or the number of a place from 0; None: nobody did."""
+    result_by: str | int | None = None
+
+
+def decide(
+    tool_name: str,
+    params: Mapping[str, Any],
+    rules: Iterable[PermissionRule],
+    places: Iterable[Permission | None],
+    *,
+    other_names: Iterable[str] = (),
+) -> Decision:
+    """What holds for a call: by the most specific rule, then by the first place that says it.
+
+    Of rules that are equally specific the strictest one decides. Where nobody says anything, a
+    call runs and its result is read.
+
+    Args:
+        tool_name: The tool.
+        params: Its arguments.
+        rules: Those that may fit.
+        places: What session, group, tool and the like say, the most specific first.
+        other_names: More names that the tool goes by. A rule for one of its names holds for the
+            tool: how long the names are is no matter, the strictest word decides.
+    """
+    spoken = list(_spoken(list(rules), dict.fromkeys((*other_names, tool_name)), params))
+    listed = list(enumerate(places))
+    execution, silent, execution_by = _winner(spoken, listed, "execution", _EXECUTION)
+    result, is_result_silent, result_by = _winner(spoken, listed, "result", _RESULT)
+    return Decision(
+        execution or ExecutionPolicy.AUTO,
+        result or ResultPolicy.NEVER,
+        silent,
+        is_result_silent,
+        execution_by,
+        result_by,
+    )
+
+
+class _Word(NamedTuple):
+    """What one rule says about a call, by one of the tool's names."""
+
+    name: str
+    rule: PermissionRule
+    says: Permission
+
+
+def _spoken(
+    rules: list[PermissionRule], names: Iterable[str], params: Mapping[str, Any]
+) -> Iterator[_Word]:
+    """Each rule that fits, once: by the first name that it fits."""
+    for rule in rules:
+        for name in names:
+            says = rule.words(name, params)
+            if says is not None:
+                yield _Word(name, rule, says)
+                break
+
+
+def _winner(
+    spoken: Iterable[_Word],
+    places: Iterable[tuple[int, Permission | None]],
+    field: str,
+    order: list[Any],
+) -> tuple[Any, bool, str | int | None]:
+    """The word that decides, whether it is silent, and who said it."""
+    best: dict[str, tuple[Any, ...]] = {}
+    for name, rule, says in spoken:
+        word = getattr(says, field)
+        if word is not None:
+            strictness = order.index(word)
+            entry = (rule.specificity, strictness, rule.is_silent, rule.text)
+            best[name] = max(entry, best.get(name, entry))
+    if best:
+        # Names are not compared by their length: a longer one would get round a shorter one's rule.
+        _, strictness, is_silent, text = max(
+            best.values(), key=lambda entry: (entry[0][:2], *entry[1:])
+        )
+        return order[strictness], is_silent, text
+    for number, place in places:
+        word = None if place is None else getattr(place, field)
+        if word is not None:
+            return word, False, number
+    return None, False, None

@@ -1,0 +1,63 @@
+"""What would a call change, as far as anybody can tell before it runs?
+
+The executor of the tool may know: it then has `preview(tool, params) -> str | None`, plain or
+async, which changes nothing. Whoever asks for consent finds it here, because a gate knows no
+executors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.logger import get_logger
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import HIDDEN, redact_text
+
+__all__ = ["preview_of", "previewed_by"]
+
+_LONGEST: Final = 5.0
+"""Seconds for a preview: whoever is asked does without it then."""
+
+_log = get_logger(__name__)
+_executor: Final[ContextVar[Any]] = ContextVar("previewing_executor", default=None)
+
+
+@contextmanager
+def previewed_by(executor: Any) -> Iterator[None]:
+    """Lets `preview_of` ask `executor` for as long as this is entered."""
+    token = _executor.set(executor)
+    try:
+        yield
+    finally:
+        _executor.reset(token)
+
+
+async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
+    """What the executor says about it, with secrets hidden; None: nothing, or it failed."""
+    preview = getattr(_executor.get(), "preview", None)
+    if not callable(preview):
+        return None
+    try:
+        async with asyncio.timeout(_LONGEST):
+            if inspect.iscoroutinefunction(preview):
+                said = await preview(tool, params)
+            else:
+                said = await asyncio.to_thread(preview, tool, params)
+    except ToolExecutionError as error:
+        said = f"Nothing, it would fail: {error}"
+    except Exception as error:  # noqa: BLE001 - to ask without it is better than not to ask
+        _log.debug("preview_failed", tool_name=tool.name, error=redact_text(str(error)))
+        return None
+    if not isinstance(said, str) or not said:
+        return None
+    for name in tool.secret_names & params.keys():
+        secret = params[name]
+        if isinstance(secret, str) and secret:
+            said = said.replace(secret, HIDDEN)
+    return redact_text(said)

@@ -1,0 +1,116 @@
+"""How does somebody answer who looks at a list, in a window or on a page?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from tool_engine.errors import ApprovalError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+
+__all__ = ["QueueApprover"]
+
+
+class QueueApprover:
+    """Keeps the requests in a list until somebody answers them by their token. S34.
+
+    A request leaves the list when it is answered, when it expires, and when its call ends. To list,
+    allow and refuse is possible from any thread.
+
+    Example:
+        >>> async def ui(queue: QueueApprover) -> None:
+        ...     while True:
+        ...         request = await queue.wait_for_request()
+        ...         queue.refuse(request.token, "Not on a Sunday.")
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, _Asked] = {}
+        self._watchers: set[asyncio.Event] = set()
+
+    def __repr__(self) -> str:
+        return f"QueueApprover({len(self._asked)} pending)"
+
+    @property
+    def pending_approvals(self) -> list[ApprovalRequest]:
+        """The requests that wait for an answer, the oldest first."""
+        return [each.request for each in list(self._asked.values())]
+
+    def allow(self, token: str, *, is_remembered: bool | None = None) -> ApprovalRequest:
+        """Lets the call of a request run; see `ApprovalDecision` for what is remembered.
+
+        Raises:
+            ApprovalError: No request waits under this token.
+        """
+        decision = ApprovalDecision(is_approved=True, is_remembered=is_remembered)
+        return self.answer(token, decision)
+
+    def refuse(
+        self, token: str, reason: str | None = None, *, is_remembered: bool | None = None
+    ) -> ApprovalRequest:
+        """Does not let it run; the model is told the reason.
+
+        Raises:
+            ApprovalError: No request waits under this token.
+        """
+        decision = ApprovalDecision(is_approved=False, reason=reason, is_remembered=is_remembered)
+        return self.answer(token, decision)
+
+    def answer(self, token: str, decision: ApprovalDecision) -> ApprovalRequest:
+        """Answers a request, which then leaves the list.
+
+        Raises:
+            ApprovalError: No request waits under this token.
+        """
+        asked = self._asked.pop(token, None)
+        if asked is None:
+            raise ApprovalError(
+                "no request waits under this token: it was answered, it expired, or its call ended"
+            )
+        asked.settle(decision)
+        return asked.request
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """Puts a request into the list, and waits until somebody answers it."""
+        asked = self._asked[request.token] = _Asked(request)
+        for watcher in self._watchers:
+            watcher.set()
+        try:
+            return await asked.decision
+        finally:
+            self._asked.pop(request.token, None)
+
+    async def wait_for_request(self) -> ApprovalRequest:
+        """The oldest request that was not given here before; waits until there is one."""
+        watcher = asyncio.Event()
+        self._watchers.add(watcher)
+        try:
+            while True:
+                watcher.clear()
+                for asked in self._asked.values():
+                    if not asked.is_seen:
+                        asked.is_seen = True
+                        return asked.request
+                await watcher.wait()
+        finally:
+            self._watchers.discard(watcher)
+
+
+class _Asked:
+    """One request, with the call that waits for its answer."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        self.request = request
+        self.is_seen = False
+        self._loop = asyncio.get_running_loop()
+        self.decision: asyncio.Future[ApprovalDecision] = self._loop.create_future()
+
+    def settle(self, decision: ApprovalDecision) -> None:
+        """Hands the decision over; may come from any thread."""
+        # A loop that has ended has no call that could run.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._set, decision)
+
+    def _set(self, decision: ApprovalDecision) -> None:
+        if not self.decision.done():
+            self.decision.set_result(decision)

@@ -1,0 +1,49 @@
+"""How is somebody waited for in a thread, without holding up the event loop or the program's end?
+
+A thread that waits for a person cannot be ended. It is a daemon, so that the program can end all
+the same, and what it says when nobody listens any more is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, Final, TypeVar
+
+__all__ = ["in_own_thread"]
+
+T = TypeVar("T")
+_NAME: Final = "tool-engine-approver"
+
+
+async def in_own_thread(function: Callable[..., T], *args: Any) -> T:
+    """What `function` returns or raises; a `StopIteration` comes as a `RuntimeError`."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = copy_context()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if isinstance(error, StopIteration):
+            error = RuntimeError(f"the function raised {error!r}")
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        value, error = None, None
+        try:
+            value = context.run(function, *args)
+        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it
+            error = raised
+        # A loop that is closed has nobody who waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=work, name=_NAME, daemon=True).start()
+    return await future

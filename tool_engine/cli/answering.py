@@ -1,0 +1,78 @@
+"""How is a call answered that waits for somebody's consent, long after it was asked?
+
+The conversation goes on from what is kept of it, in this process, for this one call; it is kept
+again afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.recording import open_records, recording_engine
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.session.session import ToolSession
+
+if TYPE_CHECKING:
+    from tool_engine.session.result import SessionResult
+
+__all__ = ["answer"]
+
+
+def answer(
+    settings: Settings, token: str, *, is_approved: bool, reason: str | None, as_json: bool
+) -> int:
+    """Answers the request with this token; if it is approved, runs its call and prints the end."""
+    decision = ApprovalDecision(is_approved=is_approved, reason=reason)
+    return run_async(_answer(settings, token, decision, as_json=as_json))
+
+
+async def _answer(
+    settings: Settings, token: str, decision: ApprovalDecision, *, as_json: bool
+) -> int:
+    async with open_records(settings) as store:
+        request = await _request(store, token)
+    async with recording_engine(settings) as engine:
+        session = await ToolSession.restore(engine, request.session_id)
+        if session is None:
+            raise CommandError(
+                f"the session {request.session_id!r}, which asks, is not kept: only the process "
+                "that it runs in can take the answer",
+                error_type="session_not_found",
+            )
+        try:
+            result = await session.resume(token, decision)
+        finally:
+            await session.save()
+    return _print(result, decision, as_json=as_json)
+
+
+async def _request(store: ToolKnowledgeStore, token: str) -> ApprovalRequest:
+    for each in await store.approvals.pending():
+        if each.token == token:
+            return each
+    raise CommandError(
+        "no call waits for an answer under this token: it was answered, or has expired; "
+        "`tool-engine sessions pending` lists those that wait",
+        error_type="request_not_found",
+    )
+
+
+def _print(result: SessionResult, decision: ApprovalDecision, *, as_json: bool) -> int:
+    if as_json:
+        print_json(
+            {
+                "is_approved": decision.is_approved,
+                "tool_name": result.tool_name,
+                "is_success": result.is_success,
+                "error_type": result.error_type,
+                "text": result.final_text,
+            }
+        )
+    else:
+        make_console().print(plain(result.final_text or result.error or ""), soft_wrap=True)
+    # Who refuses has what they wanted, though the call has failed.
+    return EXIT_OK if result.is_success or not decision.is_approved else EXIT_FAILED

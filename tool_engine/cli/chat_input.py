@@ -1,0 +1,88 @@
+"""What does the user of a conversation at the command line say, turn by turn?
+
+Nothing is read ahead of what a terminal gives as one line: an answer to a question is not for us.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from tool_engine.approval.thread import in_own_thread
+from tool_engine.cli.failures import CommandError
+
+__all__ = ["Said"]
+
+_AT_ONCE: Final = 65_536
+_LONGEST: Final = 1_000_000
+"""Bytes of one line."""
+
+
+class Said:
+    """What the user says.
+
+    Args:
+        message: All that they say; None: each line of the standard input is a turn.
+
+    Raises:
+        CommandError: There is no message, and no standard input.
+    """
+
+    def __init__(self, message: str | None) -> None:
+        self._message = message
+        self._data = b""
+        self._is_over = False
+        self._stdin = -1 if message is not None else _descriptor()
+        self.is_terminal = message is None and os.isatty(self._stdin)
+        """Whether somebody types it."""
+
+    async def next(self) -> str | None:
+        """The next turn; None: there is no more.
+
+        Raises:
+            CommandError: A line has more than 1,000,000 bytes.
+        """
+        if self._message is not None or self._stdin < 0:
+            text, self._message = self._message, None
+            return None if text is None else _whole(os.fsencode(text))
+        while (line := await self._line()) is not None:
+            if text := _whole(line):
+                return text
+        return None
+
+    async def _line(self) -> bytes | None:
+        while b"\n" not in self._data and not self._is_over:
+            # Not the stream's own reading: a thread in it holds a lock when the program ends.
+            part = await in_own_thread(_read, self._stdin)
+            self._is_over = not part
+            self._data += part
+            if len(self._data) - len(part) > _LONGEST:
+                raise CommandError(
+                    f"a line of stdin has more than {_LONGEST:,} bytes: say less in a turn"
+                )
+        line, end, self._data = self._data.partition(b"\n")
+        return line if line or end else None
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _AT_ONCE)
+    except OSError:
+        # The terminal was closed.
+        return b""
+
+
+def _whole(data: bytes) -> str:
+    """As text that every model can be sent."""
+    return data.decode("utf-8", "backslashreplace").strip()
+
+
+def _descriptor() -> int:
+    try:
+        if sys.stdin is not None:
+            return sys.stdin.fileno()
+    except (OSError, ValueError):
+        # It is closed.
+        pass
+    raise CommandError("there is no standard input to read turns from: write a MESSAGE")

@@ -1,0 +1,152 @@
+"""Which conversations are kept, what is in one of them, and what do they wait for?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tool_engine.approval.describe import describe, shown_params
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.history import local_time
+from tool_engine.cli.recording import open_records
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import fact_table, make_table
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.session import SessionInfo
+from tool_engine.redaction import redact
+
+__all__ = ["delete_session", "print_pending", "print_session", "print_sessions"]
+
+_PAGE = 1_000
+
+
+def print_sessions(settings: Settings, *, limit: int, as_json: bool) -> int:
+    """Prints what is known of the conversations that were saved last, the last one first."""
+    return run_async(_print_sessions(settings, limit, as_json=as_json))
+
+
+def print_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    """Prints one conversation: what is known of it, and what it waits for; as JSON all of it."""
+    return run_async(_print_session(settings, session_id, as_json=as_json))
+
+
+def print_pending(settings: Settings, *, as_json: bool) -> int:
+    """Prints the requests of all conversations that wait for an answer, oldest first."""
+    return run_async(_print_pending(settings, as_json=as_json))
+
+
+def delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    """Forgets a conversation, its open requests and remembered decisions."""
+    return run_async(_delete(settings, session_id, as_json=as_json))
+
+
+async def _print_sessions(settings: Settings, limit: int, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        infos = await store.sessions.list(limit)
+    if as_json:
+        print_json([_info(each) for each in infos])
+        return EXIT_OK
+    if not infos:
+        sys.stderr.write("no sessions are kept\n")
+        return EXIT_OK
+    table = make_table("", "session", "saved", "begun", "characters", "asks")
+    for each in infos:
+        table.add_row(
+            plain(each.session_id, "bold cyan"),
+            plain(local_time(each.updated_at)),
+            plain(local_time(each.created_at)),
+            f"{each.size:,}",
+            str(each.pending_approvals or ""),
+        )
+    make_console().print(table)
+    return EXIT_OK
+
+
+async def _print_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        data = await store.sessions.load(session_id)
+        requests = await store.approvals.pending(session_id)
+        info = await _found(store, session_id)
+    if data is None or info is None:
+        raise _unknown(session_id)
+    if as_json:
+        asked = [_request(each) for each in requests]
+        print_json({**_info(info), "requests": asked, "data": redact(data)})
+        return EXIT_OK
+    facts = {
+        "session": info.session_id,
+        "begun": local_time(info.created_at),
+        "saved": local_time(info.updated_at),
+        "characters": f"{info.size:,}",
+    }
+    make_console().print(fact_table("", facts))
+    _print_requests(requests)
+    return EXIT_OK
+
+
+async def _print_pending(settings: Settings, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        requests = await store.approvals.pending()
+    if as_json:
+        print_json([_request(each) for each in requests])
+    elif requests:
+        _print_requests(requests)
+    else:
+        sys.stderr.write("nothing waits for an answer\n")
+    return EXIT_OK
+
+
+async def _delete(settings: Settings, session_id: str, *, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        if not await store.sessions.delete(session_id):
+            raise _unknown(session_id)
+    if as_json:
+        print_json({"deleted": session_id})
+    else:
+        make_console().print(plain(f"deleted {session_id}"), soft_wrap=True)
+    return EXIT_OK
+
+
+async def _found(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | None:
+    offset = 0
+    while infos := await store.sessions.list(_PAGE, offset):
+        for each in infos:
+            if each.session_id == session_id:
+                return each
+        offset += len(infos)
+    return None
+
+
+def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
+    console = make_console()
+    for each in requests:
+        expires = datetime.fromtimestamp(each.expires_at, UTC)
+        head = f"{each.session_id} asks until {local_time(expires)}: {each.token}"
+        console.print(plain(head, "bold"), soft_wrap=True)
+        console.print(plain(describe(each)), soft_wrap=True)
+
+
+def _info(info: SessionInfo) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(info)
+    return found
+
+
+def _request(request: ApprovalRequest) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(request),
+        "params": shown_params(request),
+        "is_whole": request.is_whole,
+    }
+
+
+def _unknown(session_id: str) -> CommandError:
+    return CommandError(
+        f"no session {session_id!r} is kept; `tool-engine sessions` lists those that are",
+        error_type="session_not_found",
+    )

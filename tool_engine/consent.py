@@ -1,0 +1,176 @@
+"""Who consents to a call before it may ask for a slot, and to what exactly?
+
+A call that waits for consent holds nothing. When it goes on, it runs the definition and the
+arguments that somebody has seen, or it asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from copy import deepcopy
+from typing import Any, Protocol
+
+from tool_engine.approval.preview import previewed_by
+from tool_engine.ending import CallEnding
+from tool_engine.failure import Failure, failure_of
+from tool_engine.interfaces import CallScope
+from tool_engine.logger import get_logger
+from tool_engine.model.call import Refusal
+from tool_engine.model.tool import Tool
+from tool_engine.plan import Plan
+from tool_engine.progress import CANCELLED, Call
+from tool_engine.redaction import redact_text
+
+__all__ = ["Consents", "is_same"]
+
+_log = get_logger(__name__)
+_CLOSED = Refusal("engine_closed", "the engine was closed before anybody allowed the call")
+
+
+class _Checks(Protocol):
+    """What a pipeline knows of a call's tool and arguments."""
+
+    def look_up(self, call: Call) -> Plan | Failure: ...
+
+    def check(
+        self, call: Call, params: Any, packed: bytes
+    ) -> tuple[Plan, dict[str, Any]] | Failure: ...
+
+
+class Consents:
+    """Asks, for the calls that need it, whether they may run.
+
+    Args:
+        ending: Ends those that may not.
+        scope: Who is asked about calls of no conversation; None: nobody, so that what must be asked
+            is refused.
+    """
+
+    def __init__(self, ending: CallEnding, scope: CallScope | None) -> None:
+        self._ending = ending
+        self._scope = scope
+        self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
+        self._is_closed = False
+        self._asking = 0
+        self._idle: list[asyncio.Future[None]] = []
+
+    def close(self) -> None:
+        """Every call that waits for consent ends as `engine_closed`; may come from any thread."""
+        self._is_closed = True
+        for clock, loop in list(self._waiting.items()):
+            # A loop that has ended took its calls with it, and must not keep the others waiting.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._expire, clock, loop)
+
+    async def ask(
+        self,
+        pipeline: _Checks,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        plan: Plan,
+        arguments: dict[str, Any],
+    ) -> tuple[Plan, dict[str, Any]] | None:
+        """What a call may run, and with which arguments; None for one that ended here."""
+        self._asking += 1
+        try:
+            return await self._ask(pipeline, call, params, packed, plan, arguments)
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                for future in self._idle:
+                    # Whoever closes may do so on another loop, or be gone.
+                    with contextlib.suppress(RuntimeError):
+                        future.get_loop().call_soon_threadsafe(_set, future)
+
+    async def drain(
+        self,
+        timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
+    ) -> None:
+        """Waits, after `close`, until every call that waited for consent has its end."""
+        if self._asking:
+            future = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            try:
+                await asyncio.wait([future], timeout=timeout)
+            finally:
+                self._idle.remove(future)
+
+    async def _ask(
+        self,
+        pipeline: _Checks,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        plan: Plan,
+        arguments: dict[str, Any],
+    ) -> tuple[Plan, dict[str, Any]] | None:
+        while True:
+            try:
+                # Such that nobody else can change them while somebody is asked.
+                arguments = deepcopy(arguments)
+                refusal = await self._refusal(call, plan, arguments)
+            except RecursionError:
+                refusal = Refusal("execution_rejected", "the arguments nest too deep to be shown")
+            except BaseException:
+                self._ending.fail(call, CANCELLED)
+                raise
+            if refusal is not None:
+                failure = Failure(refusal.error_type, refusal.error, refusal.details)
+                call.result = self._ending.fail(call, failure)
+                return None
+            now = pipeline.look_up(call)
+            if isinstance(now, Plan) and is_same(now.tool, plan.tool):
+                return plan, arguments
+            # Somebody consented to what the tool was, and not to what it has become.
+            call.plan = call.findings = None
+            checked = pipeline.check(call, params, packed)
+            if isinstance(checked, Failure):
+                call.result = self._ending.fail(call, checked)
+                return None
+            plan, arguments = checked
+
+    async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
+        scope: CallScope | None = call.context.scope or self._scope
+        if scope is None:
+            return Refusal(
+                "execution_rejected",
+                f"tool {plan.tool.name!r} needs somebody's consent, and nobody can be asked: pass "
+                "an approver to the engine or the session",
+            )
+        loop = asyncio.get_running_loop()
+        clock = asyncio.timeout(None)
+        try:
+            async with clock:
+                self._waiting[clock] = loop
+                if self._is_closed:
+                    return _CLOSED
+                with previewed_by(plan.executor):
+                    return await scope.consent(call.call_id, plan.tool, deepcopy(arguments))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
+            if clock.expired():
+                return _CLOSED
+            message = redact_text(failure_of(error).error)
+            _log.warning("consent_failed", tool_name=plan.tool.name, error=message)
+            return Refusal("execution_rejected", f"nobody could be asked for consent: {message}")
+        finally:
+            self._waiting.pop(clock, None)
+
+    def _expire(self, clock: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting.pop(clock, None) is not None:
+            clock.reschedule(loop.time())
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def is_same(new: Tool, old: Tool) -> bool:
+    """Whether who consented to the one has consented to the other."""
+    return new is old or (
+        new.definition_hash == old.definition_hash != "" and new.version == old.version
+    )

@@ -1,0 +1,60 @@
+"""What would `write_file` change, before it does? A look that changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.executors.files.arguments import flag, text
+from tool_engine.executors.files.content import read_content, text_of
+from tool_engine.executors.files.diff import Change, unified_diff
+from tool_engine.executors.files.entry import FileEntry
+from tool_engine.executors.files.replacing import writable
+
+__all__ = ["preview_of_write"]
+
+
+def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
+    """The difference between what is at `path` and `content`.
+
+    Raises:
+        ToolExecutionError: The file cannot be written.
+    """
+    path, content = text(params, "path"), text(params, "content")
+    try:
+        before, path = _before(entry, path)
+    except ToolExecutionError:
+        if not flag(params, "create_folders"):
+            raise
+        # What there is to say about a folder that is not there is said when the tool runs.
+        before = None
+    if before is None:
+        return "A new file:\n" + unified_diff("", [Change(0, 0, content)], path)
+    if before == content:
+        return "Nothing: the file holds this already."
+    return unified_diff(before, [_change(before, content)], path)
+
+
+def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
+    """What the file holds, and its path for messages; None: there is none."""
+    with entry.open().place(path, writes=True) as place:
+        if writable(place) is None:
+            return None, place.path
+        return text_of(read_content(place, entry.max_bytes).data, place.path), place.path
+
+
+def _change(before: str, after: str) -> Change:
+    """The lines in which two texts differ, from the first one to the last one."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    first = _alike(old, new)
+    last = _alike(old[first:][::-1], new[first:][::-1])
+    start = sum(map(len, old[:first]))
+    end = len(before) - sum(map(len, old[len(old) - last :]))
+    return Change(start, end, "".join(new[first : len(new) - last]))
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    """How many lines at the beginning are the same."""
+    pairs = zip(one, other, strict=False)
+    differing = (number for number, (a, b) in enumerate(pairs) if a != b)
+    return next(differing, min(len(one), len(other)))

@@ -1,0 +1,181 @@
+"""What of a request for approval is kept, and where, without a database?"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tool_engine.errors import SessionError
+from tool_engine.knowledge.conversation import copied
+from tool_engine.knowledge.snapshot import restore, snapshot
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.bounds import check_count
+from tool_engine.model.session import check_session_id
+from tool_engine.redaction import redact, redact_text
+
+__all__ = ["MemoryApprovalStorage", "decision_of", "is_key", "request_of", "said_of", "shown_of"]
+
+_Kept = TypeVar("_Kept")
+_REQUEST: Final = "the request for approval"
+
+
+def is_key(text: object) -> bool:
+    """Whether every storage takes it as a token or a fingerprint."""
+    return isinstance(text, str) and 0 < len(text) <= 512 and text.isascii() and "\0" not in text
+
+
+def shown_of(request: ApprovalRequest) -> dict[str, Any]:
+    """What of a request may be kept, as JSON values.
+
+    Where it has secret arguments, or some that JSON cannot say, they are replaced, and its
+    `fingerprint` is all that is left of them: `is_whole` says so.
+
+    Raises:
+        SessionError: It belongs to no session, or has no token.
+    """
+    check_session_id(request.session_id)
+    if not is_key(request.token):
+        raise SessionError(f"{_REQUEST} has no token that can be kept: {request.token!r}")
+    if not request.secret_names:
+        with suppress(SessionError):
+            return copied(msgspec.structs.asdict(request), _REQUEST)
+    # As it looks: what it was, somebody else is not told.
+    params = restore(snapshot(request.params))
+    shown = msgspec.structs.replace(
+        request,
+        params=redact(params, secret_parts=frozenset(request.secret_names)),
+        result=None if request.result is None else redact_text(request.result),
+    )
+    return copied(msgspec.structs.asdict(shown), _REQUEST)
+
+
+def request_of(data: object) -> ApprovalRequest:
+    """The request of which `shown_of` gave `data`.
+
+    Raises:
+        SessionError: It is none.
+    """
+    return _converted(data, ApprovalRequest)
+
+
+def said_of(decision: ApprovalDecision) -> dict[str, Any]:
+    """A decision as JSON values."""
+    remembered = msgspec.structs.replace(decision, is_remembered=True)
+    return copied(msgspec.structs.asdict(remembered), "the decision")
+
+
+def decision_of(data: object) -> ApprovalDecision:
+    """The decision of which `said_of` gave `data`.
+
+    Raises:
+        SessionError: It is none.
+    """
+    return _converted(data, ApprovalDecision)
+
+
+def _converted(data: object, kind: type[_Kept]) -> _Kept:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise SessionError(
+            f"what is kept is no {kind.__name__} of this version: {error}; delete its session"
+        ) from error
+
+
+class MemoryApprovalStorage:
+    """Keeps the newest requests and decisions in memory; the oldest go first.
+
+    Args:
+        max_requests: The most requests that are kept, and the most decisions.
+        clock: Unix time in seconds.
+
+    Raises:
+        ConfigurationError: The bound is not a whole number of 1 or more.
+    """
+
+    def __init__(
+        self, max_requests: int = 10_000, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        check_count("max_requests", max_requests, minimum=1)
+        self.max_requests = max_requests
+        self._clock = clock
+        # None: it was answered, and cannot be put again.
+        self._requests: OrderedDict[str, ApprovalRequest | None] = OrderedDict()
+        self._decisions: OrderedDict[tuple[str, str], ApprovalDecision] = OrderedDict()
+
+    def __repr__(self) -> str:
+        is_open = sum(each is not None for each in self._requests.values())
+        return f"<MemoryApprovalStorage {is_open} open, {len(self._decisions)} decisions>"
+
+    async def put(self, request: ApprovalRequest) -> None:
+        """Keeps an open request; one that was put before, answered or not, is left as it is.
+
+        Raises:
+            SessionError: It belongs to no session, or has no token.
+        """
+        shown = request_of(shown_of(request))
+        self._requests.setdefault(request.token, shown)
+        while len(self._requests) > self.max_requests:
+            self._requests.popitem(last=False)
+
+    async def claim(self, token: str) -> bool:
+        """Closes an open request; True for exactly one caller, before it expires."""
+        request = self._requests.get(token)
+        if request is None:
+            return False
+        self._requests[token] = None
+        return self._clock() < request.expires_at
+
+    async def pending(self, session_id: str | None = None) -> list[ApprovalRequest]:
+        """The open requests that have not expired, oldest first; None: of every session."""
+        if session_id is not None:
+            check_session_id(session_id)
+        now = self._clock()
+        found = [
+            each
+            for each in self._requests.values()
+            if each is not None
+            and now < each.expires_at
+            and (session_id is None or each.session_id == session_id)
+        ]
+        return [request_of(shown_of(each)) for each in sorted(found, key=_age)]
+
+    async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Keeps a decision for the same call of the same session."""
+        key = (check_session_id(request.session_id), request.fingerprint)
+        self._decisions[key] = decision_of(said_of(decision))
+        self._decisions.move_to_end(key)
+        while len(self._decisions) > self.max_requests:
+            self._decisions.popitem(last=False)
+
+    async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
+        """What was decided about a call with this `ApprovalRequest.fingerprint`."""
+        return self._decisions.get((check_session_id(session_id), fingerprint))
+
+    async def forget(self, session_id: str) -> int:
+        """Forgets the decisions of a session, and tells how many there were."""
+        check_session_id(session_id)
+        found = [key for key in self._decisions if key[0] == session_id]
+        for key in found:
+            del self._decisions[key]
+        return len(found)
+
+    def drop(self, session_id: str) -> int:
+        """Forgets the open requests of a session, and tells how many there were."""
+        found = [
+            token
+            for token, each in self._requests.items()
+            if each is not None and each.session_id == session_id
+        ]
+        for token in found:
+            self._requests[token] = None
+        return len(found)
+
+
+def _age(request: ApprovalRequest) -> tuple[float, str]:
+    return request.asked_at, request.token

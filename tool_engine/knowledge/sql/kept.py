@@ -1,0 +1,51 @@
+"""How do JSON values lie in a database: whole, small, and exactly as they were?"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+from tool_engine.errors import SessionError
+from tool_engine.knowledge.conversation import as_json, of_json
+
+__all__ = ["KEEPING", "MOST_BYTES", "packed", "unpacked"]
+
+MOST_BYTES: Final = 268_435_456
+"""The most bytes of one conversation, compressed."""
+KEEPING: Final = (
+    "the sessions in {place} cannot be kept or read: {reason}; what was kept before stays, so try "
+    "again once the database works"
+)
+"""What somebody is told who gets no answer."""
+
+
+def packed(value: Any, what: str) -> tuple[int, bytes]:
+    """The characters of a copy's JSON, and the bytes that are kept. Blocks: call it in a thread.
+
+    Raises:
+        SessionError: They are too many.
+    """
+    text = as_json(value)
+    # Half characters too, which no database takes as a text.
+    data = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
+    if len(data) > MOST_BYTES:
+        raise SessionError(
+            f"{what} cannot be kept: it takes {len(data):,} bytes, {MOST_BYTES:,} at most; keep "
+            "less of it"
+        )
+    return len(text), data
+
+
+def unpacked(data: bytes, what: str) -> Any:
+    """The value that `packed` kept. Blocks: call it in a thread.
+
+    Raises:
+        SessionError: It is damaged.
+    """
+    try:
+        return of_json(zlib.decompress(data).decode("utf-8", "surrogatepass"))
+    except (zlib.error, ValueError) as error:
+        raise SessionError(
+            f"{what} cannot be read: what is kept of it is damaged ({type(error).__name__}); "
+            "delete it, or take the database from a copy"
+        ) from error

@@ -1,0 +1,192 @@
+"""Which statements keep conversations, requests for approval and decisions?
+
+Each that changes something is one statement, or begins with one that writes: SQLite refuses who has
+read first and then wants to write while somebody else does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Delete,
+    Double,
+    LargeBinary,
+    Select,
+    TextClause,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningDelete
+from sqlalchemy.types import TypeEngine
+
+from tool_engine.knowledge.sql.tables import approvals, decisions, sessions
+
+__all__ = [
+    "closed",
+    "expired",
+    "forgotten",
+    "infos",
+    "kept",
+    "kept_bytes",
+    "old_decisions",
+    "old_sessions",
+    "opened",
+    "pending",
+    "remembered",
+    "removed",
+    "saved",
+    "told",
+]
+
+_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    **dict.fromkeys(("now", "size"), BigInteger()),
+    **dict.fromkeys(("asked_at", "expires_at"), Double()),
+    "is_open": Boolean(),
+    "data": LargeBinary(),
+}
+
+
+def _typed(statement: str, *names: str) -> TextClause:
+    return text(statement).bindparams(*(bindparam(name, type_=_KINDS[name]) for name in names))
+
+
+_SAVE: Final = _typed(
+    "INSERT INTO tool_sessions (session_id, created_at, updated_at, size, data) "
+    "VALUES (:session_id, :now, :now, :size, :data) ON CONFLICT (session_id) DO UPDATE SET "
+    "updated_at = excluded.updated_at, size = excluded.size, data = excluded.data",
+    *("now", "size", "data"),
+)
+_OPEN: Final = _typed(
+    "INSERT INTO tool_approvals (token, session_id, is_open, asked_at, expires_at, data) "
+    "VALUES (:token, :session_id, :is_open, :asked_at, :expires_at, :data) "
+    "ON CONFLICT (token) DO NOTHING",
+    *("is_open", "asked_at", "expires_at", "data"),
+)
+_REMEMBER: Final = _typed(
+    "INSERT INTO tool_decisions (session_id, fingerprint, decided_at, data) "
+    "VALUES (:session_id, :fingerprint, :now, :data) ON CONFLICT (session_id, fingerprint) "
+    "DO UPDATE SET decided_at = excluded.decided_at, data = excluded.data",
+    *("now", "data"),
+)
+
+
+def saved(session_id: str, now: int, size: int, data: bytes) -> TextClause:
+    """Puts a conversation in the place of what was kept of it before."""
+    return _SAVE.bindparams(session_id=session_id, now=now, size=size, data=data)
+
+
+def kept(session_id: str) -> Select[Any]:
+    """The data of a conversation."""
+    return select(sessions.c.data).where(sessions.c.session_id == session_id)
+
+
+def infos(limit: int, offset: int, now: float) -> Select[Any]:
+    """Id, two times, size and open requests of the conversations that were saved last."""
+    asked = (
+        select(func.count())
+        .select_from(approvals)
+        .where(approvals.c.session_id == sessions.c.session_id)
+        .where(approvals.c.is_open, approvals.c.expires_at > now)
+        .scalar_subquery()
+    )
+    columns = [sessions.c[name] for name in ("session_id", "created_at", "updated_at", "size")]
+    return (
+        select(*columns, asked)
+        .order_by(sessions.c.updated_at.desc(), sessions.c.session_id)
+        .limit(limit)
+        .offset(offset)
+    )
+
+
+def removed(session_id: str) -> list[Delete]:
+    """Takes away all that there is of a conversation."""
+    return [
+        delete(each).where(each.c.session_id == session_id)
+        for each in (sessions, approvals, decisions)
+    ]
+
+
+def opened(token: str, session_id: str, asked_at: float, expires_at: float, data: bytes) -> Any:
+    """Keeps a request, unless there was one with its token."""
+    return _OPEN.bindparams(
+        token=token,
+        session_id=session_id,
+        is_open=True,
+        asked_at=asked_at,
+        expires_at=expires_at,
+        data=data,
+    )
+
+
+def closed(token: str, now: float) -> Update:
+    """Closes an open request; its row count says whether it was open."""
+    is_this = approvals.c.token == token
+    found = update(approvals).where(is_this, approvals.c.is_open, approvals.c.expires_at > now)
+    return found.values(is_open=False, data=None)
+
+
+def pending(session_id: str | None, now: float) -> Select[Any]:
+    """The data of open requests, oldest first."""
+    found = select(approvals.c.data).where(approvals.c.is_open, approvals.c.expires_at > now)
+    if session_id is not None:
+        found = found.where(approvals.c.session_id == session_id)
+    return found.order_by(approvals.c.asked_at, approvals.c.token)
+
+
+def expired(before: float) -> Delete:
+    """Removes requests that can be answered no more, answered or not."""
+    return delete(approvals).where(approvals.c.expires_at < before)
+
+
+def remembered(session_id: str, fingerprint: str, now: int, data: bytes) -> TextClause:
+    """Keeps a decision in the place of the one before."""
+    return _REMEMBER.bindparams(session_id=session_id, fingerprint=fingerprint, now=now, data=data)
+
+
+def told(session_id: str, fingerprint: str) -> Select[Any]:
+    """The data of a decision."""
+    return select(decisions.c.data).where(
+        decisions.c.session_id == session_id, decisions.c.fingerprint == fingerprint
+    )
+
+
+def forgotten(session_id: str) -> Delete:
+    """Forgets the decisions of a session."""
+    return delete(decisions).where(decisions.c.session_id == session_id)
+
+
+def old_sessions(before: int, now: float, limit: int) -> ReturningDelete[Any]:
+    """Removes conversations that were saved last before that time, and gives their ids.
+
+    Those about which somebody is being asked stay.
+    """
+    is_asked = exists().where(
+        approvals.c.session_id == sessions.c.session_id,
+        approvals.c.is_open,
+        approvals.c.expires_at > now,
+    )
+    is_old = sessions.c.updated_at < before
+    old = select(sessions.c.session_id).where(is_old, ~is_asked).limit(limit)
+    # Once more: somebody may save one meanwhile.
+    found = delete(sessions).where(sessions.c.session_id.in_(old), is_old)
+    return found.returning(sessions.c.session_id)
+
+
+def old_decisions(before: int) -> Delete:
+    """Removes the decisions before that time whose conversation is not kept."""
+    is_kept = exists().where(sessions.c.session_id == decisions.c.session_id)
+    return delete(decisions).where(decisions.c.decided_at < before, ~is_kept)
+
+
+def kept_bytes() -> list[Select[Any]]:
+    """The bytes of conversations, and of requests."""
+    return [select(func.sum(func.length(each.c.data))) for each in (sessions, approvals)]

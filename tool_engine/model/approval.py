@@ -1,0 +1,128 @@
+"""What is somebody asked to consent to, and what did they say?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+
+__all__ = ["ApprovalDecision", "ApprovalRequest", "fingerprint_of", "is_plain"]
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody is asked to consent to."""
+
+    token: str
+    """Names the request; nobody can guess it, and it is good for one answer."""
+    session_id: str
+    kind: str = "execution"
+    """`execution`: may the call run; `result`: may the model read its result."""
+    tool_name: str
+    tool_version: str
+    definition_hash: str
+    """Empty for a `Tool` that was built by hand: then its version alone stands for it."""
+    params: dict[str, Any]
+    """The arguments, whole: every reference replaced, every default filled in."""
+    effect: str = "unknown"
+    """What the tool's definition says of it: read, write or unknown."""
+    description: str = ""
+    result: str | None = None
+    """Of a `result` request: the text that the model would read."""
+    asked_at: float
+    expires_at: float
+    """Unix time, in seconds."""
+    call_id: str = ""
+    """The call that it is about."""
+    is_once: bool = False
+    """Whether the answer holds for the same call later on, unless it says that it does not."""
+    secret_names: tuple[str, ...] = ()
+    """Arguments, and parts of them, that are not to be shown: see `approval.describe`."""
+    preview: str | None = None
+    """What would change, often as a diff; None: nobody can tell. Secrets are hidden in it."""
+    fingerprint: str = ""
+    """What a remembered decision is good for: this definition with these arguments. Made from the
+    other fields when it is left out."""
+
+    def __repr__(self) -> str:
+        # Not even a log of errors shows the arguments, nor the token that is good for an answer.
+        what = f"{self.kind} of {self.tool_name!r} {self.tool_version}"
+        return f"<ApprovalRequest {what}, call {self.call_id or '?'} of {self.session_id!r}>"
+
+    def __post_init__(self) -> None:
+        if not self.fingerprint:
+            msgspec.structs.force_setattr(self, "fingerprint", self._own_fingerprint())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are still those that were asked about.
+
+        They are not where a storage has left secrets out, or JSON could not hold them.
+        """
+        return self.fingerprint == self._own_fingerprint()
+
+    def _own_fingerprint(self) -> str:
+        return fingerprint_of(self.tool_name, self.definition_hash, self.params)
+
+
+class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody said.
+
+    Raises:
+        ConfigurationError: `is_approved` is neither True nor False: a word such as "no" is no no.
+    """
+
+    is_approved: bool
+    reason: str | None = None
+    """Why it was refused; the model is told, unless a rule is silent."""
+    is_remembered: bool | None = None
+    """False: it holds for this one call; else it also holds for the same call later on, where the
+    policy is `ask_once`. `ask_always` asks again, whatever is said here."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.is_approved, bool):
+            raise ConfigurationError(f"is_approved must be True or False, got {self.is_approved!r}")
+
+
+def fingerprint_of(tool_name: str, definition_hash: str, params: Mapping[str, Any]) -> str:
+    """One text for one call: the whole of it goes in, and no two calls share it.
+
+    The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
+    """
+    said = _written([tool_name, definition_hash, _exact(params)])
+    # Loaded by name: most programs ask nobody.
+    hashed = import_module("hashlib").sha256(said.encode("utf-8", "surrogatepass"))
+    return str(hashed.hexdigest())
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value can be told from every other one later on: it is what JSON can say."""
+    if isinstance(value, Mapping):
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _exact(value: Any) -> Any:
+    """The value with a mark on all that JSON would mix up."""
+    if isinstance(value, Mapping):
+        pairs = ([_exact(key), _exact(item)] for key, item in value.items())
+        return ["mapping", *sorted(pairs, key=_written)]
+    if isinstance(value, list | tuple):
+        return ["list", *map(_exact, value)]
+    if type(value) is int:
+        # As digits, a very large one could not be written.
+        return ["int", f"{value:x}"]
+    if value is None or type(value) in (bool, float, str):
+        return value
+    # Nobody knows what makes two of these the same, but for being one object.
+    return [type(value).__qualname__, id(value)]
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

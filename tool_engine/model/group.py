@@ -1,0 +1,116 @@
+"""What is a group of tools, once its definition is loaded?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice
+from tool_engine.model.permission import Permission
+from tool_engine.model.tool import Tool, ToolCategory
+
+__all__ = ["Skill", "ToolGroup"]
+
+_NAME_LISTS = ("tools", "tags", "categories", "disabled_tools")
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Instructions for a kind of work, which a model reads when it needs them. S12."""
+
+    name: str
+    desc: str
+    """One line that tells the model what it would learn."""
+    prompt: str
+    """The instructions."""
+    when: str = ""
+    """When to read them, in words."""
+    always_load: bool = False
+    """True: they stand in the system prompt; False: only `desc` and `when` do."""
+
+
+class ToolGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that are enabled together, with the rules and the skills that go with them. S10.
+
+    A tool belongs to it when it is named in `tools`, has one of `tags`, or is of one of
+    `categories`. A tool may belong to several groups.
+
+    Raises:
+        ConfigurationError: A list is a single text, a category is unknown, or two skills have the
+            same name.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of tools."""
+    tags: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    rules: str = ""
+    """What a model is told of the group's use: a text, in which `{{tools}}` stands for the names
+    of the enabled tools of the group, and a line that begins with `{{if NAME}}` stays only while
+    the tool NAME is enabled. S11."""
+    skills: tuple[Skill, ...] = ()
+    permission: Permission | None = None
+    """What holds for its tools where no rule, session or override says more."""
+    is_enabled: bool = False
+    """Whether it is on in a session that says nothing about it: the key `enabled`. S21."""
+    disabled_tools: tuple[str, ...] = ()
+    """Of its tools, those that are off until a session turns them on: the key `off`."""
+    version: str = "1.0.0"
+    definition_hash: str = ""
+    """sha256 of the definition's content; empty for a group that no definition describes."""
+    source: str | None = None
+    """The file that the definition came from; None for a group made in code."""
+    findings: tuple[str, ...] = ()
+    """Warnings about the definition, each with its place and cure."""
+
+    def __post_init__(self) -> None:
+        place = f"the group {self.name!r}"
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigurationError(f"the name of a group must be a text, got {self.name!r}")
+        for field in _NAME_LISTS:
+            self._set(field, _names(f"{field} of {place}", getattr(self, field)))
+        for category in self.categories:
+            known = [each.value for each in ToolCategory]
+            check_choice(f"a category of {place}", category, known)
+        self._set("skills", tuple(self.skills))
+        names = [skill.name for skill in self.skills]
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"two skills of {place} have the same name: {sorted(names)}")
+
+    def _set(self, field: str, value: Any) -> None:
+        msgspec.structs.force_setattr(self, field, value)
+
+    def selects(self, tool: Tool) -> bool:
+        """Whether the tool belongs to the group."""
+        return (
+            tool.name in self.tools
+            or tool.category.value in self.categories
+            or not set(self.tags).isdisjoint(tool.tags)
+        )
+
+    def members(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Those of `tools` that belong to the group, in their order."""
+        names, tags, categories = set(self.tools), set(self.tags), set(self.categories)
+        return [
+            tool
+            for tool in tools
+            if tool.name in names
+            or tool.category.value in categories
+            or (tags and not tags.isdisjoint(tool.tags))
+        ]
+
+
+def _names(what: str, values: Any) -> tuple[str, ...]:
+    # A text is a sequence of texts, too, and would select what nobody named.
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{what} must be a list of names, got {values!r}")
+    names = tuple(values)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"{what} must hold names, got {name!r}")
+    # A category is its value, whether it was given as a text or as a `ToolCategory`.
+    return tuple(name.value if isinstance(name, ToolCategory) else name for name in names)

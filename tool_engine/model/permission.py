@@ -1,0 +1,44 @@
+"""What does somebody say about whether calls may run, and whether their results may be read?"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from tool_engine.model.bounds import check_choice
+
+__all__ = ["ExecutionPolicy", "Permission", "ResultPolicy"]
+
+
+class ExecutionPolicy(str, Enum):
+    """When somebody is asked before a call runs. From the loosest to the strictest."""
+
+    AUTO = "auto"
+    ASK_ONCE = "ask_once"
+    """The first time for the same tool with the same arguments."""
+    ASK_ALWAYS = "ask_always"
+    DENY = "deny"
+
+
+class ResultPolicy(str, Enum):
+    """When somebody is asked before the model reads a result. From the loosest to the strictest."""
+
+    NEVER = "never"
+    ON_ERROR = "on_error"
+    ALWAYS = "always"
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one place says; None: nothing, the next place decides."""
+
+    execution: ExecutionPolicy | None = None
+    result: ResultPolicy | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("execution", ExecutionPolicy), ("result", ResultPolicy)):
+            value = getattr(self, name)
+            if value is not None:
+                value = value.replace("-", "_") if type(value) is str else value
+                check_choice(name, value, [each.value for each in kind])
+                msgspec.structs.force_setattr(self, name, kind(value))

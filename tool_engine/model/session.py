@@ -1,0 +1,56 @@
+"""What is known of a conversation that is kept, without reading all of it?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tool_engine.errors import SessionError
+from tool_engine.model.bounds import check_count
+
+__all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id"]
+
+_MOST: Final = 2**31 - 1
+
+LONGEST_SESSION_ID: Final = 512
+"""Characters; what an index of every database takes."""
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One kept conversation."""
+
+    session_id: str
+    created_at: datetime
+    """When it was saved first, UTC."""
+    updated_at: datetime
+    """When it was saved last, UTC."""
+    size: int
+    """Characters of what is kept of it, as JSON."""
+    pending_approvals: int = 0
+    """Requests for approval that nobody has answered yet."""
+
+
+def check_session_id(session_id: object) -> str:
+    """The id of a session, if every storage can tell it from every other.
+
+    Raises:
+        SessionError: It is no text, empty, too long, or holds NUL or half a character.
+    """
+    if not isinstance(session_id, str) or not 0 < len(session_id) <= LONGEST_SESSION_ID:
+        got = f"{len(session_id)} characters" if isinstance(session_id, str) else repr(session_id)
+        raise SessionError(
+            f"the id of a session must be a text of 1 to {LONGEST_SESSION_ID} characters, got {got}"
+        )
+    if "\0" in session_id or any("\ud800" <= each <= "\udfff" for each in session_id):
+        raise SessionError(
+            f"the id of a session may not hold NUL or half a character, got {session_id!r}"
+        )
+    return session_id
+
+
+def check_page(limit: object, offset: object) -> None:
+    """Raises `ConfigurationError` unless both are whole numbers of 0 or more."""
+    check_count("limit", limit, maximum=_MOST)
+    check_count("offset", offset, maximum=_MOST)

@@ -1,0 +1,140 @@
+"""Where in a text does one character end, as people see it, and the next begin?
+
+The rules for extended grapheme clusters of Unicode's annex 29, with the character data that Python
+has. Where that does not tell, characters are taken for joined: nobody sees a cut that is one
+character off, but a letter that is cut in two is another letter.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+__all__ = ["cluster_end", "cluster_start", "is_joined"]
+
+_ZWJ: Final = "\u200d"
+_ZWNJ: Final = "\u200c"
+_FLAGS: Final = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+"""The regional indicators, two of which are a flag."""
+_EXTENDING: Final = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f") | frozenset(
+    map(chr, (*range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)))
+)
+"""What goes with the character before it and is no mark: joiners, vowels, skin colours, tags."""
+_PREPENDED: Final = frozenset(
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
+    "\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"
+    "\U00011a84\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46\U00011f02"
+)
+"""What goes with the character behind it."""
+_SEPARATE: Final = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_VIRAMA: Final = 9
+"""The combining class of the signs that join two consonants into one letter."""
+_MOST_MARKS: Final = 32
+"""Marks between two consonants that are looked at."""
+_LONGEST: Final = 128
+"""Code points of a character: the longest emoji has ten, Unicode's stream-safe form 31."""
+_WINDOW: Final = 4_096
+
+
+def cluster_start(text: str, place: int) -> int:
+    """The last place up to `place` at which a cut of `text` splits no character.
+
+    It is `place` itself inside a hundred marks and more: they are no character.
+    """
+    return _edge(text, place, -1)
+
+
+def cluster_end(text: str, place: int) -> int:
+    """The first place from `place` on at which a cut of `text` splits no character.
+
+    It is `place` itself inside a hundred marks and more: they are no character.
+    """
+    return _edge(text, place, 1)
+
+
+def _edge(text: str, place: int, step: int) -> int:
+    edge = place
+    while 0 < edge < len(text) and is_joined(text, edge):
+        edge += step
+        if abs(edge - place) > _LONGEST:
+            return place
+    return edge
+
+
+def is_joined(text: str, place: int) -> bool:
+    """Whether what stands before and behind `place` is seen as one character, or one line end.
+
+    Args:
+        text: Any text.
+        place: More than 0, and less than its length.
+    """
+    before, behind = text[place - 1], text[place]
+    if before.isascii() and behind.isascii():
+        return before == "\r" and behind == "\n"
+    if _is_separate(before) or _is_separate(behind):
+        return False
+    if _extends(behind) or before in _PREPENDED:
+        return True
+    if before == _ZWJ and not behind.isalnum() and not behind.isspace():
+        return True
+    if behind in _FLAGS:
+        return _flags_before(text, place) % 2 == 1
+    return _is_syllable(before, behind) or _is_conjunct(text, place)
+
+
+def _is_separate(character: str) -> bool:
+    """Whether nothing joins it: what controls and formats, halves of surrogate pairs."""
+    if character in _EXTENDING or character in _PREPENDED:
+        return False
+    return unicodedata.category(character) in _SEPARATE
+
+
+def _extends(character: str) -> bool:
+    return character in _EXTENDING or unicodedata.category(character).startswith("M")
+
+
+def _flags_before(text: str, place: int) -> int:
+    """How many regional indicators stand one after the other before `place`."""
+    end = place
+    while end > 0:
+        part = text[max(0, end - _WINDOW) : end]
+        rest = part.rstrip(_FLAGS)
+        end -= len(part) - len(rest)
+        if rest:
+            break
+    return place - end
+
+
+def _is_syllable(before: str, behind: str) -> bool:
+    """Whether two parts of Korean letters are one syllable."""
+    first, second = _hangul(before), _hangul(behind)
+    if first == "L":
+        return second in ("L", "V", "LV", "LVT")
+    if first in ("LV", "V"):
+        return second in ("V", "T")
+    return first in ("LVT", "T") and second == "T"
+
+
+def _hangul(character: str) -> str:
+    code = ord(character)
+    if 0xAC00 <= code <= 0xD7A3:
+        return "LVT" if (code - 0xAC00) % 28 else "LV"
+    if 0x1100 <= code <= 0x115F or 0xA960 <= code <= 0xA97C:
+        return "L"
+    if 0x1160 <= code <= 0x11A7 or 0xD7B0 <= code <= 0xD7C6:
+        return "V"
+    return "T" if 0x11A8 <= code <= 0x11FF or 0xD7CB <= code <= 0xD7FB else ""
+
+
+def _is_conjunct(text: str, place: int) -> bool:
+    """Whether an Indic consonant stands behind one that a virama joins it with."""
+    if unicodedata.category(text[place]) != "Lo":
+        return False
+    is_linked = False
+    for at in range(place - 1, max(-1, place - 2 - _MOST_MARKS), -1):
+        character = text[at]
+        if unicodedata.combining(character) == _VIRAMA:
+            is_linked = True
+        elif character not in (_ZWJ, _ZWNJ) and unicodedata.category(character) != "Mn":
+            return is_linked and unicodedata.category(character) == "Lo"
+    return False

@@ -1,0 +1,65 @@
+"""Where may a text be cut, so that what is left is not taken for something else?
+
+Half of an emoji is another emoji, half of a number another number, half of an escaped quote ends or
+begins a text of JSON, and half of a secret is one that nothing recognises any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tool_engine.output.graphemes import cluster_end, cluster_start
+
+__all__ = ["Splits", "place_to_cut"]
+
+Splits = Callable[[str, int], bool]
+"""Whether a cut of a text at a position would leave half of a secret on one side."""
+_DIGITS: Final = frozenset("0123456789.eE+-")
+_LONGEST_NUMBER: Final = 40
+"""Characters; what is longer is no number that anybody reads, and may be cut."""
+_LONGEST_RUN: Final = 1_000
+"""Backslashes of which it is told which ones escape the next."""
+
+
+def place_to_cut(text: str, place: int, step: int, splits: Splits) -> int:
+    """The nearest place at which a cut of `text` splits no character, number, escape or secret.
+
+    A single thing that reaches to the end of the text is left out whole: then it is 0, or the
+    length of the text.
+
+    Args:
+        text: What is to be cut.
+        place: Where, at best.
+        step: -1 to look before `place`, 1 to look behind it.
+        splits: Says where a secret would be split.
+    """
+    jump = step
+    while 0 < place < len(text):
+        edge = cluster_start(text, place) if step < 0 else cluster_end(text, place)
+        edge = _beside_number(text, edge, step)
+        if _is_escaped(text, edge):
+            edge += step
+        if edge == place:
+            if not splits(text, place):
+                break
+            edge = place + jump
+            jump *= 2
+        place = min(max(edge, 0), len(text))
+    return place
+
+
+def _beside_number(text: str, place: int, step: int) -> int:
+    """The edge of the number that `place` is in; `place` where it is in none."""
+    edge = place
+    while 0 < edge < len(text) and text[edge - 1] in _DIGITS and text[edge] in _DIGITS:
+        edge += step
+        if abs(edge - place) > _LONGEST_NUMBER:
+            return place
+    return edge
+
+
+def _is_escaped(text: str, place: int) -> bool:
+    """Whether the character behind `place` belongs to a backslash before it."""
+    before = text[max(0, place - _LONGEST_RUN) : place]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1

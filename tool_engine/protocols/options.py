@@ -1,0 +1,87 @@
+"""How are the calls of a reply run: how many at once, in which order, how long, who is asked?"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice, check_count
+from tool_engine.model.call import (
+    ToolCall,
+    ToolExecutionContext,
+    ToolExecutionResult,
+    check_timeout,
+)
+from tool_engine.model.tool import Tool
+
+__all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult"]
+
+GIVEN: Final = "given"
+BY_EFFECT: Final = "by_effect"
+BeforeExecute = Callable[[ToolCall, Tool], Awaitable[bool | str | None] | bool | str | None]
+"""Asked before each call; sync or async. True, or None: it runs. False, or a text that says why, or
+an exception: it does not."""
+OnResult = Callable[[ToolCall, ToolExecutionResult], object]
+"""Told of each result as soon as it is there, however the other calls go on; what it raises is
+logged."""
+
+_LANGUAGES: Final = ("en", "zh")
+_FUNCTIONS: Final = (("on_before_execute", "tool"), ("on_result", "result"))
+
+
+class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the calls of a reply are run."""
+
+    max_parallel: int | None = 1
+    """The most calls that run at the same time: 1, one after the other; None, all of them, within
+    what the engine admits."""
+    order: str = GIVEN
+    """`given`: calls begin in the order of the reply, `max_parallel` of them at the same time.
+    `by_effect`: so do only calls that stand next to each other and whose tools say `effect: read`;
+    each other call runs alone, after all before it and before all after it."""
+    timeout: float | None = None
+    """Seconds for each call, from its turn to its result. None: what `context` and the tool say."""
+    total_timeout: float | None = None
+    """Seconds for all calls together; those that have not ended by then end as `timeout`."""
+    approval_timeout: float | None = None
+    """Seconds for `on_before_execute` to answer, once for each call; then the call is refused.
+    None: `timeout`, or five minutes."""
+    context: ToolExecutionContext | None = None
+    """Who calls, and within which limits."""
+    on_before_execute: BeforeExecute | None = None
+    """Asked before each call whether it may run."""
+    on_result: OnResult | None = None
+    """Told of each call that has ended."""
+    tools: Collection[str] | None = None
+    """The names of the tools that may be called; None: every tool that is enabled."""
+    aliases: dict[str, str] = {}
+    """Other names of tools, such as the commands of another program: alias -> tool."""
+    max_calls: int = 50
+    """The most calls of one reply that are run; each further one is refused."""
+    format_results: bool = True
+    """Whether the results are written down for the model."""
+    language: str = "en"
+    """Of what a model reads of a call that was not allowed: `en` or `zh`."""
+
+    def __post_init__(self) -> None:
+        if self.max_parallel is not None:
+            check_count("max_parallel", self.max_parallel, minimum=1)
+        check_count("max_calls", self.max_calls, minimum=1)
+        check_choice("language", self.language, _LANGUAGES)
+        check_choice("order", self.order, (GIVEN, BY_EFFECT))
+        for name in ("timeout", "total_timeout", "approval_timeout"):
+            value = getattr(self, name)
+            if value is not None:
+                check_timeout(name, value)
+        if isinstance(self.tools, str | bytes):
+            raise ConfigurationError(f"tools must be a list of tool names, got {self.tools!r}")
+        if self.context is not None and not isinstance(self.context, ToolExecutionContext):
+            raise ConfigurationError(
+                f"context must be a ToolExecutionContext, got {self.context!r}"
+            )
+        for name, words in _FUNCTIONS:
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ConfigurationError(f"{name} must be a function of a call and its {words}")

@@ -1,0 +1,205 @@
+"""What may one conversation do, and how much of it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from tool_engine.approval.policy import PermissionRule
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_choice, check_count, nearest
+from tool_engine.model.call import check_timeout
+from tool_engine.model.permission import Permission
+
+__all__ = ["ToolCallConfig"]
+
+_MODES: Final = ("auto", "manual")
+_LANGUAGES: Final = ("en", "zh")
+_COUNTS: Final = ("max_iterations", "max_calls_per_turn", "capacity")
+_OPTIONAL_COUNTS: Final = ("max_calls", "max_tokens")
+_SEED_KEYS: Final = {
+    "toolToggles": "tool_toggles",
+    "defaultToolEnabled": "default_tool_enabled",
+    "maxIterations": "max_iterations",
+    "requireConfirmation": "require_confirmation",
+    "parallelExecution": "parallel_execution",
+}
+
+
+class _ToolCallFields(msgspec.Struct, frozen=True):
+    """The fields of the founding document, in its order. A5-A12."""
+
+    enabled: bool = True
+    """The master switch: off, no tool is told of or called."""
+    mode: str = "auto"
+    """`auto`, or `manual`: somebody is asked before each call, as with `require_confirmation`."""
+    tool_toggles: dict[str, bool] = {}
+    """Tool -> whether it is on; goes before the default and the groups."""
+    default_tool_enabled: bool = True
+    """Whether a tool is on that no toggle names."""
+    max_iterations: int = 10
+    """The most rounds of one turn: requests to the model that may lead to calls."""
+    timeout: float = 30.0
+    """Seconds for each call; a tool's own shorter timeout holds."""
+    require_confirmation: bool = False
+    """Whether somebody is asked before each call: the session's `ask_always`."""
+    parallel_execution: bool = True
+    """Whether the calls of one reply that only read run at the same time; others keep their order.
+    """
+    protocol: str = "vcp"
+    """How a model is told of tools where nothing else says it."""
+
+
+class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
+    """What one conversation may do. Immutable JSON values; the session changes its own copy.
+
+    Raises:
+        ConfigurationError: A value is not possible; the message names it.
+    """
+
+    toggles_by_tool_id: bool = False
+    """Whether a toggle also holds for the methods of a tool: `web_page` for `web_page_read`, of
+    which nothing else says it. Settings with `toolToggles` have it."""
+    group_toggles: dict[str, bool] = {}
+    """Group -> whether it is on; goes before what the group's definition says. S22."""
+    default_group_enabled: bool | None = None
+    """Whether groups are on that no toggle names; None: as their definitions say. S21."""
+    permission: Permission | None = None
+    """What holds for every tool of which nobody says more. Here and below, a word such as
+    `"ask_always"` stands for `Permission(execution="ask_always")`."""
+    group_permissions: dict[str, Permission] = {}
+    tool_permissions: dict[str, Permission] = {}
+    rules: dict[str, Permission] = {}
+    """`tool`, `tool:param=glob`, each perhaps with `::SilentReject` -> what holds. U32."""
+    approval_timeout: float = 300.0
+    """Seconds after which a request that nobody answered is refused."""
+    limit: int = 8000
+    """The most characters of a result that a model reads; 0 or -1: all. U38."""
+    tool_limits: dict[str, int] = {}
+    capacity: int = 1000
+    """The most variables that are kept. U40."""
+    max_calls_per_turn: int = 50
+    """The most calls of one turn. U47."""
+    max_calls: int | None = None
+    """The most calls of the whole conversation."""
+    max_uses: dict[str, int] = {}
+    """Tool -> the most calls of it in the conversation; goes before its definition's `max_uses`."""
+    max_tokens: int | None = None
+    """The most tokens of the whole conversation, as its models count them."""
+    max_seconds: float | None = None
+    """Seconds for one turn, from the user's message to the answer."""
+    hint_at: int = 2
+    """The occurrence of the same calls with the same results at which the model is told. U47."""
+    stop_at: int = 4
+    """The occurrence at which the turn ends."""
+    language: str = "en"
+    """Of what the session itself tells a model: `en` or `zh`."""
+
+    def __post_init__(self) -> None:
+        self._read_permissions()
+        self._check_types()
+        check_choice("mode", self.mode, _MODES)
+        check_choice("language", self.language, _LANGUAGES)
+        if not self.protocol:
+            raise ConfigurationError("protocol must be the name of one, got an empty text")
+        for name in _COUNTS:
+            check_count(name, getattr(self, name), minimum=1)
+        for name in _OPTIONAL_COUNTS:
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), minimum=1)
+        for tool, most in self.max_uses.items():
+            check_count(f"max_uses[{tool!r}]", most, minimum=1)
+        check_count("hint_at", self.hint_at, minimum=2)
+        check_count("stop_at", self.stop_at, minimum=self.hint_at)
+        check_timeout("timeout", self.timeout)
+        check_timeout("approval_timeout", self.approval_timeout)
+        if self.max_seconds is not None:
+            check_timeout("max_seconds", self.max_seconds)
+        self.permission_rules()
+
+    def _check_types(self) -> None:
+        """What code passes is as right as what comes from JSON: no text for a number."""
+        for field in msgspec.structs.fields(type(self)):
+            try:
+                msgspec.convert(getattr(self, field.name), field.type)
+            except msgspec.ValidationError as error:
+                raise ConfigurationError(f"{field.name}: {error}") from error
+
+    def _read_permissions(self) -> None:
+        if self.permission is not None:
+            made = _permission("permission", self.permission)
+            msgspec.structs.force_setattr(self, "permission", made)
+        for name in ("group_permissions", "tool_permissions", "rules"):
+            said = getattr(self, name)
+            if not isinstance(said, Mapping):
+                raise ConfigurationError(f"{name} must be a mapping, got {said!r}")
+            made_all = {key: _permission(f"{name}[{key!r}]", each) for key, each in said.items()}
+            msgspec.structs.force_setattr(self, name, made_all)
+
+    @property
+    def asks_always(self) -> bool:
+        """Whether somebody is asked before each call of which nobody says more. A6, A10."""
+        return self.mode == "manual" or self.require_confirmation
+
+    def permission_rules(self) -> list[PermissionRule]:
+        """The rules, ready to be matched.
+
+        Raises:
+            ConfigurationError: The text of one is no rule.
+        """
+        try:
+            return [PermissionRule.parse(text, each) for text, each in self.rules.items()]
+        except ConfigurationError as error:
+            raise ConfigurationError(f"rules: {error}") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as JSON values, for `from_dict`."""
+        return dict(msgspec.to_builtins(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The settings from JSON values.
+
+        The names of the founding document are taken, too (`toolToggles`); with them, and only with
+        one of them, `timeout` is in milliseconds. A9. What `toolToggles` names is a `toolId`, or
+        the name of a tool. A7.
+
+        Raises:
+            ConfigurationError: A key is unknown or a value has the wrong type.
+        """
+        if not isinstance(data, Mapping):
+            raise ConfigurationError(f"settings must be a mapping, got {type(data).__name__}")
+        for key in data.keys() & _SEED_KEYS.keys():
+            if _SEED_KEYS[key] in data:
+                raise ConfigurationError(
+                    f"{key} and {_SEED_KEYS[key]} say the same setting twice: give one of them"
+                )
+        named = {_SEED_KEYS.get(key, key): value for key, value in data.items()}
+        unknown = sorted(map(str, set(named) - set(cls.__struct_fields__)))
+        if unknown:
+            hint = nearest(unknown[0], cls.__struct_fields__)
+            raise ConfigurationError(f"these settings are unknown: {', '.join(unknown)}{hint}")
+        if any(key in _SEED_KEYS for key in data) and "timeout" in named:
+            check_timeout("timeout", named["timeout"])
+            named["timeout"] = named["timeout"] / 1000
+        if "toolToggles" in data:
+            named.setdefault("toggles_by_tool_id", True)
+        return cls(**named)
+
+
+def _permission(name: str, said: object) -> Permission:
+    """What somebody wrote, perhaps only the word for `execution`."""
+    if isinstance(said, Permission):
+        return said
+    try:
+        if isinstance(said, str):
+            return Permission(execution=said)  # type: ignore[arg-type] # it takes texts
+        if isinstance(said, Mapping):
+            return Permission(**said)
+    except (ConfigurationError, TypeError) as error:
+        raise ConfigurationError(f"{name}: {error}") from error
+    raise ConfigurationError(
+        f"{name} must be a Permission, or a word such as 'ask_always', got {said!r}"
+    )

@@ -1,0 +1,73 @@
+"""What may a helper do that works for a conversation? Nothing that the conversation may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from tool_engine.approval.gate import ApprovalGate
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.session.composition import keep
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.state import SessionState
+
+__all__ = ["derived"]
+
+_Session = TypeVar("_Session", bound=SessionState)
+_BOUNDS: Final = frozenset(
+    (
+        *("max_iterations", "max_calls", "max_calls_per_turn", "max_tokens", "max_seconds"),
+        *("max_uses", "timeout", "parallel_execution", "limit", "protocol", "language", "capacity"),
+        *("hint_at", "stop_at"),
+    )
+)
+"""What a derived session may have otherwise: nothing that lets it do more."""
+
+
+def derived(
+    session: _Session, name: str, tools: Iterable[str] | None, changes: Mapping[str, Any]
+) -> _Session:
+    """A session that works for `session`; see `ToolSession.derive`."""
+    unknown = sorted(set(changes) - _BOUNDS)
+    if unknown:
+        raise ConfigurationError(f"a derived session cannot have other {', '.join(unknown)}")
+    own = set(session.own_tools)
+    chosen = (
+        {tool.name for tool in session.tools()} - own
+        if tools is None
+        else {session.get_or_raise(each).name for each in tools}
+    )
+    settings = {**session.config.to_dict(), **changes}
+    settings["tool_toggles"] = {**session.config.tool_toggles, **dict.fromkeys(chosen, True)}
+    child = type(session)(
+        keep(session.source, lambda tool: tool.name in chosen),
+        f"{session.session_id}/{name}",
+        ToolCallConfig.from_dict(settings),
+        session.gate.approver,
+        agent_id=session.agent_id,
+        conversation_id=session.conversation_id,
+        presentations=session.presentations,
+        parent=session,
+    )
+    for state in session.toolbox.groups():
+        if state.is_own:
+            # What they say of permissions holds for helpers, too.
+            child.toolbox.register_group(state.group, state.rules)
+    _tell_of_requests(child.gate, session.gate)
+    child.own_tools.update(
+        {each: made for each, made in session.own_tools.items() if each in chosen}
+    )
+    return child
+
+
+def _tell_of_requests(of: ApprovalGate, to: ApprovalGate) -> None:
+    """Whoever listens to the one conversation hears of what its helper asks, too."""
+
+    def tell_request(request: ApprovalRequest) -> object:
+        return None if to.on_request is None else to.on_request(request)
+
+    def tell_answer(request: ApprovalRequest, decision: ApprovalDecision | None) -> object:
+        return None if to.on_answer is None else to.on_answer(request, decision)
+
+    of.on_request, of.on_answer = tell_request, tell_answer

@@ -1,0 +1,260 @@
+"""How does a front end take the replies of a model through a conversation? A40.
+
+The six methods of the founding document, under Python names, and `process`, on which they stand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tool_engine.approval.gate import ApprovalGate
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.content import text_of
+from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
+from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult
+from tool_engine.protocols.registry import PROTOCOLS
+from tool_engine.session.calling import confirmed
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.discovery import (
+    DiscoveredTool,
+    MethodFilter,
+    ToolDiscoveryService,
+    as_config,
+)
+from tool_engine.session.policy import SessionPolicy
+from tool_engine.session.result import SessionResult
+from tool_engine.session.toolbox import Toolbox
+
+__all__ = ["CycleFacade"]
+
+_NOBODY = "nobody can be asked: pass on_before_execute"
+
+
+class CycleFacade(ABC):
+    """What a conversation does with the replies of its model; a part of `ToolSession`."""
+
+    toolbox: Toolbox
+    gate: ApprovalGate
+    policy: SessionPolicy
+    """What holds for its calls, by all that anybody has said about them."""
+    _discovery: ToolDiscoveryService | None = None
+
+    @abstractmethod
+    def get(self, tool_name: str) -> Tool | None:
+        """The enabled tool of this name, or None."""
+
+    @abstractmethod
+    async def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+    ) -> SessionResult:
+        """Runs one tool for the conversation."""
+
+    @abstractmethod
+    def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
+        """The object that tells a model of these tools."""
+
+    async def process(
+        self,
+        reply: Any,
+        protocol: ToolCallingProtocol | str | None = None,
+        on_before_execute: BeforeExecute | None = None,
+        *,
+        on_result: OnResult | None = None,
+    ) -> ToolCallCycleResult:
+        """Reads a reply, runs the calls in it, and writes their results down for the model.
+
+        Calls that only read run at the same time, unless `config.parallel_execution` is off; each
+        other one runs alone, in its place.
+
+        Args:
+            reply: A whole reply in any form that the protocol parses, or a `ParsedReply`.
+            protocol: The one that told the model of the tools; None: that of the settings.
+            on_before_execute: Asked before each call, besides what the settings say of consent.
+                Without an approver, its True is the consent that the settings ask for.
+            on_result: Told of each call and its result, as soon as there is one.
+
+        Returns:
+            The calls and their results, and the messages with which the conversation goes on.
+
+        Raises:
+            ConfigurationError: There is no such protocol.
+            asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
+        """
+        on_before_execute = self._consenting(on_before_execute)
+        options = _options(self.toolbox.config, on_before_execute, on_result=on_result)
+        return await self._taken(reply, await self._speaking(protocol), options)
+
+    async def _taken(
+        self, reply: Any, protocol: ToolCallingProtocol, options: CycleOptions
+    ) -> ToolCallCycleResult:
+        try:
+            return await process_tool_calls(self, reply, protocol, options)
+        finally:
+            # What `prepare` is told: the calls of a reply belong to the turn that it answers.
+            self.toolbox.turn += 1
+
+    async def process_cycle(
+        self,
+        text: str,
+        config: ToolCallConfig | Mapping[str, Any] | None = None,
+        on_before_execute: BeforeExecute | None = None,
+    ) -> ToolCallCycleResult:
+        """Takes one reply of the model through: parse, execute, format. A38.
+
+        Args:
+            text: The reply, whole.
+            config: Other settings for this reply. They cannot allow more than the conversation's:
+                a tool must be on in both, and of what both say of consent the stricter word holds.
+            on_before_execute: Asked before each call: True, or None, lets it run. A29. Without an
+                approver, its True is the consent that the settings ask for.
+
+        Returns:
+            The calls and their results; `has_tool_requests` is False for a reply without calls.
+
+        Raises:
+            ConfigurationError: The settings are none, or name no protocol.
+            asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
+        """
+        if config is None:
+            return await self.process(text, None, on_before_execute)
+        chosen = as_config(config)
+        if chosen.asks_always and not self.toolbox.config.asks_always:
+            # What the conversation asks for by itself, these settings alone cannot.
+            on_before_execute = on_before_execute or _refuse
+        on_before_execute = self._consenting(on_before_execute)
+        timeout = None if chosen.timeout == ToolCallConfig().timeout else chosen.timeout
+        names = {tool.name for tool in self.toolbox.under(chosen).tools()}
+        options = _options(chosen, on_before_execute, timeout=timeout, tools=names)
+        speaking = await self._speaking(chosen.protocol)
+        with self.policy.also(chosen):
+            return await self._taken(text, speaking, options)
+
+    def _consenting(self, ask: BeforeExecute | None) -> BeforeExecute | None:
+        """`ask`; what it allows is allowed, where nobody else can be asked."""
+        if not callable(ask) or self.gate.approver is not None:
+            return ask
+
+        async def asked(call: ToolCall, tool: Tool) -> bool | str | None:
+            confirmed.set(False)
+            answer: Any = ask(call, tool)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            # In this task the call comes next.
+            confirmed.set(answer is True)
+            return answer  # type: ignore[no-any-return]
+
+        return asked
+
+    async def _speaking(self, protocol: ToolCallingProtocol | str | None) -> ToolCallingProtocol:
+        name = protocol or self.toolbox.config.protocol
+        if isinstance(name, str) and name not in PROTOCOLS:
+            # To look among the installed packages is to read files.
+            return await asyncio.to_thread(self.protocol, name)
+        return self.protocol(protocol)
+
+    def format_cycle_results(
+        self,
+        results: ToolCallCycleResult | Sequence[ToolExecutionResult],
+        protocol_id: ToolCallingProtocol | str | None = None,
+        calls: Sequence[ToolCall] | None = None,
+    ) -> str:
+        """The results as the text that the model reads next. A39.
+
+        Args:
+            results: A cycle, or the results of one.
+            protocol_id: Whose form they take; None: that of the settings.
+            calls: Of results that do not say which call they belong to.
+
+        Raises:
+            ConfigurationError: There is no such protocol, these are no results, or it cannot be
+                told to which call one belongs.
+        """
+        if isinstance(results, ToolCallCycleResult):
+            calls = results.parsed_requests if calls is None else calls
+            results = results.execution_results
+        if not results:
+            return ""
+        if not isinstance(results, Sequence) or not all(
+            isinstance(each, ToolExecutionResult) for each in results
+        ):
+            raise ConfigurationError(
+                f"results must be those of a cycle, or the cycle itself, got {results!r:.80}"
+            )
+        formatted = self.protocol(protocol_id).format_results(results, calls)
+        if isinstance(formatted, str):
+            return formatted
+        return "\n".join(text_of(result) for result in results)
+
+    def generate_tools_prompt(
+        self,
+        config: ToolCallConfig | Mapping[str, Any] | None = None,
+        agent_id: str | None = None,
+    ) -> str:
+        """What the system prompt has to say about the tools that are on. A25.
+
+        Empty when tools are switched off. Kept for as long as the tools and settings are the same.
+
+        Args:
+            config: Other settings, for this prompt.
+            agent_id: Whose prompt it is.
+
+        Raises:
+            ConfigurationError: The settings are none, or name no protocol.
+            ToolConflictError: Two tools have one name.
+        """
+        return self._discovers().generate_prompt(config, agent_id)
+
+    def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
+        """The tools that are on, or those that `filter` says yes to, as tools and methods. A24.
+
+        Raises:
+            ToolConflictError: Two tools have one name.
+        """
+        return self._discovers().get_discovered_methods(filter)
+
+    def invalidate_discovery_cache(self) -> None:
+        """Forgets the prompts that are kept. Nobody has to: a change of the tools is seen. A26."""
+        self._discovers().invalidate_cache()
+
+    def has_tool_calling_enabled(
+        self, config: ToolCallConfig | Mapping[str, Any] | None = None
+    ) -> bool:
+        """Whether the model may call any tool at all. A5.
+
+        Raises:
+            ConfigurationError: The settings are none.
+        """
+        return self.toolbox.config.enabled if config is None else as_config(config).enabled
+
+    def _discovers(self) -> ToolDiscoveryService:
+        if self._discovery is None:
+            self._discovery = ToolDiscoveryService(self.toolbox, self.protocol)
+        return self._discovery
+
+
+def _options(
+    config: ToolCallConfig, on_before_execute: BeforeExecute | None, **fields: Any
+) -> CycleOptions:
+    return CycleOptions(
+        max_parallel=None if config.parallel_execution else 1,
+        order=BY_EFFECT,
+        max_calls=config.max_calls_per_turn,
+        on_before_execute=on_before_execute,
+        language=config.language,
+        **fields,
+    )
+
+
+def _refuse(call: ToolCall, tool: Tool) -> str:
+    del call, tool
+    return _NOBODY

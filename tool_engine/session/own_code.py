@@ -1,0 +1,43 @@
+"""What if the code that a tool brings for its results does not work?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+from tool_engine.logger import get_logger
+from tool_engine.redaction import redact_text
+from tool_engine.session.formatting import text_in_pieces
+
+__all__ = ["made_text"]
+
+_LONGEST_REASON: Final = 200
+_log = get_logger(__name__)
+
+
+def made_text(
+    findings: list[str], what: str, tool_name: str, function: Callable[..., Any], *args: Any
+) -> str | None:
+    """The text that `function` makes of `args`; None where it raises or makes no text.
+
+    Args:
+        findings: Gets a sentence about it then; the log gets a warning.
+        what: What the function is, for that sentence.
+        tool_name: The tool that brought it.
+        function: Plain, not async.
+        args: What it is called with.
+    """
+    try:
+        text = function(*args)
+    except Exception as error:  # noqa: BLE001 - code of a tool may raise anything
+        told = f"raised {type(error).__name__}: {redact_text(str(error)[:_LONGEST_REASON])}"
+    else:
+        if isinstance(text, str):
+            return text_in_pieces(text)
+        if inspect.iscoroutine(text):
+            text.close()
+        told = f"returned {type(text).__name__} and no text"
+    findings.append(f"the {what} of {tool_name!r} {told}; the default was used")
+    _log.warning("presentation_failed", tool_name=tool_name, what=what, reason=told)
+    return None

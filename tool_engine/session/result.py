@@ -1,0 +1,85 @@
+"""How did a call of a conversation end, and what does its model read of it?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from tool_engine.model.call import ErrorType, ToolExecutionResult
+from tool_engine.session.formatting import data_of
+
+__all__ = ["ResultStatus", "SessionResult", "as_tool_call_result"]
+
+
+class ResultStatus(str, Enum):
+    """How a call ended, in the words of the founding document. S13."""
+
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    EXECUTION_REJECTED = "EXECUTION_REJECTED"
+    RESULT_REJECTED = "RESULT_REJECTED"
+    NOT_FOUND = "NOT_FOUND"
+
+
+_STATUS: Final = {
+    None: ResultStatus.SUCCESS,
+    ErrorType.TOOL_NOT_FOUND.value: ResultStatus.NOT_FOUND,
+    ErrorType.EXECUTION_REJECTED.value: ResultStatus.EXECUTION_REJECTED,
+    ErrorType.APPROVAL_REQUIRED.value: ResultStatus.EXECUTION_REJECTED,
+    ErrorType.REJECTED.value: ResultStatus.EXECUTION_REJECTED,
+    ErrorType.RESULT_REJECTED.value: ResultStatus.RESULT_REJECTED,
+}
+
+
+_WITH_DATA: Final = (ResultStatus.SUCCESS, ResultStatus.RESULT_REJECTED)
+
+
+class SessionResult(ToolExecutionResult, kw_only=True):
+    """A result with what a conversation makes of it. S14, S15.
+
+    `output` goes to the program, `formatted_text` is all of it as text, and `final_text` is what
+    the model reads.
+    """
+
+    formatted_text: str = ""
+    final_text: str | None = None
+    """None: the model may not read it (`result_rejected`)."""
+    is_truncated: bool = False
+    """Whether the model reads less than there is."""
+    reject_reason: str | None = None
+    """Why somebody refused the call, or its result."""
+    result_variable: str | None = None
+    """The variable that holds the whole output."""
+    args_variable: str | None = None
+    """The variable that holds the arguments."""
+
+    @property
+    def status(self) -> ResultStatus:
+        """How the call ended, in the words of the founding document."""
+        return _STATUS.get(self.error_type, ResultStatus.ERROR)
+
+    @property
+    def approval_token(self) -> str | None:
+        """Of a call that ended as `approval_required`: what `session.resume` takes."""
+        details = self.metadata.get("error_details")
+        return details.get("approval_token") if isinstance(details, dict) else None
+
+
+def as_tool_call_result(result: SessionResult) -> dict[str, Any]:
+    """A result in the form of the founding document, for front ends. S14.
+
+    `data` is what the tool returned; None where it did not run to its end.
+    """
+    return {
+        "status": result.status.value,
+        # What was withheld from the model is still there for the program.
+        "data": data_of(result.output) if result.status in _WITH_DATA else None,
+        "error": result.error,
+        "rejectReason": result.reject_reason,
+        "formattedText": result.formatted_text,
+        "finalText": result.final_text,
+        "isTruncated": result.is_truncated,
+        "cacheVarResult": result.result_variable,
+        "cacheVarArgs": result.args_variable,
+        "cacheFile": None,
+    }

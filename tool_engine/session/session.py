@@ -1,0 +1,379 @@
+"""What is one conversation allowed, what does it remember, and what has it spent?"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from tool_engine.approval.book import ApprovalBook
+from tool_engine.approval.gate import ApprovalGate
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
+from tool_engine.executors.handler import executor_for
+from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.bounds import nearest
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.session import check_session_id
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.registry import PROTOCOLS, get_protocol
+from tool_engine.session.bounds import Meter, Usage
+from tool_engine.session.calling import SessionCalls
+from tool_engine.session.composition import Prepare
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.deriving import derived
+from tool_engine.session.facade import CycleFacade
+from tool_engine.session.policy import SessionPolicy
+from tool_engine.session.presentation import Presentation, with_return_type
+from tool_engine.session.prompt import SessionPrompt
+from tool_engine.session.references import Expanded
+from tool_engine.session.repetition import RepetitionGuard
+from tool_engine.session.result import SessionResult
+from tool_engine.session.saving import SavedSession
+from tool_engine.session.scope import SessionScope
+from tool_engine.session.state import Deferred
+from tool_engine.session.tool_view import Source
+from tool_engine.session.toolbox import Toolbox
+from tool_engine.session.variable_tools import VariableTools
+from tool_engine.session.variables import VariableStore
+from tool_engine.subagent import ToolSubAgent
+
+__all__ = ["ToolSession"]
+
+_LONGEST: Final = 200
+
+
+class ToolSession(CycleFacade, SavedSession):
+    """One conversation: what it may use, remember and spend. X1.
+
+    Many sessions share one engine; none sees another one's state. A session is used in one event
+    loop; its calls may run at the same time.
+
+    Args:
+        engine: A `ToolEngine`, or what `combine`, `prefix`, `rename`, `keep` and `prepare` make of
+            some.
+        session_id: Names the conversation, in records too.
+        config: What it may do.
+        approver: Who is asked for consent; None: nobody, so that what must be asked is refused.
+        agent_id: Who calls, in records; None: `session_id`.
+        conversation_id: Of its calls; None: `session_id`.
+        prepare: Adapts what the model is told of each tool, in each turn.
+        presentations: Tool -> how its results become texts.
+        storage: Where `save` keeps the conversation; None: where the engine keeps its records.
+        variables: What it keeps from the start; None: nothing.
+        parent: The session that this one works for; it spends what that one may spend.
+
+    Raises:
+        SessionError: An id that no storage could keep.
+        ConfigurationError: Something of the wrong kind.
+
+    Example:
+        >>> session = ToolSession(engine, "chat-1")
+        >>> result = await session.execute("calculator", {"expression": "6*7"})
+        >>> result.final_text
+        '42'
+    """
+
+    def __init__(
+        self,
+        engine: Source,
+        session_id: str,
+        config: ToolCallConfig | None = None,
+        approver: Approver | None = None,
+        *,
+        agent_id: str | None = None,
+        conversation_id: str | None = None,
+        prepare: Prepare | None = None,
+        presentations: Mapping[str, Presentation] | None = None,
+        storage: SessionStorage | None = None,
+        variables: VariableStore | None = None,
+        parent: ToolSession | None = None,
+    ) -> None:
+        check_session_id(session_id)
+        chosen = ToolCallConfig() if config is None else config
+        if not isinstance(chosen, ToolCallConfig):
+            raise ConfigurationError(f"config must be a ToolCallConfig, got {config!r}")
+        self.session_id = session_id
+        self.agent_id = check_session_id(session_id if agent_id is None else agent_id)
+        self.conversation_id = conversation_id or session_id
+        self.variables = VariableStore(chosen.capacity) if variables is None else variables
+        """What the conversation keeps under names: results, arguments, and what is written."""
+        self._variable_tools = VariableTools(self.variables)
+        self.own_tools: dict[str, tuple[Tool, ToolExecutor]] = {}
+        """The tools that were registered for this conversation only, and what runs them."""
+        self.presentations = dict(presentations or {})
+        """Tool -> how its results become texts."""
+        told = prepare
+        if any(each.return_type is not None for each in self.presentations.values()):
+            told = self._telling(prepare)
+        self.toolbox = Toolbox(engine, chosen, self._all_own, prepare=told)
+        """Its tools and groups, and which of them are on."""
+        store = getattr(engine, "store", None)
+        self.storage = storage or getattr(store, "sessions", None)
+        self.parent = parent
+        """The session that it works for."""
+        self.meter: Meter = Meter(chosen, None if parent is None else parent.meter)
+        """What it has spent, against its bounds."""
+        self.guard = RepetitionGuard(chosen.hint_at, chosen.stop_at)
+        """Notices a model that repeats itself."""
+        book = (
+            ApprovalBook(
+                session_id, chosen.approval_timeout, storage=getattr(store, "approvals", None)
+            )
+            if parent is None
+            else parent.gate.book  # what the user has decided holds for helpers, too
+        )
+        of_parent = None if parent is None else parent.policy
+        self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
+        self.gate = ApprovalGate(book, approver, self.policy.decide)
+        """Says what needs consent, and asks for it."""
+        self._prompt = SessionPrompt(self.toolbox, self.variables, chosen.language)
+        self.deferred: dict[str, Deferred] = {} if parent is None else parent.deferred
+        self.calls = SessionCalls(self)
+        self._protocols: dict[str, ToolCallingProtocol] = {}
+        self._children = itertools.count(1)
+        self.more: dict[str, Any] = {}
+        """What was saved beside the conversation, such as its messages: JSON values."""
+
+    def __repr__(self) -> str:
+        return f"<ToolSession {self.session_id!r}, {self.toolbox!r}, {self.meter!r}>"
+
+    def _telling(self, prepare: Prepare | None) -> Prepare:
+        """`prepare`, which also tells what tools return. S9."""
+
+        def told(tool: Tool, turn: int) -> Tool | None:
+            adapted = tool if prepare is None else prepare(tool, turn)
+            presentation = self.presentations.get(tool.name)
+            if adapted is None or presentation is None:
+                return adapted
+            return with_return_type(adapted, presentation.return_type)
+
+        return told
+
+    # The tools.
+
+    def tools(self) -> list[Tool]:
+        """The enabled tools, as the model is told of them.
+
+        Raises:
+            ToolConflictError: Two of them have one name.
+        """
+        told = self.toolbox.tools()
+        return told if self.parent is None else [each for each in told if self.get(each.name)]
+
+    def list_all(self) -> list[Tool]:
+        """The same as `tools()`: what a protocol or a sub-agent may know of."""
+        return self.tools()
+
+    def get(self, tool_name: str) -> Tool | None:
+        """The enabled tool of this name, or None."""
+        placed = self.toolbox.find(tool_name)
+        if placed is None or not placed.is_enabled:
+            return None
+        # What is turned off for a conversation is off for those who work for it.
+        is_off = self.parent is not None and self.parent.get(tool_name) is None
+        return None if is_off and not placed.is_own else placed.tool
+
+    def get_or_raise(self, tool_name: str) -> Tool:
+        """The enabled tool of this name.
+
+        Raises:
+            ToolNotFoundError: There is none; the message names the nearest.
+        """
+        tool = self.get(tool_name)
+        if tool is None:
+            raise ToolNotFoundError(self.missing(tool_name))
+        return tool
+
+    def missing(self, tool_name: object) -> str:
+        """What to say of a tool that the conversation does not have."""
+        shown = str(tool_name)[:_LONGEST]
+        hint = nearest(shown, [each.name for each in self.toolbox.all() if each.is_enabled])
+        return f"there is no tool {shown!r} in this conversation{hint}"
+
+    def register_tool(self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any]) -> Tool:
+        """Adds a tool that only this conversation has.
+
+        Its calls go the way of all others: they are validated, admitted, recorded and published.
+
+        Args:
+            tool: The tool, or its definition as a mapping.
+            handler: As for `ToolEngine.register_tool`.
+
+        Raises:
+            DefinitionError: The definition is not right.
+            ToolConflictError: There is a tool of this name.
+            ConfigurationError: The handler does not fit the parameters.
+        """
+        loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
+        if loaded.name in self.own_tools:
+            raise ToolConflictError(
+                f"the session has a tool named {loaded.name!r} already: register it under another "
+                "name"
+            )
+        executor = executor_for(handler, loaded)
+        before = self.own_tools
+        self.own_tools = {**before, loaded.name: (loaded, executor)}
+        try:
+            self.toolbox.tools()
+        except BaseException:
+            self.own_tools = before
+            raise
+        return loaded
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """A tool that only this conversation has, and what runs it."""
+        return (
+            self.own_tools.get(tool_name)
+            or self._variable_tools.own(tool_name)
+            or self._prompt.own(tool_name)
+        )
+
+    def _all_own(self) -> list[Tool]:
+        return [
+            *(tool for tool, _ in self.own_tools.values()),
+            *self._variable_tools.tools(),
+            *self._prompt.tools(),
+        ]
+
+    def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
+        """The object that tells a model of these tools; the same one for the same name.
+
+        Args:
+            protocol: The name of one, an object, which is given back, or None: that of the
+                settings.
+
+        Raises:
+            ConfigurationError: There is no such protocol.
+        """
+        if protocol is not None and not isinstance(protocol, str):
+            return protocol
+        name = protocol or self.config.protocol
+        if name not in self._protocols:
+            options = {"tools": self} if name in PROTOCOLS else {}
+            self._protocols[name] = get_protocol(name, **options)
+        return self._protocols[name]
+
+    def system_prompt(self, protocol: ToolCallingProtocol | str | None = None) -> str:
+        """What a model is told once: how to use tools, the rules of groups, and skills. S24.
+
+        With a text protocol also the tools themselves; the request tells of them otherwise.
+        Empty when tools are switched off. A5.
+        """
+        return self._prompt.text(self.protocol(protocol))
+
+    @property
+    def findings(self) -> list[str]:
+        """What somebody should know who expects a tool, a group or its rules to be told of."""
+        return [*self.toolbox.findings, *self._prompt.findings]
+
+    # The calls.
+
+    async def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+    ) -> SessionResult:
+        """Runs one tool for the conversation.
+
+        Args:
+            tool_name: The tool, as the model knows it.
+            params: Its arguments; `$VAR_REF{{name}}` stands for a variable.
+            context: Who calls, and within which limits; None: this session.
+
+        Returns:
+            How the call ended; what a model reads of it is `final_text`.
+
+        Raises:
+            asyncio.CancelledError: The caller was cancelled.
+        """
+        return await self.calls.execute(tool_name, params, context)
+
+    def refuse(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+    ) -> ToolExecutionResult:
+        """Ends a call that is not made, as the engine's method of this name."""
+        bound = self.calls.bound(context)
+        bound.scope = SessionScope(self.own, self.gate, Expanded({}, ()))
+        return self.source.refuse(tool_name, params, bound, refusal)
+
+    def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:
+        """A caller with a history of its own, whose calls are calls of this conversation.
+
+        Args:
+            agent_id: Who calls.
+            options: As for `ToolSubAgent`.
+        """
+        options.setdefault("parent_agent_id", self.agent_id)
+        options.setdefault("conversation_id", self.conversation_id)
+        return ToolSubAgent(agent_id, self, **options)
+
+    def derive(
+        self, name: str | None = None, *, tools: Iterable[str] | None = None, **changes: Any
+    ) -> ToolSession:
+        """A session for a part of the work: never with more tools, rights or means than this one.
+
+        It has variables of its own, and spends what this session may spend.
+
+        Args:
+            name: The last part of its id; None: a number.
+            tools: The names of its tools, of those that are enabled here; None: all of these but
+                those that only this conversation has.
+            changes: Other bounds, such as `max_iterations`.
+
+        Raises:
+            ToolNotFoundError: A tool is not enabled here.
+            ConfigurationError: A change is none of a bound.
+        """
+        named = str(next(self._children)) if name is None else name
+        return derived(self, named, tools, changes)
+
+    # Approvals.
+
+    @property
+    def pending_approvals(self) -> list[ApprovalRequest]:
+        """The requests that wait for an answer, the oldest first.
+
+        Of other processes, which share a database with this one, `pending_anywhere` of
+        `session.gate.book` tells, too.
+        """
+        return self.gate.book.pending()
+
+    async def resume(self, token: str, decision: ApprovalDecision | bool) -> SessionResult:
+        """Takes the answer to a request that was deferred, and goes on with its call.
+
+        The call runs with the arguments that were shown, and only if its tool is what it was.
+
+        Args:
+            token: That of the request: `result.approval_token`.
+            decision: The answer.
+
+        Returns:
+            How the call ended now.
+
+        Raises:
+            ApprovalError: There is no such open request, it has expired, or the tool has changed.
+        """
+        if isinstance(decision, bool):
+            decision = ApprovalDecision(is_approved=decision)
+        return await self.calls.resume(token, decision)
+
+    def take_news(self) -> list[str]:
+        """What became of calls that were deferred and have ended since, for the model to read.
+
+        Each is given once.
+        """
+        news, self.calls.news = self.calls.news, []
+        return news
+
+    # What it has spent, and what is kept of it.
+
+    def usage(self) -> Usage:
+        """What was spent so far."""
+        return self.meter.usage()
