@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.interfaces import SessionStorage, ToolExecutor
@@ -58,9 +58,9 @@ class SessionState(ABC):
     more: dict[str, Any]
     """What was saved beside the conversation, such as its messages: JSON values."""
 
-    # Whoever makes one of some class knows what that class takes.
-    def __init__(self, *args: Any, **options: Any) -> None:
-        raise NotImplementedError
+    if TYPE_CHECKING:
+        # Whoever makes one of some class knows what that class takes.
+        def __init__(self, *args: Any, **options: Any) -> None: ...
 
     @property
     def config(self) -> ToolCallConfig:
