@@ -63,7 +63,7 @@ async def test_by_size(storage: SQLRecordStorage) -> None:
 async def test_file_shrinks(database: Path, open_storage: Open) -> None:
     """What the file no longer needs goes back to the disk; large results go with their calls."""
     storage = await open_storage(database)
-    for number in range(400):
+    for number in range(600):
         large = {"number": number, "rows": [f"{number}-{at}" for at in range(500)]}
         at = NOON + timedelta(minutes=number)
         storage.add(call(number, output=large, tool_name=f"tool-{number}", executed_at=at))
@@ -79,7 +79,7 @@ async def test_file_shrinks(database: Path, open_storage: Open) -> None:
     ((values,),) = asked(database, "SELECT count(*) FROM tool_values")
     assert 10 <= values <= 16
     assert len((await storage.query(RecordQuery()))[-1].result["rows"]) == 500
-    assert await asyncio.to_thread(used, database) < before / 4
+    assert await asyncio.to_thread(used, database) < before / 5
 
 
 def used(database: Path) -> int:

@@ -5,7 +5,7 @@ https://docs.claude.com/en/docs/build-with-claude/streaming
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +14,9 @@ from tool_engine.model.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.content import MessageContent
 from tool_engine.protocols.building import Ending, ReplyBuilder
+from tool_engine.protocols.event_stream import END, EventStreamDecoder
 from tool_engine.protocols.names import KnownTools, NameRule
-from tool_engine.protocols.reading import ChunkReader, field, plain
+from tool_engine.protocols.reading import field, plain
 
 __all__ = ["AnthropicDecoder"]
 
@@ -34,8 +35,6 @@ _ENDINGS: Final = {
     "length": Ending.CUT,
     "content_filter": Ending.CUT,
 }
-_END: Final = "end of the stream"
-"""The event that stands, here, for what a stream ends with if nobody said that it is over."""
 _REFUSALS: Final = frozenset({"refusal", "content_filter"})
 _PAUSED: Final = (
     "the provider paused this reply while it ran tools of its own: send it back as it is, and the "
@@ -43,7 +42,7 @@ _PAUSED: Final = (
 )
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(EventStreamDecoder):
     """Reads one message, from events, from mappings or from the bytes of the stream.
 
     Args:
@@ -53,16 +52,14 @@ class AnthropicDecoder:
     """
 
     def __init__(self, known: KnownTools, rule: NameRule, *, repair: bool = True) -> None:
+        super().__init__(ReplyBuilder(known, repair=repair))
         self._rule = rule
-        self._chunks = ChunkReader()
-        self._builder = ReplyBuilder(known, repair=repair)
         self._content = MessageContent(self._builder)
         self._held: Any = None
         """The content that stood in `message_start`, for servers that send no more of it."""
         self._is_begun = False
         self._is_ended = False
         self._is_late_told = False
-        self._reply: ParsedReply | None = None
         self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
@@ -71,42 +68,8 @@ class AnthropicDecoder:
             "message_delta": self._message_delta,
             "message_stop": self._message_stop,
             "error": self._error,
-            _END: self._no_end,
+            END: self._no_end,
         }
-
-    def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes an event, a mapping, or the next bytes or text of the stream."""
-        return self._take_all(self._chunks.feed(chunk))
-
-    def close(self) -> ParsedReply:
-        """The whole reply; may be called again."""
-        if self._reply is None:
-            self._take_all(self._chunks.close())
-            self._take_all(({"type": _END},))
-            self._reply = self._finished()
-        return self._reply
-
-    def _take_all(self, payloads: Iterable[Any]) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
-        for payload in payloads:
-            if self._chunks.problems:
-                told += self._problems()
-            try:
-                told += self._take(payload)
-            except RecursionError:
-                told += self._lost("a part of the reply is nested too deep to be read")
-        return told + self._problems() if self._chunks.problems else told
-
-    def _problems(self) -> list[StreamEvent]:
-        problems, self._chunks.problems = self._chunks.problems, []
-        return [event for problem in problems for event in self._lost(problem)]
-
-    def _lost(self, problem: str) -> list[StreamEvent]:
-        self._builder.spoil("a part of the reply could not be read")
-        return self._wrong(problem)
-
-    def _wrong(self, message: str) -> list[StreamEvent]:
-        return [self._builder.find("malformed_reply", message, level="error")]
 
     def _take(self, payload: Any) -> list[StreamEvent]:
         if isinstance(payload, BaseException):

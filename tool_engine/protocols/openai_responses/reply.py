@@ -13,14 +13,13 @@ import msgspec
 from tool_engine.model.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import Ending, Refine, ReplyBuilder
+from tool_engine.protocols.event_stream import END, EventStreamDecoder
 from tool_engine.protocols.names import KnownTools, NameRule
 from tool_engine.protocols.openai_responses.output import ResponseOutput
-from tool_engine.protocols.reading import ChunkReader, field, plain
+from tool_engine.protocols.reading import field, plain
 
 __all__ = ["OpenAIResponsesDecoder"]
 
-_END: Final = "end of the stream"
-"""The event that stands, here, for what a stream ends with if nobody said that it is over."""
 _FAILED: Final = frozenset({"failed", "cancelled", "error"})
 _TEXTS: Final = {
     "response.output_text.delta": ("content", "output_text", "content_index"),
@@ -33,7 +32,7 @@ _ITEMS: Final = ("message", "reasoning", "_call", "_output", "compaction")
 """How the types of output items end."""
 
 
-class OpenAIResponsesDecoder:
+class OpenAIResponsesDecoder(EventStreamDecoder):
     """Reads one response, from events, from mappings or from the bytes of the stream.
 
     Args:
@@ -51,16 +50,14 @@ class OpenAIResponsesDecoder:
         repair: bool = True,
         refine: Refine | None = None,
     ) -> None:
+        super().__init__(ReplyBuilder(known, repair=repair, refine=refine))
         self._rule = rule
-        self._chunks = ChunkReader()
-        self._builder = ReplyBuilder(known, repair=repair, refine=refine)
         self._output = ResponseOutput(self._builder)
         self._id: str | None = None
         self._is_stored = True
         self._is_begun = False
         self._is_ended = False
         self._is_late_told = False
-        self._reply: ParsedReply | None = None
         self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
             "response.created": self._begun,
             "response.queued": self._begun,
@@ -76,42 +73,8 @@ class OpenAIResponsesDecoder:
             "response.failed": self._over,
             "response.cancelled": self._over,
             "error": self._error,
-            _END: self._no_end,
+            END: self._no_end,
         }
-
-    def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes an event, a mapping, or the next bytes or text of the stream."""
-        return self._take_all(self._chunks.feed(chunk))
-
-    def close(self) -> ParsedReply:
-        """The whole reply; may be called again."""
-        if self._reply is None:
-            self._take_all(self._chunks.close())
-            self._take_all(({"type": _END},))
-            self._reply = self._finished()
-        return self._reply
-
-    def _take_all(self, payloads: Iterable[Any]) -> list[StreamEvent]:
-        told: list[StreamEvent] = []
-        for payload in payloads:
-            if self._chunks.problems:
-                told += self._problems()
-            try:
-                told += self._take(payload)
-            except RecursionError:
-                told += self._lost("a part of the reply is nested too deep to be read")
-        return told + self._problems() if self._chunks.problems else told
-
-    def _problems(self) -> list[StreamEvent]:
-        problems, self._chunks.problems = self._chunks.problems, []
-        return [event for problem in problems for event in self._lost(problem)]
-
-    def _lost(self, problem: str) -> list[StreamEvent]:
-        self._builder.spoil("a part of the reply could not be read")
-        return self._wrong(problem)
-
-    def _wrong(self, message: str) -> list[StreamEvent]:
-        return [self._builder.find("malformed_reply", message, level="error")]
 
     def _take(self, payload: Any) -> list[StreamEvent]:
         if isinstance(payload, BaseException):

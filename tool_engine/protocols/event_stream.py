@@ -1,0 +1,71 @@
+"""How is a reply read that comes as events, each with a type of its own?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tool_engine.model.reply import ParsedReply, StreamEvent
+from tool_engine.protocols.building import ReplyBuilder
+from tool_engine.protocols.reading import ChunkReader
+
+__all__ = ["END", "EventStreamDecoder"]
+
+END: Final = "end of the stream"
+"""The type of the event that stands for what a stream ends with if nobody said that it is over."""
+
+
+class EventStreamDecoder(ABC):
+    """Takes the events of one reply, whatever they come in, and tells what is lost of them.
+
+    Args:
+        builder: What the reply is built with.
+    """
+
+    def __init__(self, builder: ReplyBuilder) -> None:
+        self._chunks = ChunkReader()
+        self._builder = builder
+        self._reply: ParsedReply | None = None
+
+    @abstractmethod
+    def _take(self, payload: Any) -> list[StreamEvent]:
+        """What one event comes to."""
+
+    @abstractmethod
+    def _finished(self) -> ParsedReply:
+        """The reply, once all events were taken."""
+
+    def feed(self, chunk: Any) -> list[StreamEvent]:
+        """Takes an event, a mapping, or the next bytes or text of the stream."""
+        return self._take_all(self._chunks.feed(chunk))
+
+    def close(self) -> ParsedReply:
+        """The whole reply; may be called again."""
+        if self._reply is None:
+            self._take_all(self._chunks.close())
+            self._take_all(({"type": END},))
+            self._reply = self._finished()
+        return self._reply
+
+    def _take_all(self, payloads: Iterable[Any]) -> list[StreamEvent]:
+        told: list[StreamEvent] = []
+        for payload in payloads:
+            if self._chunks.problems:
+                told += self._problems()
+            try:
+                told += self._take(payload)
+            except RecursionError:
+                told += self._lost("a part of the reply is nested too deep to be read")
+        return told + self._problems() if self._chunks.problems else told
+
+    def _problems(self) -> list[StreamEvent]:
+        problems, self._chunks.problems = self._chunks.problems, []
+        return [event for problem in problems for event in self._lost(problem)]
+
+    def _lost(self, problem: str) -> list[StreamEvent]:
+        self._builder.spoil("a part of the reply could not be read")
+        return self._wrong(problem)
+
+    def _wrong(self, message: str) -> list[StreamEvent]:
+        return [self._builder.find("malformed_reply", message, level="error")]
