@@ -1,5 +1,6 @@
 """`watch` prints what changes in the folder until Ctrl-C."""
 
+import asyncio
 import json
 import os
 import signal
@@ -141,3 +142,23 @@ def test_watch_ends_when_its_reader_has_gone(tools: Path, monkeypatch: pytest.Mo
     with os.fdopen(writer, "w", encoding="utf-8") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         assert run(["--tools", str(tools), "watch", "--json"]) == 1
+
+
+async def test_a_reader_that_has_gone_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is being closed then is not interrupted a second time, however long it takes."""
+    reader, writer = os.pipe()
+    told: list[int] = []
+    is_told = asyncio.Event()
+
+    def gone() -> None:
+        told.append(1)
+        is_told.set()
+
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with watching.reader_watched(gone):
+            os.close(reader)
+            await asyncio.wait_for(is_told.wait(), 20)
+            for _ in range(20):
+                await asyncio.sleep(0)
+    assert told == [1]

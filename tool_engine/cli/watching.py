@@ -55,18 +55,28 @@ async def _watch(settings: Settings, *, as_json: bool) -> int:
 
 @contextmanager
 def reader_watched(on_gone: Callable[[], None]) -> Iterator[None]:
-    """Calls `on_gone` when nobody reads stdout any more, while the block runs."""
+    """Calls `on_gone` once when nobody reads stdout any more, while the block runs."""
     # A write would notice that the reader has gone, but the next event may be days away. The end
     # of a pipe that is written to becomes "readable" when its other end is closed.
     loop = asyncio.get_running_loop()
     pipes = _stdout_pipes()
+
+    def stop_watching() -> None:
+        for pipe in pipes:
+            loop.remove_reader(pipe)
+
+    def gone() -> None:
+        # It stays readable: each turn of the loop would say so again, and a second cancellation
+        # would interrupt what the first one is closing.
+        stop_watching()
+        on_gone()
+
     for pipe in pipes:
-        loop.add_reader(pipe, on_gone)
+        loop.add_reader(pipe, gone)
     try:
         yield
     finally:
-        for pipe in pipes:
-            loop.remove_reader(pipe)
+        stop_watching()
 
 
 def _stdout_pipes() -> list[int]:
