@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 FIRST = tuple(
     f"tests/{name}"
     for name in (
-        *("agent", "approval", "cli", "documents", "executors", "meta", "protocols", "redaction"),
-        "security",
+        *("agent", "approval", "catalog", "cli", "documents", "executors", "meta", "protocols"),
+        *("redaction", "security"),
     )
 )
 """About half of the work; the other process runs all that is not here."""
