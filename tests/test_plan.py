@@ -10,6 +10,7 @@ import pytest
 from tests.pipeline.audit import make_engine
 from tests.pipeline.samples import bare
 from tool_engine import ToolEngine
+from tool_engine.plan import _Numbers
 
 
 @pytest.fixture
@@ -101,3 +102,19 @@ async def test_a_limit_of_sessions_costs_no_call(
     assert (output["items"] == list(range(9))) is is_same
     planned = engine._pipeline._planner.plan(engine.get_or_raise("one"))
     assert (planned.executor is executor) is is_same
+
+
+def test_numbers_are_given_once() -> None:
+    """S35: what comes in the place of something that is gone is not taken for it."""
+
+    class Slotted:
+        __slots__ = ()
+
+    numbers = _Numbers()
+    kept: object = type("Plain", (), {})()
+    slotted = Slotted()
+    first = [numbers.of(kept), numbers.of(slotted)]
+    gone = {numbers.of(type("Plain", (), {})()) for _ in range(100)}
+    gone |= {numbers.of(Slotted()) for _ in range(100)}
+    assert len(gone) == 200
+    assert [numbers.of(kept), numbers.of(slotted)] == first

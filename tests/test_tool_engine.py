@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal, Optional
 
@@ -28,7 +29,11 @@ from tool_engine import (
     ToolKnowledgeStore,
     ToolNotFoundError,
 )
+from tool_engine.model.call import Refusal
+from tool_engine.session.composition import combine, prefix
+from tool_engine.session.session import ToolSession
 
+NO = Refusal("rejected", "no")
 HELLO = """
 name: {name}
 version: "1.0.0"
@@ -163,6 +168,56 @@ async def test_strict_validation(folder: Path) -> None:
         result = await engine.execute("hello", {"message": "hi", "mesage": "x"})
         assert result.error_type == "validation_error"
         assert [each["type"] for each in result.validation_errors] == ["extra_parameter"]
+
+
+async def call_with(way: Callable[..., Any], *given: Any) -> None:
+    if inspect.isawaitable(made := way(*given)):
+        await made
+
+
+WAYS: dict[str, Callable[[Any, str, Any], Any]] = {
+    "execute": lambda engine, name, context: engine.execute(name, {}, context),
+    "refuse": lambda engine, name, context: engine.refuse(name, {}, context, NO),
+    "view": lambda engine, name, context: prefix(engine, "w.").execute(f"w.{name}", {}, context),
+    "refuse in a view": lambda engine, name, context: combine(engine).refuse(name, {}, context, NO),
+    "session": lambda engine, name, context: ToolSession(engine, "s").execute(name, {}, context),
+    "refuse in a session": lambda engine, name, context: ToolSession(engine, "s").refuse(
+        name, {}, context, NO
+    ),
+    "acquire": lambda engine, name, context: engine.controller.acquire(name, context=context),
+}
+
+
+@pytest.mark.parametrize("context", [5, "user", {"caller_id": "ann"}])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["hello", "nobody"])
+async def test_a_context_that_is_none(folder: Path, way: str, name: str, context: Any) -> None:
+    """Misuse is an exception that says what to pass, and no call."""
+    write(folder, "hello")
+    async with ToolEngine(
+        ToolEngineConfig(tools_directory=str(folder), auto_reload=False)
+    ) as engine:
+        kind = type(context).__name__
+        with pytest.raises(ConfigurationError, match=rf"got {kind}: pass ToolExecutionContext\("):
+            await call_with(WAYS[way], engine, name, context)
+        assert await engine.query_call_records() == []
+        assert engine.controller.get_metrics().active == 0
+
+
+async def test_a_context_that_is_none_inside_a_tool(config: ToolEngineConfig) -> None:
+    """The same of a call that a tool makes; what it holds is given back."""
+    async with ToolEngine(config) as engine:
+
+        @engine.tool
+        async def outer() -> str:
+            """Calls wrongly."""
+            wrong: Any = 5
+            await engine.execute("outer", {}, wrong)
+            return "never"
+
+        result = await engine.execute("outer")
+        assert "got int: pass ToolExecutionContext(" in str(result.error)
+        assert engine.controller.get_metrics().active == 0
 
 
 # Asking.

@@ -13,7 +13,6 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
 from tool_engine.config import ToolEngineConfig
 from tool_engine.ending import CallEnding
-from tool_engine.errors import ConfigurationError
 from tool_engine.events import EventBus, MemoryEventStorage
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.interfaces import Approver, CallScope, EventStorage
@@ -69,11 +68,6 @@ def scope_of(approver: Approver | None) -> CallScope | None:
     """Who is asked about the calls of no session; None: nobody."""
     if approver is None:
         return None
-    if not callable(getattr(approver, "approve", None)):
-        raise ConfigurationError(
-            f"approver must have 'async def approve(request)', got {type(approver).__name__}; "
-            "for a function write CallbackApprover(function)"
-        )
     # Loaded by name: most engines ask nobody.
     made: CallScope = import_module("tool_engine.approval.gate").gate_of_engine(approver)
     return made

@@ -240,7 +240,8 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     keep_generations: int = 5
     """The snapshots that are kept for `rollback`, the present one included."""
     lock: str = "off"
-    """`enforce` calls only tools that the lock file approves as they are; `off` calls all."""
+    """`enforce` calls only tools, and follows only groups, that the lock file approves as they are;
+    `off` calls all."""
     lock_file: str | None = None
     """The lock file; None: `tools_directory` with `.lock` after its name, such as `tools.lock`."""
     cache_directory: str | None = "auto"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from copy import deepcopy
 from typing import Any, Protocol
 
 from tool_engine.approval.preview import previewed_by
@@ -17,6 +16,8 @@ from tool_engine.failure import Failure, failure_of
 from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
+from tool_engine.model.copying import copied
+from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.plan import Plan
 from tool_engine.progress import CANCELLED, Call
@@ -62,6 +63,19 @@ class Consents:
             # A loop that has ended took its calls with it, and must not keep the others waiting.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._expire, clock, loop)
+
+    def is_free(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> bool:
+        """Whether a call may run at once: nobody says otherwise, or its conversation knows it."""
+        scope = call.context.scope
+        if scope is None:
+            return not plan.needs_consent
+        find = getattr(scope, "is_free", None)
+        if find is None or self._is_closed:
+            return False
+        try:
+            return find(call.call_id, plan.tool, arguments) is True
+        except Exception:  # noqa: BLE001 - what is wrong is told by whoever is asked then
+            return False
 
     async def ask(
         self,
@@ -109,7 +123,7 @@ class Consents:
         while True:
             try:
                 # Such that nobody else can change them while somebody is asked.
-                arguments = deepcopy(arguments)
+                arguments = copied(arguments)
                 refusal = await self._refusal(call, plan, arguments)
             except RecursionError:
                 refusal = Refusal("execution_rejected", "the arguments nest too deep to be shown")
@@ -134,11 +148,7 @@ class Consents:
     async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
         scope: CallScope | None = call.context.scope or self._scope
         if scope is None:
-            return Refusal(
-                "execution_rejected",
-                f"tool {plan.tool.name!r} needs somebody's consent, and nobody can be asked: pass "
-                "an approver to the engine or the session",
-            )
+            return _of_nobody(plan.tool)
         loop = asyncio.get_running_loop()
         clock = asyncio.timeout(None)
         try:
@@ -147,7 +157,7 @@ class Consents:
                 if self._is_closed:
                     return _CLOSED
                 with previewed_by(plan.executor):
-                    return await scope.consent(call.call_id, plan.tool, deepcopy(arguments))
+                    return await scope.consent(call.call_id, plan.tool, copied(arguments))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
@@ -164,6 +174,19 @@ class Consents:
             clock.reschedule(loop.time())
 
 
+def _of_nobody(tool: Tool) -> Refusal:
+    """Why a call does not run that somebody must consent to, where there is nobody."""
+    said = tool.permission
+    if said is not None and said.execution is ExecutionPolicy.DENY:
+        # Whoever is asked could not allow it either.
+        return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
+    return Refusal(
+        "execution_rejected",
+        f"tool {tool.name!r} needs somebody's consent, and nobody can be asked: pass an approver "
+        "to the engine or the session",
+    )
+
+
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -171,6 +194,8 @@ def _set(future: asyncio.Future[None]) -> None:
 
 def is_same(new: Tool, old: Tool) -> bool:
     """Whether who consented to the one has consented to the other."""
-    return new is old or (
-        new.definition_hash == old.definition_hash != "" and new.version == old.version
-    )
+    if new is old:
+        return True
+    if new.definition_hash or old.definition_hash:
+        return new.definition_hash == old.definition_hash and new.version == old.version
+    return new == old

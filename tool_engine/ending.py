@@ -359,6 +359,9 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
         findings, metadata = visible.value(findings), visible.value(metadata)
     else:
         error = None if error is None else redact_text(error)
+        if "error_details" in metadata:
+            # With the token of a request for consent, whoever has it could allow the call.
+            metadata["error_details"] = redact(metadata["error_details"])
         try:
             output = redact(_bounded(output))
         except Exception:  # noqa: BLE001 - a foreign value may have no words for itself

@@ -185,14 +185,14 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         return await self._reloader.rollback(generation)
 
     async def lock_tools(self, names: Iterable[str] | None = None) -> ReloadChanges:
-        """Approves tools as they are now: writes them into the lock file.
+        """Approves tools and groups as they are now: writes them into the lock file.
 
         Unlike `tool-engine lock`, it also approves the code that this program registered to run
         them.
 
         Args:
-            names: These only; a name whose file is gone loses its approval. None: all tools of the
-                folder, and no others.
+            names: These only, groups as `group:NAME`; a name whose file is gone loses its approval.
+                None: all tools and groups of the folder, and no others.
 
         Returns:
             The names of the tools that were added, modified and removed by that.
@@ -359,6 +359,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             context: Who calls, and within which limits.
 
         Raises:
+            ConfigurationError: The context is none.
             asyncio.CancelledError: The caller was cancelled; the call is recorded as `cancelled`.
         """
         return self._execute(tool_name, params, context)

@@ -31,6 +31,7 @@ __all__ = [
     "QueueTimeoutError",
     "RateLimitedError",
     "RecordsUnavailableError",
+    "SessionConflictError",
     "SessionError",
     "SlotRejectedError",
     "SupersededError",
@@ -140,6 +141,12 @@ class SessionError(ToolEngineError):
     """A conversation cannot be made, restored or gone on with as asked; the message says why."""
 
     error_type = "session_error"
+
+
+class SessionConflictError(SessionError):
+    """Somebody else has saved a conversation meanwhile; nothing was kept, nothing was lost."""
+
+    error_type = "session_conflict"
 
 
 class ToolConflictError(ToolEngineError, ValueError):

@@ -62,7 +62,9 @@ class ToolExecutor(Protocol):
     `execution_error`, `TimeoutError` a `timeout`. The deadline arrives as cancellation: give back
     what you hold and let `CancelledError` pass. An `execute` that is not a coroutine function runs
     in a thread, unless the executor has `is_async = True`: then it returns a coroutine. An executor
-    that holds resources has `async def close(self)`, called once.
+    that holds resources has `async def close(self)`, called once. One with `needs_consent = True`
+    runs only what somebody was asked about, even where the tool's definition has no `permission`;
+    one with `preview(self, tool, params)`, plain or async, tells them what would change.
     """
 
     async def execute(
@@ -77,7 +79,8 @@ class Approver(Protocol):
 
     `approve` may take its time: the call holds no slot meanwhile. It is cancelled when the request
     expires or its call ends. What it raises is a refusal. It returns None when nobody can answer
-    now: the call ends as `approval_required`, and may be resumed with the request's token.
+    now: the call ends as `approval_required`, and may be resumed with the request's token. True,
+    False and the reason of a refusal are taken for a decision, too.
     """
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
@@ -121,7 +124,12 @@ class ApprovalStorage(Protocol):
 
 
 class SessionStorage(Protocol):
-    """Keeps conversations beyond the life of a process."""
+    """Keeps conversations beyond the life of a process.
+
+    One that several may write to has `async save_if(self, session_id, data, revisions) -> bool`,
+    too: as `save`, in one step, if what is kept has under `"revision"` one of these texts (empty:
+    none), or if nothing is kept; else False. Of one without it a session asks before it saves.
+    """
 
     async def save(self, session_id: str, data: dict[str, Any]) -> None:
         """Keeps what a conversation came to: JSON values, in the place of what was kept before."""
@@ -143,7 +151,9 @@ class SessionStorage(Protocol):
 class CallScope(Protocol):
     """What the conversation that a call belongs to adds to it: `context.scope`.
 
-    It goes with the call into the calls that its tool makes.
+    It goes with the call into the calls that its tool makes. One that often knows at once that a
+    call may run has `is_free(self, call_id, tool, params)`, too, which gives True then: `consent`
+    is not asked about that call.
     """
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:

@@ -38,6 +38,7 @@ from tool_engine.interfaces import CallScope
 from tool_engine.knowledge.snapshot import pack, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import check_context
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 from tool_engine.model.tool import Tool
@@ -150,7 +151,7 @@ class Pipeline:
             self._use(loop)
         if type(task := task_of(loop)) is ToolTask and parent is None and task.call.owner is self:
             return await self._nest_in(task, tool_name, params, context)  # type: ignore[no-any-return]
-        context = ANONYMOUS if context is None else context
+        context = context if context is not None and check_context(context) else ANONYMOUS
         try:
             plan = self._plans.get(tool_name)
             packed = pack(params)
@@ -164,7 +165,7 @@ class Pipeline:
             plan, arguments = checked
         request = plan.request
         if context is not ANONYMOUS or plan.is_special:
-            if plan.needs_consent or plan.is_shared or context.scope is not None:
+            if plan.is_shared or not self._consents.is_free(call, plan, arguments):
                 ready = await self._prepare(call, params, packed, arguments, parent, leads)
                 if not isinstance(ready, tuple):
                     return ready
@@ -268,6 +269,7 @@ class Pipeline:
         serial = next_serial()
         call_id = f"{self._id_prefix}{serial}"
         context = ANONYMOUS if context is None else context
+        check_context(context)
         call = Call(self, serial, call_id, tool_name, snapshot(params), context)
         found = self.look_up(call)
         call.plan = None if isinstance(found, Failure) else found

@@ -7,8 +7,12 @@ next reload or registration.
 from __future__ import annotations
 
 import inspect
+import itertools
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
@@ -19,12 +23,14 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationResult
 from tool_engine.model.concurrency import CollisionPolicy
-from tool_engine.model.permission import ExecutionPolicy
+from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.output.shaping import shaped
 from tool_engine.validation import ToolParameterValidator
 
 __all__ = ["Plan", "Planner"]
+
+_SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
 
 
 class Plan:
@@ -77,7 +83,7 @@ class Plan:
         self.timeout = timeout
         """Seconds for a call whose caller names none."""
         wants = tool.concurrency
-        self.is_shared = wants.collision is CollisionPolicy.SINGLE_FLIGHT
+        self.is_shared = wants.collision is _SHARED
         """Whether calls that are alike get one result."""
         self.is_keyed = wants.key is not None or self.is_shared
         """Whether each call asks for a slot in its own way."""
@@ -104,6 +110,29 @@ def _accept_nothing(params: Any, packed: bytes) -> None:
     del params, packed
 
 
+class _Numbers:
+    """Numbers for objects, given once and never again, unlike their places in memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, Any]] = {}
+        self._next = itertools.count(1)
+
+    def of(self, thing: object) -> int:
+        """The number of one object, for as long as it lives."""
+        place = id(thing)
+        if place not in self._known:
+            self._known[place] = next(self._next), self._held(thing, place)
+        return self._known[place][0]
+
+    def _held(self, thing: object, place: int) -> object:
+        known = self._known
+        try:
+            return weakref.ref(thing, lambda _: known.pop(place, None))
+        except TypeError:
+            # It stays, lest another one take its place.
+            return thing
+
+
 class Planner:
     """Makes the plans of tools."""
 
@@ -122,11 +151,14 @@ class Planner:
         self._config = config
         self._generation = generation
         self._find = find
+        self._numbers = _Numbers()
 
     def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
         """The plan for calls of `tool`, which `own` runs, else the executor of its handler."""
         compiled = self._validator.compiled(tool)
-        executor = self._limited(tool, own or self._registry.resolve(tool))
+        executor = own or self._registry.resolve(tool)
+        tool = _with_consent(tool, executor)
+        executor = self._limited(tool, executor)
         is_async = (
             executor is None
             or inspect.iscoroutinefunction(executor.execute)
@@ -139,9 +171,15 @@ class Planner:
             executor,
             self._backend.aim if is_async else self._backend.aim_at_thread,
             tool.timeout or self._config().default_timeout,
-            AdmissionRequest.for_tool(tool, self._config()),
+            AdmissionRequest.for_tool(tool, self._config(), self._owner_of(tool, own)),
             self._generation(),
         )
+
+    def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
+        """The number of what runs a tool of one conversation, where anybody counts its calls."""
+        wants = tool.concurrency
+        is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
+        return None if own is None or not is_counted else self._numbers.of(own)
 
     def _limited(self, tool: Tool, executor: ToolExecutor | None) -> ToolExecutor | None:
         """The executor, with the tool's `result` limits on what it returns."""
@@ -162,3 +200,13 @@ class Planner:
             f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
             "entry.handler",
         )
+
+
+def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
+    """The tool, which asks if its executor runs nothing that nobody has consented to."""
+    said = tool.permission or Permission()
+    is_free = said.execution in (None, ExecutionPolicy.AUTO)
+    if not is_free or not getattr(executor, "needs_consent", False):
+        return tool
+    asks = Permission(execution=ExecutionPolicy.ASK_ALWAYS, result=said.result)
+    return replace(tool, permission=asks)

@@ -14,6 +14,7 @@ from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask, task_of
 from tool_engine.errors import ToolEngineError
 from tool_engine.failure import Failure, failure_of
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import check_context
 from tool_engine.model.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settable import settable
 from tool_engine.plan import Plan
@@ -165,6 +166,7 @@ def nested_context(
 ) -> ToolExecutionContext:
     """Who a call made by a call speaks for: its maker, unless it says otherwise."""
     source = outer if context is None else context
+    check_context(source)
     return ToolExecutionContext(
         source.caller_id,
         source.caller_type,

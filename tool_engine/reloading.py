@@ -16,6 +16,7 @@ from tool_engine.catalog.generations import Generations, ReloadChanges, changes_
 from tool_engine.catalog.group_merging import with_registered
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lock import default_lock_file
+from tool_engine.catalog.locked_group import PREFIX
 from tool_engine.catalog.merging import merge, new_tools
 from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.catalog.reload import PATIENCE, Catalog
@@ -141,10 +142,12 @@ class Reloader:
         shown = {tool.name: tool for tool in (*self._wanted, *self._generations.index)}
         shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
         tools = {name: tool for name, tool in shown.items() if tool.source is not None}
+        groups = {name: each for name, each in self._wanted.groups.items() if each.source}
         known = None if names is None else await asyncio.to_thread(self._approvals.known)
-        chosen = tools if names is None else [names] if isinstance(names, str) else names
+        every = [*tools, *(f"{PREFIX}{name}" for name in groups)]
+        chosen = every if names is None else [names] if isinstance(names, str) else names
         await self._code.read(tools.values())
-        lock = self._approvals.with_approved(known, tools, chosen)
+        lock = self._approvals.with_approved(known, tools, chosen, groups)
         await asyncio.to_thread(lock.write)
         return await self._in_pair(lambda: self._look("lock"))
 
@@ -315,6 +318,7 @@ class Reloader:
                 if tool.source is not None:
                     self.tell(ToolEngineEventType.TOOL_LOADED, tool.name, tool)
         self._tell_quarantined(quarantined)
+        self._tell_groups(before)
         self._tell_errors()
         return changes
 
@@ -353,6 +357,11 @@ class Reloader:
             _log.warning(
                 "tool_quarantined", count=len(found), tools=shown, file=self._approvals.file
             )
+
+    def _tell_groups(self, before: ToolIndex) -> None:
+        for name, group in self._generations.index.groups.items():
+            if group.is_quarantined and before.groups.get(name) != group:
+                _log.warning("group_quarantined", group=name, message=group.findings[0])
 
     def _tell_errors(self) -> None:
         for file, message in self.errors:

@@ -213,14 +213,9 @@ def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:
     if value is None:
         return None
     same = value if tool.concurrency.key == "params" else digest_of(arguments)
-    return (tool.name, tool.definition_hash, value, same, _owner_of(tool, call))
-
-
-def _owner_of(tool: Tool, call: Call) -> int | None:
-    """What runs a tool that only one conversation has: another one's may have the same name."""
-    scope = call.context.scope
-    own = None if scope is None else scope.own(tool.name)
-    return None if own is None or own[0] is not tool else id(own[1])
+    # What only one conversation has may be named like what another one has.
+    owner = None if call.plan is None else call.plan.request.owner
+    return (tool.name, tool.definition_hash, value, same, owner)
 
 
 def _is_leaders_own(flight: Flight, result: ToolExecutionResult, follower: _Follower) -> bool:

@@ -14,8 +14,8 @@ from tests.admission.crew import Crew, context, controller_of
 from tests.admission.test_keys import tool_of, wanted
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
-from tool_engine.errors import QueueFullError, QueueTimeoutError
-from tool_engine.model.concurrency import CollisionPolicy, ToolRate
+from tool_engine.errors import CircuitOpenError, QueueFullError, QueueTimeoutError
+from tool_engine.model.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
 LIMITS = {"key_limits": {"limit": 1}, "max_concurrent": 2}
 STRATEGIES = ["fifo", "priority", "fair"]
@@ -259,3 +259,30 @@ async def test_lines_stay_short(crew_of: MakeCrew) -> None:
     lines = [layout.root, *layout.lines()]
     assert max(len(line.entries) for line in lines) < 100
     assert max(len(lane.waiters) for lane in layout.lanes.values()) < 200
+
+
+async def test_tools_of_conversations_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S35: nobody says when a conversation is over, so the limits of its own tools are forgotten
+    when there are many; those that calls run under stay, and so does what the catalog has."""
+    monkeypatch.setattr("tool_engine.admission.layout._MOST_OWNED", 10)
+    controller = controller_of()
+    tool = tool_of(breaker=BreakerPolicy(failures=1, reset_after=60.0))
+
+    def request(owner: int | None) -> AdmissionRequest:
+        return AdmissionRequest.for_tool(tool, controller.config, owner)
+
+    async def fail(owner: int | None) -> None:
+        controller.release(await controller.admit(request(owner)), outcome=False)
+
+    await fail(None)
+    held = await controller.admit(request(0))
+    for owner in range(1, 100):
+        await fail(owner)
+    assert len(controller._layout._tool_lines) == len(controller._layout._tool_breakers)
+    assert len(controller._layout.lines()) < 40
+    controller.release(held, outcome=False)
+    for each in (None, 0, 99):
+        with pytest.raises(CircuitOpenError):
+            await controller.admit(request(each))
+    await fail(1)
+    assert controller.snapshot().tool_breakers == {"probe": "open"}

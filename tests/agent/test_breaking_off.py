@@ -259,11 +259,14 @@ async def test_a_stream_of_a_model_that_fails(world: World) -> None:
 
 
 async def test_a_stream_with_a_mistake_of_others(world: World) -> None:
-    """What is no failure of a model is not hidden."""
-    loop = world.loop("openai", RuntimeError("a bug"))
-    with pytest.raises(RuntimeError, match="a bug"):
+    """What is no failure of a model is told as the last event, and not hidden."""
+    loop = world.loop("openai", Turn(text="Hello."))
+    loop.request = lambda **_: 1 / 0  # type: ignore[assignment, method-assign]
+    with pytest.raises(ZeroDivisionError):
         [event async for event in loop.stream("Go.")]
     check(loop)
+    assert world.events[-1].type is AgentEventType.ERROR
+    assert "division" in str(world.events[-1].error)
 
 
 @every_wire
@@ -319,7 +322,14 @@ async def test_a_turn_that_others_cancel(world: World) -> None:
 async def test_a_timeout_of_others(world: World) -> None:
     """Only the turn's own clock ends it as `max_seconds_reached`."""
     loop = world.loop("openai", TimeoutError("of the model"), config={"max_seconds": 1000.0})
-    with pytest.raises(TimeoutError, match="of the model"):
+    with pytest.raises(ChatModelError, match="of the model"):
+        await loop.run("Go.")
+
+    def late(**_: Any) -> Any:
+        raise TimeoutError("of a session")
+
+    loop.request = late  # type: ignore[method-assign]
+    with pytest.raises(TimeoutError, match="of a session"):
         await loop.run("Go.")
     check(loop)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.spoken import WIRES, SpokenModel, faults_of
 from tool_engine.agent.history import History
+from tool_engine.model.call import ToolCall
 
 every_wire = pytest.mark.parametrize("wire", WIRES)
 
@@ -95,3 +96,38 @@ def test_nothing_is_added_for_nothing() -> None:
     history.add_said("")
     assert len(history.messages) == 1
     assert not history.is_said
+
+
+class _Counting(dict[str, Any]):
+    """A message that counts how often somebody looks through it."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        """What is in it."""
+        self.looks += 1
+        return super().values()
+
+
+def _call() -> ToolCall:
+    return ToolCall(call_id="call_0", tool_name="a", arguments={})
+
+
+def test_an_id_that_stands_twice_is_replaced_and_no_message_is_looked_through_twice() -> None:
+    """A42: what a long conversation costs grows with its messages, not with their square."""
+    history = History(SpokenModel("openai", []))
+    history.begin("Go.")
+    said = [_Counting(role="assistant", tool_calls=[{"id": "call_0"}]) for _ in range(20)]
+    ids = []
+    for each in said:
+        message, calls = history.with_new_ids([each], [_call()])
+        ids.append(calls[0].call_id)
+        history.add_calls(list(message))
+    assert ids == ["call_0", *(f"call_0_{number}" for number in range(2, 21))]
+    kept = history.messages[1]
+    assert isinstance(kept, _Counting)
+    assert kept.looks <= 2
+    history.is_said = False
+    history.break_off("", "")
+    again = [_call()]
+    assert history.with_new_ids([said[0]], again)[1] is again

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -174,6 +175,16 @@ async def test_a_changed_message_is_not_the_histories(world: World) -> None:
     assert "idle, History(2 messages)" in repr(loop)
 
 
+async def test_half_a_character(world: World) -> None:
+    """Half of a surrogate pair, which no client can send, is no text of a user's."""
+    loop = world.loop("openai")
+    with pytest.raises(ConfigurationError, match="text holds half of a character at 4"):
+        await loop.run("Oops\ud83d")
+    with pytest.raises(ConfigurationError, match="system holds half of a character"):
+        world.loop("openai", system="\ud83d")
+    assert loop.messages == []
+
+
 async def test_what_makes_no_loop(world: World) -> None:
     """Each wrong argument is named."""
     session = ToolSession(world.engine, "chat")
@@ -182,6 +193,11 @@ async def test_what_makes_no_loop(world: World) -> None:
         AgentLoop(world.engine, model)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="model must be a ChatModel"):
         AgentLoop(session, "gpt-5")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="lacks reply, name, protocol"):
+        AgentLoop(session, SimpleNamespace(user_message=str))
+    named = SimpleNamespace(user_message=str, reply=str, name="m", protocol="openai")
+    with pytest.raises(ConfigurationError, match=r"such as get_protocol\('openai'\) gives"):
+        AgentLoop(session, named)
     with pytest.raises(ConfigurationError, match="max_tokens"):
         AgentLoop(session, model, max_tokens=0)
     with pytest.raises(ConfigurationError, match="sub_agents"):
@@ -201,11 +217,16 @@ class _Hearing:
 
 
 @pytest.mark.parametrize(
-    "options", [{"on_event": _heard}, {"on_event": _Hearing()}, {"on_event": 7}, {"system": 7}]
+    "options",
+    [
+        *({"on_event": each} for each in (_heard, _Hearing(), 7)),
+        {"system": 7},
+        {"is_streamed": "no"},
+    ],
 )
 async def test_options_that_cannot_be(world: World, options: dict[str, Any]) -> None:
     """A listener that nobody would await is refused, and not silently left out."""
-    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} must be a"):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} must be "):
         world.loop("openai", Turn(text="Hello."), **options)
 
 

@@ -227,6 +227,16 @@ async def test_no_answer(world: World) -> None:
     assert "the sub-agent gave no answer (empty)" in result.error
 
 
+async def test_an_empty_task(world: World) -> None:
+    """The model reads what is wrong with its call, in words of the call."""
+    loop = world.loop(
+        "openai", *[Turn(calls=[delegated(1, "  ")]), Turn(text="Well.")], sub_agents=1
+    )
+    await ran(loop)
+    assert "the task is empty" in result_of(world, "id_1").error
+    assert loop.children == {}
+
+
 async def test_out_of_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sub-agent has the time of its caller's turn, and not more."""
     clock = asyncio.get_running_loop().time
@@ -290,6 +300,28 @@ async def test_the_answer_keeps_its_labels(world: World) -> None:
     )
     await ran(loop)
     (answer,) = [each for each in loop.session.variables if PAGE in each.text]
+    assert any("tool:page" in label for label in answer.labels)
+
+
+async def test_a_page_that_the_sub_agent_forgets(world: World) -> None:
+    """S29: to remove the variable of a page washes its label off no answer."""
+
+    @world.engine.tool(effect="read")
+    async def page() -> str:
+        """A page."""
+        return PAGE
+
+    loop = world.loop(
+        "openai",
+        Turn(calls=[delegated(1, "Read the page.")]),
+        Turn(calls=[call(2, "page")]),
+        Turn(calls=[call(3, "remove_vars", names=["page_1_result"])]),
+        Turn(text=f"It says: {PAGE[::-1]}"),
+        Turn(text="Done."),
+        sub_agents=1,
+    )
+    await ran(loop)
+    (answer,) = [each for each in loop.session.variables if PAGE[::-1] in each.text]
     assert any("tool:page" in label for label in answer.labels)
 
 

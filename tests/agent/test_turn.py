@@ -13,7 +13,9 @@ from tests.agent.world import WIRES, Turn, World, call, check, ran, said_of
 from tool_engine.agent.answer import AgentAnswer, StopReason
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.loop import AgentLoop
+from tool_engine.agent.models import RecordedModel
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 
 every_wire = pytest.mark.parametrize("wire", WIRES)
@@ -51,7 +53,8 @@ async def test_one_last_chance(world: World, wire: str) -> None:
     assert (answer.text, answer.stop_reason) == ("Enough.", StopReason.MAX_ROUNDS)
     assert asked(loop) == [True, True, False]
     assert "max_rounds_reached" in last_words(loop)
-    assert answer.usage.rounds == 2
+    # Each request to the model is a round, that for its last words, too.
+    assert answer.usage.rounds == world.events[-1].round == 3
 
 
 @every_wire
@@ -75,6 +78,8 @@ async def test_too_many_calls(world: World, wire: str) -> None:
     answer = await ran(loop)
     assert (answer.text, answer.stop_reason) == ("Two.", StopReason.MAX_CALLS)
     assert world.ran == ["add", "add"]
+    assert errors(world) == [None, None, "limit_reached"]
+    assert "the 2 calls of one turn are used up" in str(results(world)[2].error)
     assert asked(loop) == [True, False]
 
 
@@ -93,6 +98,22 @@ async def test_tokens_run_out(world: World) -> None:
     assert len(asked(loop)) == 2
 
 
+async def test_tokens_that_nobody_counts(world: World) -> None:
+    """A bound that cannot hold is said once in each turn, and only where there is one."""
+    said = {"choices": [{"message": {"role": "assistant", "content": "3."}}]}
+    wanted = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    replies: list[Any] = [{"calls": [wanted]}, {"reply": said}, {"reply": said}]
+    for most, found in ((5, ["no_usage"]), (None, [])):
+        session = ToolSession(world.engine, "chat-1", ToolCallConfig(max_tokens=most))
+        loop = AgentLoop(session, RecordedModel({"replies": replies}))
+        events = [event async for event in loop.stream("Go.")]
+        told = [each.finding.error_type for each in events if each.finding is not None]
+        assert [each for each in told if each == "no_usage"] == found
+        assert events[-1].answer is not None
+        kept = [each.error_type for each in events[-1].answer.findings]
+        assert [each for each in kept if each == "no_usage"] == found
+
+
 @every_wire
 async def test_time_runs_out_in_a_call(world: World, wire: str) -> None:
     """A turn ends in time; what had ended keeps its result, and the next turn works."""
@@ -104,6 +125,8 @@ async def test_time_runs_out_in_a_call(world: World, wire: str) -> None:
     assert (answer.text, answer.stop_reason) == ("", StopReason.MAX_SECONDS)
     assert errors(world) == [None, "cancelled"]
     assert [each.error_type for each in await world.records()] == [None, "cancelled"]
+    assert "max_seconds_reached" in str(results(world)[1].error)
+    assert "max_seconds_reached" in json.dumps(loop.messages)
     assert (await ran(loop)).text == "Yes."
 
 
@@ -152,6 +175,25 @@ async def test_cut_twice(world: World, wire: str) -> None:
     assert any(each.error_type == "truncated" for each in answer.findings)
 
 
+async def test_calls_that_the_model_closed_too_early(world: World) -> None:
+    """U41: where no limit cut the reply, arguments that are not whole are told, and all goes on."""
+
+    def reply(arguments: str) -> dict[str, Any]:
+        function = {"name": "add", "arguments": arguments}
+        wanted = [{"id": "a", "type": "function", "function": function}]
+        said = {"role": "assistant", "content": None, "tool_calls": wanted}
+        return {"reply": {"choices": [{"message": said, "finish_reason": "tool_calls"}]}}
+
+    wrong = [reply('{"a": 1, "b'), reply('{"a": 1, "b": '), reply('{"a": 1')]
+    script = {"replies": [*wrong, reply('{"a": 1, "b": 2}'), {"text": "3."}]}
+    session = ToolSession(world.engine, "chat-1")
+    loop = AgentLoop(session, RecordedModel(script), on_event=world.events.append)
+    answer = await loop.run("Go.")
+    assert (answer.text, answer.stop_reason) == ("3.", StopReason.COMPLETED)
+    assert errors(world) == ["validation_error"] * 3 + [None]
+    assert world.ran == ["add"]
+
+
 @every_wire
 async def test_a_text_that_was_cut(world: World, wire: str) -> None:
     """Half an answer is no answer: the model is asked for a whole one, once."""
@@ -182,6 +224,7 @@ async def test_calls_of_a_refused_reply(world: World) -> None:
     answer = await ran(loop)
     assert answer.stop_reason is StopReason.REFUSED
     assert world.ran == []
+    assert not any("shorter" in str(each.error) for each in results(world))
 
 
 @every_wire
@@ -244,6 +287,21 @@ async def test_in_a_circle(world: World, wire: str) -> None:
     said = json.dumps(loop.messages)
     assert said.count("You made the same calls before") == 2
     assert said.count("no further call is run") == 1
+
+
+async def test_in_a_circle_of_long_results(world: World) -> None:
+    """U47: a result that is shortened names another variable each time; that is no progress."""
+
+    @world.engine.tool(effect="read")
+    async def page() -> str:
+        """A long page."""
+        return "words " * 5000
+
+    turns = [Turn(calls=[call(n, "page")]) for n in range(4)]
+    loop = world.loop("openai", *turns, Turn(text="It is long."))
+    answer = await ran(loop)
+    assert "page_4_result" in json.dumps(loop.messages)
+    assert (answer.text, answer.stop_reason) == ("It is long.", StopReason.REPEATING)
 
 
 async def test_the_same_question_again(world: World) -> None:

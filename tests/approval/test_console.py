@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
 BOUND = 20.0
 ASKS = "say why not: "
+NOTHING_SAID = ApprovalDecision(is_approved=False, is_remembered=False)
 
 
 class Terminal:
@@ -79,7 +81,9 @@ async def asked(
         (" YES ", YES),
         ("n", ApprovalDecision(is_approved=False)),
         ("No", ApprovalDecision(is_approved=False)),
-        ("", ApprovalDecision(is_approved=False)),
+        ("", NOTHING_SAID),
+        ("t", ApprovalDecision(is_approved=True, is_remembered=False)),
+        ("This time", ApprovalDecision(is_approved=True, is_remembered=False)),
         ("a", ApprovalDecision(is_approved=True, is_remembered=True)),
         ("yes please", ApprovalDecision(is_approved=False, reason="yes please")),
         (
@@ -89,7 +93,7 @@ async def asked(
     ],
 )
 async def test_what_is_typed(terminal: Terminal, typed: str, decision: ApprovalDecision) -> None:
-    """X3: y, n, always, or a reason; what is neither is no yes."""
+    """X3, S19: y, n, this time, or a reason; what is neither is no yes, and silence is for once."""
     request = msgspec.structs.replace(request_of(amount=5), is_once=True)
     async with asked(terminal, request) as answer:
         terminal.type(typed + "\n")
@@ -97,10 +101,10 @@ async def test_what_is_typed(terminal: Terminal, typed: str, decision: ApprovalD
     shown = terminal.screen.getvalue()
     assert "pay 1.0.0 (changes something)" in shown
     assert "amount: 5" in shown
-    assert "[y]es, [a]lways, [n]o" in shown
+    assert "[y]es (now and later), [t]his time only, [n]o" in shown
 
 
-async def test_always_is_not_offered_where_it_says_nothing(terminal: Terminal) -> None:
+async def test_nothing_is_offered_for_later_where_it_says_nothing(terminal: Terminal) -> None:
     """Under ask_always it is a yes for this time, and that is said."""
     async with asked(terminal, request_of()) as answer:
         terminal.type("always\n")
@@ -108,7 +112,7 @@ async def test_always_is_not_offered_where_it_says_nothing(terminal: Terminal) -
     assert decision is not None
     assert decision.is_approved
     shown = terminal.screen.getvalue()
-    assert "lways, [n]o" not in shown
+    assert "Allow this call? [y]es, [n]o" in shown
     assert "Allowed this time: this tool asks each time." in shown
 
 
@@ -125,12 +129,12 @@ async def test_the_end_of_input_is_a_no(terminal: Terminal) -> None:
     """Ctrl-D, also after half a line: nobody has said yes."""
     async with asked(terminal, request_of()) as answer:
         terminal.type("\x04")
-    assert answer.result() == ApprovalDecision(is_approved=False)
+    assert answer.result() == NOTHING_SAID
     again = asyncio.create_task(terminal.approver.approve(request_of()))
     await terminal.shows(ASKS, 2)
     terminal.type("y\x04\x04")
     async with asyncio.timeout(BOUND):
-        assert await again == ApprovalDecision(is_approved=False)
+        assert await again == NOTHING_SAID
 
 
 async def test_a_terminal_that_goes_away() -> None:
@@ -138,7 +142,7 @@ async def test_a_terminal_that_goes_away() -> None:
     terminal = Terminal()
     async with asked(terminal, request_of()) as answer:
         os.close(terminal.keyboard)
-    assert answer.result() == ApprovalDecision(is_approved=False)
+    assert answer.result() == NOTHING_SAID
     terminal.stdin.close()
     with pytest.raises(ApprovalError, match="no terminal"):
         await terminal.approver.approve(request_of())
@@ -150,8 +154,25 @@ async def test_ctrl_c_refuses_the_call_and_no_more(terminal: Terminal) -> None:
     async with asked(terminal, request_of()) as answer:
         assert signal.getsignal(signal.SIGINT) is not before
         os.kill(os.getpid(), signal.SIGINT)
-    assert answer.result() == ApprovalDecision(is_approved=False)
+    assert answer.result() == NOTHING_SAID
     assert signal.getsignal(signal.SIGINT) is before
+
+
+async def test_a_program_that_hears_ctrl_c_on_its_loop_goes_first(terminal: Terminal) -> None:
+    """It may cancel the call: that is no refusal, however quick the thread at the terminal is."""
+    loop = asyncio.get_running_loop()
+    for times in range(1, 6):
+        answer = asyncio.create_task(terminal.approver.approve(request_of()))
+        loop.add_signal_handler(signal.SIGINT, answer.cancel)
+        try:
+            await terminal.shows(ASKS, times)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still, the thread does not
+            async with asyncio.timeout(BOUND):
+                await asyncio.wait([answer])
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        assert answer.cancelled()
 
 
 async def test_what_was_typed_before_is_no_answer(terminal: Terminal) -> None:

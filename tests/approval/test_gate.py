@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from tests.approval.people import NO, TOOL, YES, Clock, Nobody, Person, gate_of
 from tool_engine.approval.gate import ApprovalGate, gate_of_engine
 from tool_engine.approval.queued import QueueApprover
+from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal
@@ -32,7 +34,7 @@ async def test_nobody_is_asked_where_nobody_wants_it() -> None:
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
     assert refusal.error == "calls of 'pay' are not allowed here"
-    assert refusal.details == {"rule": "pay"}
+    assert refusal.details == {"reason": refusal.error, "rule": "pay"}
     assert person.asked == []
 
 
@@ -103,7 +105,7 @@ async def test_only_this_time() -> None:
     assert len(person.asked) == 3
 
 
-@pytest.mark.parametrize("answer", [YES, NO, None, OSError("gone")])
+@pytest.mark.parametrize("answer", [YES, NO, OSError("gone")])
 async def test_equal_calls_at_once(answer: Any) -> None:
     """U34: of five equal calls that are made at once one asks, and the answer is that of all."""
     person = Person(answer)
@@ -114,7 +116,17 @@ async def test_equal_calls_at_once(answer: Any) -> None:
     assert [request.params["n"] for request in person.asked] == [1, 2]
     assert results[:5] == [results[0]] * 5
     assert results[5:] == [results[5]] * 5
-    assert len(gate.book.pending()) == (2 if answer is None else 0)
+    assert gate.book.pending() == []
+
+
+async def test_equal_calls_that_wait_for_later() -> None:
+    """X3: a token is good for one run, so that each call that waits has one of its own."""
+    person = Person(None)
+    gate = gate_of(person, "ask_once")
+    refusals = await asyncio.gather(*(consent(gate) for _ in range(3)))
+    tokens = {each.details["approval_token"] for each in refusals if each and each.details}
+    assert tokens == {each.token for each in gate.book.pending()}
+    assert len(tokens) == 3
 
 
 async def test_those_who_wait_ask_when_the_first_goes_away() -> None:
@@ -200,8 +212,8 @@ async def cancelled() -> ApprovalDecision:
         (OSError("password=hunter2secret"), "nobody could be asked whether 'pay' may run: OSError"),
         (TimeoutError(), "nobody could be asked whether 'pay' may run: TimeoutError"),
         (asyncio.CancelledError(), "nobody could be asked whether 'pay' may run: CancelledError"),
-        (True, "the approver answered with True; answer with an ApprovalDecision"),
-        ("yes", "the approver answered with 'yes'"),
+        ("yes", "the user did not allow this call of 'pay': yes"),
+        (1, "1 is no answer: answer with True, False, the reason of a refusal"),
     ],
 )
 async def test_an_approver_that_fails(answer: Any, said: str) -> None:
@@ -217,6 +229,91 @@ async def test_an_approver_that_fails(answer: Any, said: str) -> None:
         assert refusal is not None
         assert refusal.error_type == "result_rejected"
     assert gate.book.pending() == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_shortest_approver(is_async: bool) -> None:
+    """S20: what a function may say, an approver may say, and its method may be a plain one."""
+
+    class Plain:
+        def approve(self, request: ApprovalRequest) -> bool:
+            return bool(request.params["n"] == 1)
+
+    class Waiting(Plain):
+        async def approve(self, request: ApprovalRequest) -> bool:  # type: ignore[override]
+            return super().approve(request)
+
+    gate = gate_of(Waiting() if is_async else Plain(), "ask_always")
+    assert await consent(gate, n=1) is None
+    refusal = await consent(gate, n=2)
+    assert refusal is not None
+    assert refusal.error == "the user did not allow this call of 'pay'"
+    assert refusal.details == {"rule": "pay"}
+
+
+@pytest.mark.parametrize("approver", [object(), 5, lambda request: True, QueueApprover])
+def test_what_cannot_be_asked(approver: Any) -> None:
+    """A mistake of the program shows when it is made, and not as a refusal of each call."""
+    with pytest.raises(ConfigurationError, match="approver must have 'async def approve"):
+        gate_of(approver, "ask_always")
+
+
+@pytest.mark.parametrize("is_in_time", [False, True])
+async def test_an_approver_that_holds_the_end_up(is_in_time: bool) -> None:
+    """A call that was cancelled does not run, also when its approver says yes to that. What was
+    cancelled before in the same task is another matter."""
+    asked = asyncio.Event()
+
+    class Stubborn:
+        async def approve(self, request: ApprovalRequest) -> ApprovalDecision:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0 if is_in_time else 30)
+            return YES
+
+    gate = gate_of(Stubborn(), "ask_always")
+
+    async def told_to_stop() -> Refusal | None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return await consent(gate)
+
+    call = asyncio.create_task(told_to_stop() if is_in_time else consent(gate))
+    await asyncio.sleep(0)
+    if not is_in_time:
+        await asked.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled() is not is_in_time
+    assert gate.book.pending() == []
+
+
+async def test_an_approver_that_breaks_off_after_a_cancellation() -> None:
+    """A task that was cancelled before may go on and ask: an approver that breaks off says no."""
+
+    async def goes_on() -> Refusal | None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return await consent(gate_of(Person(asyncio.CancelledError()), "ask_always"))
+
+    with capture_logs():
+        call = asyncio.create_task(goes_on())
+        await asyncio.sleep(0)
+        call.cancel()
+        refusal = await call
+    assert refusal is not None
+    assert refusal.error.startswith("nobody could be asked whether 'pay' may run")
+
+
+async def test_why_a_call_was_refused() -> None:
+    """S26: programs are told the reason, also where nobody gave one; a silent rule keeps it."""
+    for made in (gate_of(None, "ask_once"), gate_of(None, "deny")):
+        refusal = await consent(made)
+        assert refusal is not None
+        assert refusal.details == {"reason": refusal.error, "rule": "pay"}
+    refusal = await consent(gate_of(None, "ask_once", is_silent=True))
+    assert refusal is not None
+    assert refusal.details is None
 
 
 async def test_a_call_that_is_cancelled_leaves_no_request() -> None:

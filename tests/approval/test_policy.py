@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tool_engine.approval import likeness
 from tool_engine.approval.policy import PermissionRule, decide
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
@@ -61,6 +62,12 @@ def test_a_rule_goes_before_every_place() -> None:
         ({"write_file:path=drafts/*.md": "auto", "write_file:path=drafts/*": "deny"}, "auto"),
         ({"read_file": "deny", "Write_file": "deny"}, "auto"),
         ({"write_file:other=*": "deny"}, "auto"),
+        ({"write_file:path=drafts/a.md": "auto", "write_file:path=drafts/a.md*": "deny"}, "auto"),
+        ({"write_file:path=[a-z]*/[!x]*": "auto", "write_file:path=drafts/*": "deny"}, "deny"),
+        (
+            {"write_file:path=drafts/[a-z].md": "deny", "write_file:path=drafts/a.md": "auto"},
+            "auto",
+        ),
     ],
 )
 def test_the_most_specific_rule_decides(rules: dict[str, str], expected: str) -> None:
@@ -68,6 +75,58 @@ def test_the_most_specific_rule_decides(rules: dict[str, str], expected: str) ->
     for order in (1, -1):
         listed = [rule(text, policy) for text, policy in list(rules.items())[::order]]
         assert execution(listed, path="drafts/a.md") == expected
+
+
+def test_values_of_several_parameters_are_not_compared() -> None:
+    """X3: a model that chooses what it sends beside a path does not get round the path's rule."""
+    rules = [rule("w:path=/etc/*", "deny"), rule("w:note=a long and harmless*", "auto")]
+    for listed in (rules, rules[::-1]):
+        assert execution(listed, "w", path="/etc/x", note="a long and harmless one") == "deny"
+    assert execution(rules, "w", path="home/x", note="a long and harmless one") == "auto"
+
+
+@pytest.mark.parametrize(
+    ("glob", "value"),
+    [
+        ("100", 100.0),
+        ("10?", 100.0),
+        ("100.0", 100),
+        ("1e2", 100),
+        ("True", True),
+        ("secrets/*", ["a", "secrets/b"]),
+        ("secrets/*", {"from": [{"path": "./secrets/b"}]}),
+        ("7", [1, [7.0]]),
+    ],
+)
+def test_other_spellings_of_a_value(glob: str, value: Any) -> None:
+    """A strict rule holds for a value however a model writes it, and wherever it hides it; a loose
+    one does not."""
+    assert execution([rule(f"pay:x={glob}", "deny")], "pay", x=value) == "deny"
+    loose = [rule(f"pay:x={glob}", "auto"), rule("pay", "ask_always")]
+    assert execution(loose, "pay", x=value) == "ask_always"
+
+
+@pytest.mark.parametrize("value", [10.5, 101, "x", None, False, float("inf"), ["a"], {}, 10**400])
+def test_values_that_are_others(value: Any) -> None:
+    """What is another value is no spelling of it."""
+    rules = [rule("pay:x=100", "deny"), rule("pay:x=True", "deny"), rule("pay:x=b*", "deny")]
+    assert execution(rules, "pay", x=value) == "auto"
+
+
+def test_a_rule_about_one_tool_needs_no_pattern() -> None:
+    """X3: rules about thousands of tools do not have to be made into patterns, call by call."""
+    rules = [rule(f"tool_{number}:path=x", "deny") for number in range(5_000)]
+    before = likeness._pattern.cache_info().misses
+    for _ in range(2):
+        assert execution(rules, "tool_7", path="x") == "deny"
+        assert execution(rules, "other", path="x") == "auto"
+    assert likeness._pattern.cache_info().misses == before
+
+
+def test_a_loose_rule_does_not_look_into_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only looks as if it fitted counts for nothing there."""
+    monkeypatch.delattr(likeness.Argument, "is_like")
+    assert execution([rule("w:path=a/*", "auto", "never")], "w", path=["a/b"]) == "auto"
 
 
 def test_of_equal_rules_the_strictest_decides() -> None:
@@ -130,6 +189,16 @@ def test_texts_that_are_no_rule(text: str) -> None:
     """A rule that nobody can read is refused with the forms that there are."""
     with pytest.raises(ConfigurationError, match="is no permission rule: write 'tool', or"):
         rule(text, "deny")
+
+
+def test_older_words_of_policies() -> None:
+    """X3, U34: the words of the older format mean the same wherever a policy is said."""
+    older = {"public": "auto", "moderate": "ask_once", "sensitive": "ask_always"}
+    assert {word: permission(word) for word in older} == {
+        word: permission(meaning) for word, meaning in older.items()
+    }
+    with pytest.raises(ConfigurationError):
+        permission(None, "public")
 
 
 def test_words_of_policies() -> None:

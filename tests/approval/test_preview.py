@@ -16,6 +16,7 @@ from tool_engine.approval.preview import preview_of, previewed_by
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import ResultLimits
 
 NO = ApprovalDecision(is_approved=False)
 WRITE_FILE = ToolConfigLoader().load_file(Path(__file__).parents[2] / "tools/write_file.yaml")
@@ -78,14 +79,15 @@ async def test_secret_arguments_are_hidden() -> None:
         )
 
 
-async def test_a_file_that_would_change(tmp_path: Path) -> None:
-    """D19: who is asked about `write_file` reads the difference, in the whole engine."""
+@pytest.mark.parametrize("limits", [None, ResultLimits(max_chars=100)])
+async def test_a_file_that_would_change(tmp_path: Path, limits: ResultLimits | None) -> None:
+    """D19: who is asked about `write_file` reads the difference, in the whole engine, also where
+    the definition limits what is read of the result."""
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     entry = {"type": "builtin", "handler": "write_file", "root": str(tmp_path)}
     permission = Permission(execution="ask_always")  # type: ignore[arg-type] # a text is taken too
-    tool = msgspec.structs.replace(
-        WRITE_FILE, implementation_config=entry, permission=permission, source=None
-    )
+    changes = {"implementation_config": entry, "permission": permission, "source": None}
+    tool = msgspec.structs.replace(WRITE_FILE, result=limits, **changes)
     person = Person(NO)
     config = ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False)
     async with ToolEngine(config, approver=person) as engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,28 @@ async def test_an_answer_counts_once() -> None:
     with pytest.raises(ApprovalError, match="no request waits under this token"):
         queue.allow(request.token)
     assert await call == ApprovalDecision(is_approved=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        (True, YES),
+        ("Not today.", ApprovalDecision(is_approved=False, reason="Not today.")),
+        (None, None),
+    ],
+)
+async def test_an_answer_in_short(said: Any, decision: ApprovalDecision | None) -> None:
+    """S34: what a function may say, somebody at a list may say; what is no answer is told at once,
+    and the request waits on."""
+    queue = QueueApprover()
+    (request,) = requests(1)
+    call = asyncio.create_task(queue.approve(request))
+    await queue.wait_for_request()
+    with pytest.raises(ApprovalError, match="1 is no answer"):
+        queue.answer(request.token, 1)  # type: ignore[arg-type]
+    assert queue.pending_approvals == [request]
+    queue.answer(request.token, said)
+    assert await call == decision
 
 
 async def test_a_call_that_ended() -> None:

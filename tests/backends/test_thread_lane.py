@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -155,4 +157,26 @@ async def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         await run(lane, lambda: 1)
     monkeypatch.undo()
     assert await run(lane, lambda: 1) == 1
+    lane.close()
+
+
+class _Caller:
+    """Whoever called, such as a conversation with all that it keeps."""
+
+    def told(self) -> int:
+        return 1
+
+
+async def test_an_idle_thread_keeps_nobody_alive() -> None:
+    """S35: what a thread did first, and last, is forgotten when it is done."""
+    lane = ThreadLane(limit=1)
+    callers = [_Caller(), _Caller()]
+    gone = [weakref.ref(each) for each in callers]
+    while callers:
+        assert await run(lane, callers.pop().told) == 1
+    # The thread has told the end of its work a moment before it forgets it.
+    async with asyncio.timeout(BOUND):
+        while any(each() is not None for each in gone):
+            gc.collect()
+            await asyncio.sleep(0)
     lane.close()

@@ -29,6 +29,7 @@ from tests.benchmarks.protocols import protocols
 from tests.benchmarks.records import records
 from tests.benchmarks.rows import Row, add, add_suspending
 from tests.benchmarks.searching import searching
+from tests.benchmarks.sessions import sessions
 
 TOOLS = 1000
 TRIES = 3
@@ -113,6 +114,7 @@ async def main() -> bool:
         title = "One call of add(a, b), which suspends once"
         kept &= await calls(title, rows, [], SUSPENDING_BUDGET)
 
+        kept &= await sessions(str(directory))
         kept &= await http(directory / "http")
         kept &= await admission()
         kept &= searching()

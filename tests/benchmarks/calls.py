@@ -11,7 +11,7 @@ import jsonschema
 from tests.benchmarks.rows import Row
 from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent
 
-__all__ = ["BY_HAND", "ENGINE", "engine_rows", "hand_rows"]
+__all__ = ["BY_HAND", "ENGINE", "engine_for", "engine_rows", "hand_rows"]
 
 Tool = Callable[[int, int], Awaitable[int]]
 
@@ -57,8 +57,8 @@ def hand_rows(tool: Tool) -> list[Row]:
 async def engine_rows(stack: AsyncExitStack, tool: Tool, directory: str) -> list[Row]:
     """The whole pipeline, alone and with one subscriber, among the tools of `directory`."""
     everything = "look-up, validation, limit, queue, deadline, record, result"
-    quiet = await _engine(stack, tool, directory)
-    heard = await _engine(stack, tool, directory)
+    quiet = await engine_for(stack, tool, directory)
+    heard = await engine_for(stack, tool, directory)
     heard.subscribe(_listen)
 
     async def alone(n: int) -> None:
@@ -79,7 +79,8 @@ def _listen(event: ToolEngineEvent) -> None:
     """A subscriber that costs nothing itself."""
 
 
-async def _engine(stack: AsyncExitStack, tool: Tool, directory: str) -> ToolEngine:
+async def engine_for(stack: AsyncExitStack, tool: Tool, directory: str) -> ToolEngine:
+    """An engine with `tool` as `add`, among the tools of `directory`."""
     config = ToolEngineConfig(tools_directory=directory, auto_reload=False)
     engine = await stack.enter_async_context(ToolEngine(config))
     engine.tool(name="add")(tool)

@@ -183,6 +183,8 @@ async def test_names_are_not_taken_twice(engine: ToolEngine, tmp_path: Path) -> 
     """U13: code meets a file's group, and a file meets that of the code: both are refused."""
     with pytest.raises(DefinitionError, match=r"already defined in .*web\.yaml; rename one"):
         engine.register_group({"name": "web", "tags": ["a"]})
+    with pytest.raises(DefinitionError, match="expected a mapping, got the number 5"):
+        engine.register_group(5)  # type: ignore[arg-type]
     engine.register_group({"name": "mine", "tags": ["a"]})
     with pytest.raises(DefinitionError, match="already defined in <code>"):
         engine.register_group(ToolGroup(name="mine"))

@@ -79,11 +79,11 @@ class Screen:
 
 
 @contextmanager
-def at_terminal(folder: Path, *words: str) -> Iterator[Screen]:
-    """Runs `tool-engine chat` with words in `folder`, at a terminal of its own."""
+def at_terminal(folder: Path, *words: str, command: str = "chat") -> Iterator[Screen]:
+    """Runs a command of `tool-engine` with words in `folder`, at a terminal of its own."""
     keyboard, inner = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tool_engine.cli", "chat", *words],
+        [sys.executable, "-m", "tool_engine.cli", command, *words],
         cwd=folder,
         env=environment(folder, TERM="xterm-256color", COLUMNS="100"),
         stdin=inner,

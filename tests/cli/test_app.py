@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 import typer
 
 from tool_engine.cli import app as app_module
-from tool_engine.cli.app import main, run
+from tool_engine.cli.app import run
 from tool_engine.errors import ConfigurationError, MissingExtraError
 
 COMMANDS = tuple(str(command.name) for command in app_module.app.registered_commands)
@@ -199,20 +198,31 @@ def test_a_full_disk_behind_stdout_is_told(tools: Path, words: str) -> None:
     ]
 
 
-def test_main_ends_the_process() -> None:
-    """The console script's exit code is the command's."""
-    with pytest.raises(SystemExit) as ended:
-        main(["list", "--nope"])
-    assert ended.value.code == 2
-    assert spawn("--version").stdout.startswith("tool-engine ")
+@pytest.mark.parametrize(("name", "words"), [("stdout", "list"), ("stderr", "list --nonsense")])
+def test_a_closed_stream_is_no_traceback(
+    command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    """As with `>&-`: somebody wants to read nothing, and the command does what it does."""
+    monkeypatch.setattr(sys, name, None)
+    try:
+        assert run(words.split()) == (0 if name == "stdout" else 2)
+    finally:
+        getattr(sys, name).close()
 
 
-def test_the_package_runs_as_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m tool_engine.cli` is the same program."""
-    monkeypatch.setattr(sys, "argv", ["tool-engine", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("tool_engine.cli", run_name="__main__")
-    assert ended.value.code == 0
+def test_nobody_can_be_told(tools: Path) -> None:
+    """A mistake has its exit code also where the message cannot be written, as at a terminal that
+    is gone."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tool_engine.cli", "call", "nonsense"],
+            env={**os.environ, "TOOL_ENGINE_TOOLS": str(tools)},
+            stdout=full,
+            stderr=full,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 2
 
 
 def test_help_is_light() -> None:

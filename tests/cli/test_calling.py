@@ -1,6 +1,8 @@
 """`call` and `batch` run real tools and tell how they ended."""
 
 import asyncio
+import contextlib
+import gc
 import io
 import json
 import os
@@ -16,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.talking import ASKS, at_terminal
+from tool_engine.cli import settings
 from tool_engine.cli.calling import print_result
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import run_async
@@ -206,6 +210,54 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
         thread.join(20)
 
 
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_is_told_once(
+    second: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was begun before it ends then, without a word but the one about the first signal."""
+
+    async def slow() -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            signal.raise_signal(second)
+            await asyncio.sleep(20)
+        return 0
+
+    with pytest.raises(CommandError, match="by SIGTERM") as ended:
+        run_async(slow())
+    assert ended.value.exit_code == 143
+    # It holds what is told only when it goes.
+    del ended
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_what_never_ends_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a second signal even that ends which takes no cancelling, as a thread does."""
+    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
+
+    waited: list[int] = []
+
+    async def endless() -> int:
+        for number in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                if number < 2:
+                    signal.raise_signal(signal.SIGTERM)
+                await asyncio.sleep(2)
+                waited.append(number)
+        return 0
+
+    with pytest.raises(CommandError, match="by SIGTERM") as ended:
+        run_async(endless())
+    del ended
+    gc.collect()
+    assert (waited, caplog.records) == ([], [])
+
+
 def test_a_cancel_of_its_own_is_no_ctrl_c() -> None:
     """Only the signal is taken for one."""
 
@@ -272,3 +324,59 @@ def test_a_batch_file_with_a_mistake_runs_nothing(
     ended = command("batch", write_batch(tmp_path, ["echo", {"message": "x"}], {"tol": 1}))
     assert ended.code == 2
     assert "calls.jsonl:2: unknown key 'tol'; did you mean 'tool'?" in ended.err
+
+
+def asking(folder: Path) -> None:
+    """Puts a tool that asks into the folder `tools`."""
+    text = "name: tell\ndescription: d\nentry: {type: builtin, handler: echo}\n"
+    parameter = "parameters: [{name: message, type: string, description: d}]\n"
+    (folder / "tools").mkdir(exist_ok=True)
+    (folder / "tools" / "tell.yaml").write_text(
+        f"{text}{parameter}permission: ask_always\n", encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 1)])
+def test_somebody_at_the_terminal_is_asked(tmp_path: Path, typed: str, code: int) -> None:
+    """X3: whoever calls a tool that asks is who is asked."""
+    asking(tmp_path)
+    with at_terminal(tmp_path, "tell", "message=hello", command="call") as screen:
+        assert 'message: "hello"' in screen.shows(ASKS)
+        screen.type(f"{typed}\n")
+        assert screen.ends() == code
+    assert ("execution_rejected" in screen.whole) is (typed == "n")
+
+
+@pytest.mark.parametrize("words", [("call", "tell"), ("batch", "calls.jsonl")])
+def test_nobody_at_a_terminal(
+    command: Callable[..., Any],
+    tools: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    """X3: in a pipe nobody consents, so nothing runs, and the error says what to do."""
+    asking(tools.parent)
+    monkeypatch.chdir(tools.parent)
+    Path("calls.jsonl").write_text('{"tool": "tell"}\n', encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    ended = command(*words)
+    assert ended.code == 1
+    assert "run it in a terminal" in " ".join(ended.out.split())
+
+
+def test_another_system(tools: Path) -> None:
+    """Without what only some systems have, a call that asks nobody works as ever."""
+    program = (
+        "import signal, sys; sys.modules['termios'] = None; del signal.SIGHUP; "
+        "from tool_engine.cli.app import run; sys.exit(run(['call', 'echo', 'message=hello']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TOOL_ENGINE_TOOLS": str(tools)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "hello" in ended.stdout

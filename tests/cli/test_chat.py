@@ -149,13 +149,19 @@ def test_sub_agents(folder: Path) -> None:
 
 
 def test_secrets_are_hidden(folder: Path) -> None:
-    """What a tool calls secret is not shown, nor is what looks like a secret."""
+    """What a tool calls secret is not shown, on or off, nor is what looks like a secret."""
     text = (folder / "tools" / "calculator.yaml").read_text()
     secret = "  - {name: pin, type: string, secret: true, description: Yours}\nentry"
     (folder / "tools" / "calculator.yaml").write_text(text.replace("entry", secret))
     asked = calls(("calculator", {"expression": "1", "pin": "4711x", "api_key": "k-4712x"}))
-    for words in ((), ("--no-stream",)):
+    off = folder / "tools" / "off.yaml"
+    for words, group in (
+        ((), ""),
+        (("--no-stream",), "kind: group\nname: off\ntools: [calculator]"),
+    ):
+        off.write_text(group or "kind: group\nname: other\n")
         said = in_pipe(folder, "chat", *script(folder, asked, {"text": "Ok."}), *words, "go")
+        assert ("rejected" in said.err) is bool(group)
         assert "4711x" not in said.err
         assert "4712x" not in said.err
         assert said.out == "Ok.\n"
@@ -171,6 +177,7 @@ def test_secrets_are_hidden(folder: Path) -> None:
         (("-m", "openai:x"), "OPENAI_API_KEY"),
         (("--script", "none.json"), "none.json"),
         (("--script", "script.json", "--base-url", "http://x"), "--base-url goes with --model"),
+        (("-m", "recorded:script.json", "--base-url", "http://x"), "--base-url goes with"),
         (("--script", "script.json", "-p", "vpc"), "vcp"),
         (("--script", "script.json", "--defer"), "--session ID"),
         (("--script", "script.json", "--session", " "), "--session takes a name"),
@@ -234,9 +241,13 @@ def test_nobody_reads(folder: Path, more: tuple[str, ...]) -> None:
     process.stderr.close()
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_ctrl_c_in_a_pipe(folder: Path, more: tuple[str, ...]) -> None:
-    """It ends with 130, and what was said is kept, with a result for the open call."""
+@pytest.mark.parametrize(
+    ("number", "more"),
+    [(signal.SIGINT, ()), (signal.SIGTERM, ("--json",)), (signal.SIGHUP, ())],
+)
+def test_ended_from_outside(folder: Path, number: signal.Signals, more: tuple[str, ...]) -> None:
+    """Ctrl-C, `kill` and a window that is closed: the call is cancelled, with the program that it
+    runs; what was said is kept, with a result for the open call."""
     words = script(folder, SLEEPS)
     command = [sys.executable, "-m", "tool_engine.cli", "chat", *words, "--session", "s", *more]
     process = subprocess.Popen(
@@ -252,9 +263,9 @@ def test_ctrl_c_in_a_pipe(folder: Path, more: tuple[str, ...]) -> None:
     for line in process.stdout:
         if "nap" in line and ("tool_call_end" in line or not more):
             break
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=WAIT)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert "Traceback" not in out
     if more:
         assert "interrupted" in json.loads(out.splitlines()[-1])["error"]

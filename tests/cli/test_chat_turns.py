@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from tests.cli.talking import ASKS, CTRL_C, CTRL_D, PROMPT, WAIT, at_terminal, in_pipe
+from tool_engine.cli import settings
 from tool_engine.cli.chat_turns import ChatTurns
 from tool_engine.cli.chat_view import PlainView
+from tool_engine.errors import RecordsUnavailableError
 
 TOOLS = {
     "calculator": """
@@ -100,6 +103,31 @@ def test_ctrl_c_ends_the_turn_only(folder: Path) -> None:
     assert kept(folder, "s")[-1]["content"] == "Still here."
 
 
+def test_two_chats_in_one_session(folder: Path) -> None:
+    """A turn goes on from what another process has kept; of two turns at once none is lost."""
+    words = script(folder, {"text": "One."}, SLEEPS)
+    with at_terminal(folder, *words, "--session", "s") as screen:
+        screen.shows(PROMPT)
+        screen.type("one\n")
+        screen.shows("One.\r\n> ")
+        others = script(folder, {"text": "Other."})
+        assert in_pipe(folder, "chat", *others, "--session", "s", "two").code == 0
+        screen.type("sleep\n")
+        screen.shows("nap(")
+        assert in_pipe(folder, "chat", *others, "--session", "s", "three").code == 0
+        screen.type(CTRL_C)
+        screen.shows("kept as 's-")
+        screen.shows("go on under that name")
+        assert screen.ends() == 1
+    found = json.loads(in_pipe(folder, "sessions", "--json").out)
+    (beside,) = {each["session_id"] for each in found} - {"s"}
+    said = {
+        name: [each["content"] for each in kept(folder, name) if each["role"] == "user"]
+        for name in ("s", beside)
+    }
+    assert said == {"s": ["one", "two", "three"], beside: ["one", "two", "sleep"]}
+
+
 def test_each_turn_can_be_ended(folder: Path) -> None:
     """A Ctrl-C is over with its turn: the next one is a new one, and not the second."""
     words = script(folder, SLEEPS, SLEEPS, {"text": "Well."})
@@ -116,8 +144,11 @@ def test_each_turn_can_be_ended(folder: Path) -> None:
 
 
 def test_ctrl_c_at_the_prompt_ends_the_conversation(folder: Path) -> None:
-    """With 130, as everywhere, and the shell's prompt on a line of its own."""
+    """With 130, as everywhere, and the shell's prompt on a line of its own; silence is no turn."""
     with at_terminal(folder, *script(folder, {"text": "Hi."})) as screen:
+        for _ in range(3):
+            screen.shows(PROMPT)
+            screen.type(" \n")
         screen.shows(PROMPT)
         screen.type(CTRL_C)
         assert screen.ends() == 130, screen.whole
@@ -187,6 +218,7 @@ class Impatient:
 
     is_terminal = True
     turns = 0
+    has_waited = False
 
     async def next(self) -> str:
         """Always has something to say."""
@@ -200,13 +232,117 @@ class Impatient:
             await asyncio.sleep(WAIT)
         finally:
             os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.sleep(WAIT)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(WAIT)
+            # As what runs in a thread, which cannot be cancelled.
+            await asyncio.sleep(3)
+            self.has_waited = True
 
 
-def test_second_ctrl_c_waits_for_nothing() -> None:
+def test_second_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever presses it again while the turn is still ending wants out, and gets there."""
+    monkeypatch.setattr(settings, "_PATIENCE", 0.01)
     both: Any = Impatient()
     turns = ChatTurns(PlainView(lambda _: None), both, is_kept=False)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(turns.lead(both))
-    assert both.turns == 1
+    assert (both.turns, both.has_waited) == (1, False)
+
+
+class Keeper:
+    """Stands for the user, for the loop and for its session; Ctrl-C comes while it is saved."""
+
+    is_complete = True
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self.session = self
+        self.saved: list[Any] = []
+        self._lines = ["go on"]
+        self._lead: asyncio.Task[Any] | None = None
+
+    async def next(self) -> str | None:
+        """One turn."""
+        return self._lines.pop() if self._lines else None
+
+    async def run(self, text: str) -> Keeper:
+        """Answers at once."""
+        self._lead = next(each for each in asyncio.all_tasks() if each.get_name() == "lead")
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Anything."""
+        return {}
+
+    async def save(self, more: Any) -> None:
+        """Takes its time, and is interrupted."""
+        if self.is_terminal:
+            os.kill(os.getpid(), signal.SIGINT)
+        elif self._lead is not None:
+            self._lead.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self.saved.append(more)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_ctrl_c_while_a_turn_is_kept(*, is_terminal: bool) -> None:
+    """What was said is not lost: it is saved whole, and at a terminal the conversation goes on."""
+    both: Any = Keeper(is_terminal=is_terminal)
+    turns = ChatTurns(PlainView(lambda _: None), both, is_kept=True)
+
+    async def lead() -> int:
+        return await asyncio.create_task(turns.lead(both), name="lead")
+
+    if is_terminal:
+        assert asyncio.run(lead()) == 0
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(lead())
+    assert both.saved == [{"loop": {}}]
+
+
+class Homeless(Keeper):
+    """As above, and then it cannot be kept."""
+
+    async def save(self, more: Any) -> None:
+        """Takes its time, is interrupted, and fails."""
+        await super().save(more)
+        raise RecordsUnavailableError("the place does not answer")
+
+
+def test_ended_while_a_turn_cannot_be_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever ends the process ends it, whatever the database says; and is told what is lost."""
+    both: Any = Homeless(is_terminal=False)
+    turns = ChatTurns(PlainView(lambda _: None), both, is_kept=True)
+
+    async def lead() -> int:
+        return await asyncio.create_task(turns.lead(both), name="lead")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(lead())
+    assert capsys.readouterr().err == "error: the place does not answer\n"
+
+
+class Unknown(Keeper):
+    """As above, at a time when the place of the conversation does not answer."""
+
+    async def is_behind(self) -> bool:
+        """Nobody can tell."""
+        raise RecordsUnavailableError("the place does not answer")
+
+    async def save(self, more: Any) -> None:
+        """Nor can it be kept."""
+        raise RecordsUnavailableError("the place does not answer")
+
+
+def test_nobody_knows_whether_others_went_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """A turn is not lost to a database that is away: after it, it is told that it is not kept."""
+    both: Any = Unknown(is_terminal=True)
+
+    async def lead() -> int:
+        turns = ChatTurns(PlainView(lambda _: None), both, is_kept=True)
+        return await asyncio.create_task(turns.lead(both, both.next), name="lead")
+
+    assert asyncio.run(lead()) == 0
+    assert "the place does not answer" in capsys.readouterr().err

@@ -32,6 +32,15 @@ def test_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "[bold]x[/bold] :smile: [link=http://x]y[/link]\n"
 
 
+def test_a_terminal_without_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing gets lost where somebody says that there are no columns."""
+    monkeypatch.setenv("COLUMNS", "0")
+    make_console().print(plain("a word"))
+    assert capsys.readouterr().out == "a word\n"
+
+
 def test_json_is_strict_whatever_a_tool_returns() -> None:
     """NaN, tuples, odd keys, odd objects and lone surrogates still make one JSON document."""
     value = {

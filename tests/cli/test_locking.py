@@ -204,3 +204,37 @@ def test_list_shows_what_is_not_approved(command: Command, tools: Path, lock: Pa
     }
     lock.write_text("broken", encoding="utf-8")
     assert "is no lock file" in command("list").err
+
+
+def test_groups(command: Command, tools: Path, lock: Path) -> None:
+    """S10: a group is a line as well, named `group:NAME`: it may be called like a tool."""
+    group = "kind: group\nname: echo\ntools: [echo]\n"
+    (tools / "web.yaml").write_text(group, encoding="utf-8")
+    assert command("lock").out.splitlines()[-2:] == [
+        "new      group:echo 1.0.0",
+        f"{lock}: 3 tools, 1 group, 4 new: written",
+    ]
+    assert command("lock", "--check").code == 0
+    (tools / "web.yaml").write_text(f"{group}enabled: true\n", encoding="utf-8")
+    ended = command("lock", "--check", "--json")
+    assert (ended.code, [each["status"] for each in ended.json["tools"]]) == (1, ["approved"] * 3)
+    assert [(each["name"], each["status"]) for each in ended.json["groups"]] == [
+        ("echo", "changed")
+    ]
+    told = f"1 group is not approved by {lock}: group:echo (changed)"
+    assert told in " ".join(command("list").out.split()).replace("- ", "")
+    assert command("list", "--json").json["groups"][0]["lock"] == "changed"
+    edit(tools)
+    assert command("lock", "--approve", "group:echo").out.splitlines() == [
+        "changed  group:echo 1.0.0",
+        f"{lock}: 1 group, 1 changed: written",
+    ]
+    assert [ToolLock.read(str(lock)).tools["echo"].version, command("lock").code] == ["1.0.0", 0]
+    (tools / "web.yaml").rename(tools / "web.txt")
+    assert "gone     group:echo 1.0.0" in command("lock", "--check").out
+    assert command("lock", "--approve", "group:echo").code == 0
+    assert ToolLock.read(str(lock)).groups == {}
+    (tools / "web.yaml").write_text(group.replace("name: echo", "name: pages"), encoding="utf-8")
+    for name, told in (("group:ecko", "the group 'ecko'"), ("pages", "did you mean 'group:pages'")):
+        ended = command("lock", "--approve", name)
+        assert (ended.code, told in ended.err) == (2, True)

@@ -111,10 +111,16 @@ def test_place_with_a_secret_that_is_missing_fails_no_call(command: Command) -> 
 
 
 def test_without_the_extra(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls work as ever, silently; `history` says what to install."""
+    """Calls work as ever, silently if nobody named a place; `history` says what to install."""
     monkeypatch.setattr(recording, "_has_libraries", lambda: False)
     done = command("call", "calculator", "expression=1")
     assert (done.code, done.err) == (0, "")
+    done = command("--records", "sqlite:///calls.db", "call", "calculator", "expression=1")
+    assert done.code == 0
+    assert done.err == (
+        "warning: calls are not recorded: records need the extra sql; run: pip install "
+        "'tool-engine[sql]'\n"
+    )
     for verb in ("history", "stats", "events", "export"):
         done = command(verb)
         assert done.code == 1

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.recorded import HOSTILE, lines_of
 from tests.contracts.test_approval_storage_contract import request_for
+from tool_engine.cli import answering
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
+from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables import Variable
 
 ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 
@@ -104,6 +107,87 @@ def test_approved_call_runs(command: Command, url: str, token: str) -> None:
     assert [each["outcome"] for each in lines_of(calls.out)] == ["rejected", "succeeded"]
 
 
+async def test_conversation_that_goes_on_while_its_call_runs(tools: Path, url: str) -> None:
+    """The end of the call is in what the others have saved meanwhile, and so is its result."""
+    await _keep(tools, url, has_request=True)
+    config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, records=url)
+    async with ToolEngine(config) as engine:
+        found = [await ToolSession.restore(engine, "chat-1") for _ in range(2)]
+        session, other = (each for each in found if each is not None)
+        (token,) = (each.token for each in session.pending_approvals)
+        before = answering.Before.of(session)
+        await session.resume(token, ApprovalDecision(is_approved=True))
+        other.variables.add(Variable(name="note", value="kept"))
+        other.variables.add(Variable(name="echo_2_args", value="theirs"))
+        await other.save({"said": "more"})
+        await answering.keep_answered(session, engine, token, before)
+        latest = await ToolSession.restore(engine, "chat-1")
+    assert latest is not None
+    assert latest.more == {"said": "more"}
+    assert latest.variables.get("note").value == "kept"
+    assert latest.variables.get("echo_2_args").value == "theirs"
+    assert latest.variables.get("echo_2_result").value["message"] == "to be approved"
+    assert latest.pending_approvals == []
+    assert latest.deferred == {}
+    (news,) = latest.take_news()
+    assert "to be approved" in news
+
+
+async def test_names_that_are_taken_meanwhile(tools: Path, url: str) -> None:
+    """S29: what the model is told to read on is the result of its call, and not another one that
+    has got the same name in the meantime."""
+    config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, records=url)
+    async with ToolEngine(config) as engine:
+        rules: Any = {"echo:message=mine*": "ask_always"}
+        session: Any = ToolSession(engine, "s", ToolCallConfig(rules=rules, limit=500), Later())
+        await session.execute("echo", {"message": "mine " * 200})
+        await session.save()
+        session, other = [cast("Any", await ToolSession.restore(engine, "s")) for _ in range(2)]
+        (token,) = (each.token for each in session.pending_approvals)
+        before = answering.Before.of(session)
+        await session.resume(token, ApprovalDecision(is_approved=True))
+        await other.execute("echo", {"message": "theirs " * 200})
+        await other.save()
+        await answering.keep_answered(session, engine, token, before)
+        latest = await ToolSession.restore(engine, "s")
+    assert latest is not None
+    (news,) = latest.take_news()
+    assert set(re.findall(r"echo_2_result[-\w]*", news)) == {"echo_2_result-2"}
+    said = {each.name: str(each.value) for each in latest.variables}
+    assert "mine" in said["echo_2_result-2"]
+    assert "theirs" in said["echo_2_result"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_conversation_that_is_busy(
+    tools: Path, url: str, monkeypatch: pytest.MonkeyPatch, *, is_deleted: bool
+) -> None:
+    """Where others save without end that is told; one that was deleted meanwhile is kept anew."""
+    await _keep(tools, url, has_request=True)
+    config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, records=url)
+    async with ToolEngine(config) as engine:
+        session = await ToolSession.restore(engine, "chat-1")
+        assert session is not None
+        save_if = engine.store.sessions.save_if  # type: ignore[attr-defined]
+
+        async def refuse(session_id: str, data: dict[str, Any], revisions: Any) -> bool:
+            if not is_deleted:
+                return False
+            if await engine.store.sessions.delete(session_id):
+                return False
+            return bool(await save_if(session_id, data, revisions))
+
+        monkeypatch.setattr(engine.store.sessions, "save_if", refuse)
+        before = answering.Before.of(session)
+        token = session.pending_approvals[0].token
+        if is_deleted:
+            await answering.keep_answered(session, engine, token, before)
+            assert await ToolSession.restore(engine, "chat-1") is not None
+        else:
+            with pytest.raises(SessionConflictError):
+                await answering.keep_answered(session, engine, token, before)
+
+
 def test_refused_call_does_not_run(command: Command, url: str, token: str) -> None:
     """The reason is told, and the request is closed."""
     done = command("--records", url, "sessions", "refuse", token, "--reason", "not today")
@@ -176,6 +260,8 @@ def test_no_sessions_yet(command: Command) -> None:
     done = command("sessions")
     assert (done.code, done.out) == (0, "")
     assert "no sessions are kept" in done.err
+    assert command("sessions", "list").err == done.err
+    assert command("sessions", "--limit", "0").err == "--limit 0 shows none\n"
     assert command("sessions", "pending").code == 0
     assert command("prune", "--sessions-older-than", "1d").out.endswith("and 0 sessions\n")
 

@@ -1,4 +1,4 @@
-"""Is each row of the core feature list named by a test that proves it?"""
+"""Is each row of the feature lists of the core and of sessions named by a test that proves it?"""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import re
 
 from tests.meta.sources import ROOT, functions
 
-CORE = {f"K{number}" for number in range(1, 54)}
-
 # "K8", "K8, K9", "K39/K40", and the ranges "K4-K13", "K4–K13" and "K4 to K13".
-NAMED = re.compile(r"\bK(\d+)(?:\s*(?:-|–|\.\.|to)\s*K(\d+))?\b")
+NAMED = re.compile(r"\b([ADKRSUX])(\d+)(?:\s*(?:-|–|\.\.|to)\s*\1(\d+))?\b")
 
 
 def rows_in(text: str) -> set[str]:
     """The rows that a docstring names."""
     rows: set[str] = set()
-    for first, last in NAMED.findall(text):
-        rows |= {f"K{number}" for number in range(int(first), int(last or first) + 1)}
+    for letter, first, last in NAMED.findall(text):
+        rows |= {f"{letter}{number}" for number in range(int(first), int(last or first) + 1)}
     return rows
+
+
+CORE = rows_in("K1-K53")
+SESSIONS = rows_in(
+    "A4-A12, A23-A26, A29, A40-A42, S1-S35, R1, R13, R14, D15, D18-D20, X1, X3, X4, U32-U41 U46 U47"
+)
 
 
 def test_rows_in() -> None:
@@ -26,11 +30,12 @@ def test_rows_in() -> None:
     assert rows_in("K8: x. K10-K12, K3/K4; K20 to K21") == {
         *("K3", "K4", "K8", "K10", "K11", "K12", "K20", "K21")
     }
-    assert rows_in("OK8, 8 KB, K, KB3") == set()
+    assert rows_in("S2, A4-A6") == {"S2", "A4", "A5", "A6"}
+    assert rows_in("OK8, 8 KB, K, KB3, SS7") == set()
 
 
 def test_each_row_is_proven() -> None:
-    """K1-K53 are each named by the docstring of at least one test."""
+    """Each row of the core and of sessions is named by the docstring of at least one test."""
     proven: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         if path.parent.name == "meta" and path.name == "test_features.py":
@@ -38,5 +43,5 @@ def test_each_row_is_proven() -> None:
         for function in functions(path):
             if function.name.startswith("test_"):
                 proven |= rows_in(ast.get_docstring(function) or "")
-    missing = sorted(CORE - proven, key=lambda row: int(row[1:]))
+    missing = sorted((CORE | SESSIONS) - proven, key=lambda row: (row[0], int(row[1:])))
     assert missing == [], "no test names these rows in its docstring"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tool_engine.model.approval import ApprovalRequest, fingerprint_of, is_plain
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of, is_plain
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 VALUES = st.recursive(
@@ -68,6 +69,14 @@ def test_values_that_are_not_the_same(one: Any, other: Any) -> None:
     assert fingerprint_of("t", "h", {"v": one}) == fingerprint_of("t", "h", {"v": one})
 
 
+def test_a_fingerprint_stays_what_it_is() -> None:
+    """U34: decisions that a database has kept are found by it, also by a later version."""
+    params = {"b": {'"': 1, "!": 2.5, "é": [True, None]}, "a": "x"}
+    kept = "d2632050811e38791f631e9da4236291617823c4c87ae78967422de8cca5efd6"
+    assert fingerprint_of("pay", "h", params) == kept
+    assert fingerprint_of("pay", "h", turned(params)) == kept
+
+
 def test_names_and_definitions_count() -> None:
     """Consent is for one tool in one version, however the texts are put together."""
     calls = {fingerprint_of(*each, {}) for each in (("a", "bc"), ("ab", "c"), ("", "abc"))}
@@ -84,6 +93,20 @@ def test_what_json_says_is_plain(value: Any) -> None:
 def test_what_json_cannot_say(value: Any) -> None:
     """A key that is no text, bytes and objects do not come back as what they were."""
     assert not is_plain(value)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({"is_approved": "no"}, "is_approved"),
+        ({"is_approved": False, "reason": 5}, "reason"),
+        ({"is_approved": True, "is_remembered": "no"}, "is_remembered"),
+    ],
+)
+def test_decisions_that_are_none(said: dict[str, Any], name: str) -> None:
+    """A word that means no must not count as a yes, or as one that is remembered."""
+    with pytest.raises(ConfigurationError, match=f"^{name} must be"):
+        ApprovalDecision(**said)
 
 
 def test_arguments_that_are_not_those() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.group import Skill, ToolGroup
+from tool_engine.model.group import Skill, ToolGroup, members_of_all
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -42,6 +42,9 @@ def test_members(fields: dict[str, Any], names: list[str]) -> None:
     """S10: a tool belongs by its name, one of its tags, or its category."""
     group = ToolGroup(name="g", **fields)
     assert [each.name for each in group.members(TOOLS)] == names
+    everything = ToolGroup(name="h", categories=("custom", "ai"), tags=("files",))
+    of_all = members_of_all([group, everything], TOOLS)
+    assert of_all == [group.members(TOOLS), everything.members(TOOLS)]
 
 
 @pytest.mark.parametrize(

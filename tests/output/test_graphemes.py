@@ -90,3 +90,12 @@ def test_an_endless_character_is_none() -> None:
     assert cluster_start(text, 500) == cluster_end(text, 500) == 500
     assert cluster_start(text, 100) == 0
     assert cluster_end(text, 950) == len(text)
+
+
+@pytest.mark.parametrize("letter", ["\u0bae\u0bcd", "\u0915\u094d"])
+def test_a_row_without_end_is_cut_between_letters(letter: str) -> None:
+    """Letters that all join to the next are cut, but none of them loses its mark."""
+    text = letter * 400
+    for place in range(400, 400 + 2):
+        assert text[cluster_start(text, place)] == letter[0]
+        assert text[cluster_end(text, place)] == letter[0]

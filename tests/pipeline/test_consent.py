@@ -25,13 +25,16 @@ from tool_engine import (
     ToolConfigLoader,
     ToolEngine,
     ToolEngineConfig,
+    ToolEngineEvent,
     ToolExecutionContext,
 )
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.policy import decide
+from tool_engine.model.call import Refusal
 
 BOUND = 10_000.0
+ASKING = ("ask_once", "ask_always")
 TO = [{"name": "to", "type": "object", "required": True, "description": "Whom"}]
 
 
@@ -96,14 +99,23 @@ async def make() -> AsyncIterator[MakeEngine]:
         await audit.engine.close()
 
 
-@pytest.mark.parametrize("execution", ["ask_once", "ask_always", "deny"])
-async def test_nobody_can_be_asked(make: MakeEngine, payments: Payments, execution: str) -> None:
-    """X3: without an approver, what must be asked is refused, and the message has the cure."""
+@pytest.mark.parametrize(
+    ("execution", "told"),
+    [
+        *((asks, "pass an approver to the engine or the session") for asks in ASKING),
+        ("deny", "calls of 'pay' are not allowed here"),
+    ],
+)
+async def test_nobody_can_be_asked(
+    make: MakeEngine, payments: Payments, execution: str, told: str
+) -> None:
+    """X3: without an approver, what must be asked is refused, and the message has the cure; for
+    what is denied an approver is none."""
     engine = make(None)
     engine.register_tool(asking(execution=execution), payments.pay)
     result = await engine.execute("pay")
     assert (result.error_type, result.outcome.value) == ("execution_rejected", "rejected")
-    assert "pass an approver to the engine or the session" in (result.error or "")
+    assert (result.error or "").endswith(told)
     assert result.metadata["attempts"] == 0
     assert payments.made == []
 
@@ -172,7 +184,28 @@ async def test_a_token_of_a_call_with_secrets(make: MakeEngine, payments: Paymen
     result = await engine.execute("pay", {"pin": "0000"})
     (request,) = queue.asked
     assert result.metadata["error_details"] == {"approval_token": request.token}
-    assert "0000" not in str(result)
+    assert "0000" not in f"{result.error} {result.output}"
+
+
+@pytest.mark.parametrize("has_secrets", [False, True])
+async def test_only_the_caller_gets_the_token(
+    make: MakeEngine, payments: Payments, *, has_secrets: bool
+) -> None:
+    """X3: whoever has the token may allow the call, so no event, kept event, record or log line has
+    it; the id of the call names the request instead."""
+    engine = make(queue := Deferring())
+    pin = {"name": "pin", "type": "string", "secret": True, "description": "The PIN."}
+    engine.register_tool(asking(parameters=[pin] if has_secrets else []), payments.pay)
+    told: list[ToolEngineEvent] = []
+    engine.subscribe(told.append)
+    with capture_logs() as lines:
+        result = await engine.execute("pay", {"pin": "0000"} if has_secrets else {})
+    (request,) = queue.asked
+    records = await engine.query_call_records()
+    assert result.metadata["error_details"]["approval_token"] == request.token
+    assert not any(request.token in repr(each) for each in (*told, *records, *lines))
+    (final,) = (each for each in told if each.execution_result is not None)
+    assert final.call_id == request.call_id
 
 
 async def test_what_was_seen_is_what_runs(
@@ -487,3 +520,48 @@ async def test_a_decision_of_another_kind(make: MakeEngine, payments: Payments) 
     assert result.error_type == "execution_rejected"
     assert "is_approved must be True or False, got 'false'" in (result.error or "")
     assert payments.made == []
+
+
+class AnsweringAtOnce:
+    """A conversation that knows of some calls that they may run."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    def own(self, tool_name: str) -> None:
+        del tool_name
+
+    def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal:
+        self.asked.append(tool.name)
+        return Refusal("execution_rejected", "no")
+
+
+@pytest.mark.parametrize("answer", [True, False, 1, None, ValueError("broken")])
+async def test_a_call_that_is_free(make: MakeEngine, payments: Payments, answer: Any) -> None:
+    """A conversation that says at once that a call may run is not asked; only True says so."""
+    engine = make(None)
+    engine.register_tool(asking(), payments.pay)
+    scope = AnsweringAtOnce(answer)
+    result = await engine.execute("pay", None, ToolExecutionContext(scope=scope))
+    assert result.is_success is (answer is True)
+    assert scope.asked == ([] if answer is True else ["pay"])
+
+
+async def test_nothing_is_free_once_the_engine_is_closed(
+    make: MakeEngine, payments: Payments
+) -> None:
+    """A call that comes while the engine closes ends as `engine_closed`, whoever lets it run."""
+    engine = make(None)
+    engine.register_tool(asking(), payments.pay)
+    scope = AnsweringAtOnce(True)
+    context = ToolExecutionContext(scope=scope)
+    assert (await engine.execute("pay", None, context)).is_success
+    engine._pipeline._consents.close()
+    assert (await engine.execute("pay", None, context)).error_type == "engine_closed"
+    assert payments.made == [None]

@@ -40,7 +40,29 @@ def runs(made: ReplyBuilder) -> list[str]:
     return [each.call_id for each in made.close().calls if each.is_runnable]
 
 
-@pytest.mark.parametrize("wanted", [None, "", 5, {}])
+def test_a_fault_is_told_once() -> None:
+    """Where a server ends a reply twice, first well and then cut, each fault is told once."""
+    made = builder()
+    begun(made, "}{")
+    first = made.end(Ending.FINISHED)
+    again = made.end(Ending.CUT, "length")
+    assert (types(first), types(again)) == (["error"], [])
+    assert len(made.close().findings) == 1
+
+
+def test_characters_in_two_parts() -> None:
+    """A server may cut a character in two: in the text and in the arguments it is whole again."""
+    made = builder()
+    call = begun(made, '{"x": "\ud83d')
+    made.add_arguments(call, '\ude00"}')
+    made.add_text("a \ud83d")
+    made.add_text("\ude00")
+    made.end(Ending.FINISHED)
+    reply = made.close()
+    assert (reply.text, reply.calls[0].arguments) == ("a \U0001f600", {"x": "\U0001f600"})
+
+
+@pytest.mark.parametrize("wanted", [None, "", 5, {}, "a\ud800"])
 def test_made_up_ids(wanted: Any) -> None:
     """A call without an id gets one of its place."""
     made = builder()

@@ -135,6 +135,28 @@ async def test_a_reply_with_calls(world: World) -> None:
     assert done.findings == []
 
 
+@pytest.mark.parametrize(("policy", "read"), [("always", "none"), ("on_error", "echo")])
+async def test_results_that_somebody_has_to_see_first(world: World, policy: str, read: str) -> None:
+    """S31: without a session nobody can be asked about a result: no model reads what a definition
+    wants somebody to see first; the program has it, and the record says how the call ended."""
+    for name, handler in (("xecho", world.echo), ("xfail", world.fail)):
+        definition: dict[str, Any] = {"name": name, "description": "A sample"}
+        definition |= {"parameters": PARAMETERS, "entry": {"type": "custom", "handler": name}}
+        world.engine.register_tool({**definition, "permission": {"result": policy}}, handler)
+    done = await world.cycle('CALL x1 xecho {"word": "hidden"}\nCALL x2 xfail {}')
+    first, second = done.execution_results
+    assert second.error_type == "result_rejected"
+    assert "no such luck" not in done.results_text
+    assert ("hidden" in done.results_text) is (read == "echo")
+    assert first.is_success is (read == "echo")
+    assert first.output == {"said": {"word": "hidden"}}
+    assert error_of(done, 1).startswith("the result of 'xfail' needs somebody's consent")
+    assert [each.error_type for each in await world.records()] == [None, "execution_error"]
+    # What was refused before it ran says so.
+    world.engine.unregister_tool("xfail")
+    assert kinds(await world.cycle("CALL x1 xfail {}")) == ["tool_not_found"]
+
+
 async def test_a_reply_without_calls(world: World) -> None:
     """A38: nothing is run, and there is nothing to answer."""
     done = await world.cycle("Hello.")
@@ -352,7 +374,15 @@ async def test_the_most_calls(world: World) -> None:
     done = await world.cycle(reply)
     assert kinds(done) == [None] * 50 + ["rejected"] * 10
     assert "only the first 50 calls" in error_of(done, 50)
-    assert kinds(await world.cycle(reply, max_calls=1, max_parallel=None))[:2] == [None, "rejected"]
+    done = await world.cycle(reply, max_calls=1, max_parallel=None)
+    assert kinds(done)[:2] == [None, "rejected"]
+    assert "only the first call of a reply is run" in error_of(done, 1)
+
+
+async def test_half_a_character_goes_back_as_its_escape(world: World) -> None:
+    """No client can write half of a surrogate pair: it would spoil the conversation."""
+    done = await world.cycle("Oops \ud83d")
+    assert done.messages == [{"role": "assistant", "content": "Oops \\ud83d"}]
 
 
 @pytest.mark.parametrize("max_parallel", [1, None])

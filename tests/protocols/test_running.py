@@ -238,8 +238,43 @@ async def test_each_result_is_told_at_once(world: World) -> None:
     assert [each.is_success for each in results] == [True, False, True]
 
 
+async def test_whoever_is_told_may_take_time(world: World) -> None:
+    """`on_result` may be async: it is not forgotten without a word."""
+    told: list[str] = []
+
+    async def listen(call: ToolCall, result: ToolExecutionResult) -> None:
+        await asyncio.sleep(0)
+        told.append(call.call_id)
+
+    await world.run("get", "nobody", "put", on_result=listen)
+    assert told == ["c0", "c1", "c2"]
+
+
+async def test_a_question_about_the_call_alone(world: World) -> None:
+    """A29: the founding document asks with the call; so may a function, sync or async."""
+
+    async def ask(call: ToolCall) -> bool | str:
+        return call.tool_name == "get" or "reads only"
+
+    results = await world.run("get", "put", on_before_execute=ask)
+    assert [each.error_type for each in results] == [None, "rejected"]
+    assert results[1].metadata["error_details"] == {"reason": "reads only"}
+    one_by_one = await world.run("put", on_before_execute=lambda call, why="no": why)
+    assert one_by_one[0].is_success is False, "what takes two is given both"
+    # What cannot tell what it takes is called as ever.
+    unknown: Any = dict
+    assert CycleOptions(on_before_execute=unknown).on_before_execute is unknown
+
+
 @pytest.mark.parametrize(
-    "fields", [{"order": "by effect"}, {"order": None}, {"on_result": "print"}]
+    "fields",
+    [
+        {"order": "by effect"},
+        {"order": None},
+        {"on_result": "print"},
+        {"on_before_execute": lambda: True},
+        {"on_before_execute": lambda call, tool, more: True},
+    ],
 )
 def test_options_that_are_none(fields: dict[str, Any]) -> None:
     """An order that nobody knows is an error, not the default."""
@@ -267,6 +302,24 @@ async def test_an_engine_that_cannot_refuse(world: World) -> None:
     (result,) = await CallRunner(Bare(world.engine), options).run([call])
     assert (result.error_type, result.metadata) == ("rejected", {"request_id": "c"})
     assert await world.engine.store.query_call_records() == []
+
+
+class Speechless(Bare):
+    """Something that fails where a call is to be refused."""
+
+    def refuse(self, *args: Any) -> ToolExecutionResult:
+        raise OSError("no such disk")
+
+
+async def test_a_refusal_that_fails(world: World) -> None:
+    """What the other calls of the reply did is told all the same."""
+    calls = [
+        ToolCall(call_id=f"c{n}", tool_name=name, arguments={"n": n})
+        for n, name in enumerate(("put", "nobody"))
+    ]
+    results = await CallRunner(Speechless(world.engine), CycleOptions(tools=["put"])).run(calls)
+    assert [each.is_success for each in results] == [True, False]
+    assert results[1].error_type == "tool_not_found"
 
 
 class Broken(Bare):

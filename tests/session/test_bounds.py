@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tool_engine import CallbackApprover, ToolEngine
 from tool_engine.session.bounds import Meter, Usage
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
 
 
 class Clock:
@@ -84,7 +86,7 @@ def test_uses_of_a_tool() -> None:
     assert meter.take("b", 1) is None
     refusal = meter.take("b", 1)
     assert refusal is not None
-    assert refusal.error.startswith("the 1 calls of 'b' in one conversation are used up")
+    assert refusal.error.startswith("the only call of 'b' in one conversation is used up")
     meter.begin_turn()
     assert reason(meter.take("b", 1)) == "max_uses_reached"
     assert meter.take("c") is None
@@ -247,10 +249,11 @@ def test_goes_on_elsewhere(calls: list[tuple[str, int]], most: int) -> None:
     for name, tokens in calls:
         meter.take(name)
         meter.add_tokens({"total_tokens": tokens})
+    meter.end_turn()
     other = Meter(config)
     other.restore(msgspec.json.decode(msgspec.json.encode(meter.to_dict())))
-    meter.end_turn()
     assert other.to_dict() == meter.to_dict()
+    assert other.usage() == meter.usage(), "also what the last turn came to"
     assert other.take("a") == meter.take("a")
     assert other.usage().calls <= most
 
@@ -263,3 +266,57 @@ def test_what_is_no_meter(data: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
         meter.restore(data)
     assert meter.usage().calls == 1
+
+
+async def test_what_never_ran_is_no_use(engine: ToolEngine) -> None:
+    """U47: a model that puts its arguments right has not used the tool up with the wrong ones."""
+    config = ToolCallConfig(max_uses={"half": 1}, max_calls=1)
+    session = ToolSession(engine, "s", config)
+    wrong: list[Any] = [{"number": "x"}, {}, {"number": "$VAR_REF{{nothing}}"}]
+    ended = [await session.execute("half", each) for each in wrong]
+    assert {each.error_type for each in ended} == {"validation_error"}
+    assert session.usage().calls == 0
+    assert session.usage().by_tool == {}
+    assert (await session.execute("half", {"number": 3})).is_success
+    assert (await session.execute("half", {"number": 3})).error_type == "limit_reached"
+    assert session.usage().by_tool == {"half": 1}
+
+
+def test_uses_of_thousands_of_tools() -> None:
+    """U47: which tool a name says is looked up once, and again only when it may say another."""
+    looked: list[str] = []
+    said = {"alias": "b"}
+
+    def identity(name: str) -> str:
+        looked.append(name)
+        return said.get(name, name)
+
+    uses = {f"t_{number}": 5 for number in range(1_000)} | {"b": 3, "alias": 2}
+    meter = Meter(ToolCallConfig(max_uses=uses), identity=identity, stamp=lambda: said)
+    assert [meter.take("b") is None for _ in range(3)] == [True, True, False]
+    assert [meter.take("x", 1) is None for _ in range(2)] == [True, False]
+    assert len(looked) < 1_100
+    said = {"alias": "c"}
+    assert [meter.take("b") is None for _ in range(2)] == [True, False]
+    assert [meter.take("c") is None for _ in range(3)] == [True, True, False]
+
+
+async def test_a_bound_of_a_tool_that_comes_later(engine: ToolEngine) -> None:
+    """U47: what the settings say of a name holds for the tool that gets it afterwards."""
+
+    async def mine() -> str:
+        return "mine"
+
+    session = ToolSession(engine, "s", ToolCallConfig(max_uses={"mine": 1}))
+    await session.execute("half", {"number": 3})
+    session.register_tool({"name": "mine", "description": "Only here."}, mine)
+    ended = [(await session.execute("mine")).error_type for _ in range(2)]
+    assert ended == [None, "limit_reached"]
+
+
+async def test_what_somebody_was_asked_is_a_use(engine: ToolEngine) -> None:
+    """U47: a model that is refused cannot have a person asked again and again."""
+    config = ToolCallConfig(max_uses={"half": 2}, require_confirmation=True)
+    session = ToolSession(engine, "s", config, CallbackApprover(lambda _: False))
+    ended = [await session.execute("half", {"number": 3}) for _ in range(3)]
+    assert [each.error_type for each in ended] == ["execution_rejected"] * 2 + ["limit_reached"]

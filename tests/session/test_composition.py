@@ -147,6 +147,22 @@ async def test_some_are_kept(web: ToolEngine) -> None:
             keep(web, wrong)  # type: ignore[arg-type]
 
 
+async def _asynchronous(tool: Tool, turn: int = 0) -> Any:
+    return tool
+
+
+async def test_functions_that_do_not_work(web: ToolEngine) -> None:
+    """One that is async would keep every tool, whatever it comes to; a failure is told, too."""
+    with pytest.raises(ConfigurationError, match=r"keep gave coroutine for the tool 'post'"):
+        keep(web, _asynchronous).list_all()  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"keep failed for the tool 'post': ZeroDivision"):
+        keep(web, lambda _: bool(1 / 0)).list_all()
+    with pytest.raises(ConfigurationError, match=r"prepare gave coroutine for the tool 'post'"):
+        prepare(web, _asynchronous).list_all()  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"rename takes a mapping"):
+        rename(web, ["post"])  # type: ignore[arg-type]
+
+
 async def test_a_reload_shows_through(web: ToolEngine, tmp_path: Path) -> None:
     """What changes in the engine changes in every view of it, at the next question."""
     view = prefix(keep(web, lambda tool: tool.name != "post"), "w_")

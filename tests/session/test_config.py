@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tool_engine.approval.policy import PermissionRule
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.session.config import ToolCallConfig
@@ -92,6 +93,8 @@ def test_a_word_is_a_permission() -> None:
         {"group_toggles": {"a": 1}},
         {"protocol": ""},
         {"default_group_enabled": "no"},
+        {"default_group_enabled": {"a": None}},
+        {"enabled": {"a": True}},
     ],
     ids=str,
 )
@@ -103,7 +106,43 @@ def test_what_cannot_be_is_told(wrong: dict[str, Any]) -> None:
         ToolCallConfig.from_dict(wrong)
 
 
+def test_rules_as_a_list() -> None:
+    """X3: rules that code has made say the same as those that are written; none is lost."""
+    rule = PermissionRule.parse("w:path=x*::SilentReject", Permission(execution="deny"))  # type: ignore[arg-type]
+    other = PermissionRule("r", Permission(result="always"))  # type: ignore[arg-type]
+    settings = ToolCallConfig(rules=[rule, other])  # type: ignore[arg-type]
+    assert settings.permission_rules() == [rule, other]
+    assert ToolCallConfig.from_dict(settings.to_dict()) == settings
+    with pytest.raises(ConfigurationError, match="rules has 'r' twice"):
+        ToolCallConfig(rules=[other, rule, other])  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="rules must be a mapping"):
+        ToolCallConfig(rules=["r"])  # type: ignore[arg-type]
+
+
+def test_the_place_of_a_mistake_is_told() -> None:
+    """In a mapping it is the key, so that one of a hundred toggles is found."""
+    with pytest.raises(ConfigurationError, match=r"^tool_toggles\['b'\]: Expected `bool`, got"):
+        ToolCallConfig(tool_toggles={"a": True, "b": 1})  # type: ignore[dict-item]
+    with pytest.raises(ConfigurationError, match=r"^max_uses\[5\]: Expected `str`"):
+        ToolCallConfig(max_uses={5: 1})  # type: ignore[dict-item]
+
+
+def test_nobody_changes_it_from_outside() -> None:
+    """What was checked stays: who passed a mapping may go on using it. S35."""
+    toggles = {"a": False}
+    config = ToolCallConfig(tool_toggles=toggles)
+    toggles["a"] = True
+    assert config.tool_toggles == {"a": False}
+
+
+def test_defaults_of_groups_and_tools() -> None:
+    """S33: `groupDefaults` and `toolDefaults` are what is on from the start."""
+    config = ToolCallConfig.from_dict({"groupDefaults": {"g": True}, "toolDefaults": {"a": False}})
+    assert (config.group_toggles, config.tool_toggles) == ({"g": True}, {"a": False})
+
+
 TWICE: list[Any] = [
+    {"toolToggles": {"a": False}, "toolDefaults": {"a": True}},
     {"toolToggles": {"a": False}, "tool_toggles": {"a": True}},
     {"requireConfirmation": True, "require_confirmation": False},
     {"maxIterations": 5, "timeout": 10**400},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import assume, given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tool_engine.session import copies as module
 from tool_engine.session.copies import MOST_SEARCHED, copies
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables import Variable, as_kept
 
 TEXT = (
     "Dear all,\n\nthe meeting of the committee on Thursday was moved to the small hall, since "
@@ -47,6 +48,12 @@ def found(value: Any, *variables: Variable) -> list[str]:
         lambda text: {"to": "a", "subject": text[:60], "body": text[60:]},
         lambda text: {f"key{n}": text[n : n + 9] for n in range(0, len(text), 9)},
         lambda text: text.split(),
+        lambda text: [part for word in text.split() for part in (word, 1, None)],
+        lambda text: {f"key{n}": text[n : n + 25] for n in range(0, len(text), 25)},
+        lambda text: [{"part": n, "text": text[n : n + 25]} for n in range(0, len(text), 25)],
+        quote,
+        quote_plus,
+        lambda text: "".join(f"%{byte:02X}" for byte in text.encode()),
     ],
 )
 def test_disguises(disguise: Any) -> None:
@@ -62,6 +69,36 @@ def test_copies_of_data() -> None:
     assert found(data["rows"], variable(data)) == ["page"]
 
 
+ROWS = [
+    {"id": n, "name": name, "balance": n * 1000.25, "vip": n > 2} for n, name in enumerate("ABCD")
+]
+CARDS = [4111111111111111, 4222222222222222, 4333333333333333]
+
+
+@pytest.mark.parametrize(
+    ("kept", "typed"),
+    [
+        (ROWS, ROWS),
+        (ROWS, {"rows": ROWS}),
+        (CARDS, CARDS),
+        (CARDS, {"a": CARDS[0], "b": CARDS[1], "c": CARDS[2]}),
+        (CARDS, [str(card) for card in CARDS]),
+        (" ".join(str(card) for card in CARDS), CARDS),
+        (
+            "20%20 of the whole is 100% fair, as all of them have said to one another",
+            "20%20 of the whole is 100% fair, as all of them have said to one another",
+        ),
+        (
+            "größer als früher, und schöner als alle anderen zusammen",
+            "gr%C3%B6%C3%9Fer%20als%20fr%C3%BCher%2C%20und%20sch%C3%B6ner%20als%20alle%20anderen%20zusammen",
+        ),
+    ],
+)
+def test_copies_as_data(kept: Any, typed: Any) -> None:
+    """Labels: a model that sends rows on as data, or as a part of an address, repeats them, too."""
+    assert found(typed, variable(kept)) == ["page"]
+
+
 def test_escapes_between_short_lines() -> None:
     """Labels: the line breaks of a text in JSON are no letters."""
     lines = "\n".join(TEXT.split())
@@ -74,7 +111,7 @@ def test_what_is_no_copy() -> None:
     assert found("the meeting of the committee on Thursday", variable(TEXT)) == []
     assert found("The committee meets on Thursday, in the hall. " * 3, variable(TEXT)) == []
     assert found("", variable(TEXT)) == []
-    assert found({"x": 10**200}, variable(10**200)) == []
+    assert found({"x": [10**40, True]}, variable(10**40)) == []
     assert found(TEXT, variable("")) == []
     assert found(TEXT) == []
 
@@ -134,3 +171,15 @@ def test_how_much_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_SOUGHT", 100)
     assert found("x" * 100 + TEXT, variable(TEXT)) == []
     assert found("x" * 10 + TEXT, variable(TEXT)) == ["page"]
+
+
+def test_of_a_long_list_the_beginning_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels: what is no text is looked through like one, and no more of it is written."""
+    end = "only the last of these rows has these words, which nobody else has anywhere"
+    page = as_kept(variable([*({"row": f"{place} {TEXT}"} for place in range(9)), {"row": end}]))
+    monkeypatch.setattr(module, "MOST_SEARCHED", page.chars - 1)
+    assert found(TEXT, page) == ["page"]
+    assert found(end, page) == ["page"]
+    monkeypatch.setattr(module, "MOST_SEARCHED", 3 * len(TEXT))
+    assert found(TEXT, page) == ["page"]
+    assert found(end, page) == []

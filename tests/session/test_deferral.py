@@ -211,6 +211,60 @@ async def test_own_tools_of_one_name_share_no_run(engine: ToolEngine) -> None:
         assert [(await each).final_text for each in calls] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ({"concurrency": {"breaker": {"failures": 1, "reset_after": 60}}}, "circuit_open"),
+        ({"rate": "1/h", "concurrency": {"queue_timeout": 0.001}}, "rate_limited"),
+    ],
+)
+async def test_own_tools_of_one_name_share_no_limit(
+    engine: ToolEngine, limits: dict[str, Any], refused: str
+) -> None:
+    """S35: what one conversation's tool has used up or broken is nothing to another one's; a
+    helper, which has the very tool, gets no fresh allowance."""
+    definition = {"name": "mine", "description": "Only here.", "effect": "read", **limits}
+
+    def mine() -> str:
+        raise ValueError("it broke")
+
+    first, other = (ToolSession(engine, name) for name in ("a", "b"))
+    for session in (first, other):
+        session.register_tool(definition, mine)
+    callers = (first, first, first.derive(tools=["mine"]), other, other)
+    async with asyncio.timeout(10):
+        ends = [(await each.execute("mine")).error_type for each in callers]
+    assert ends == ["execution_error", refused, refused, "execution_error", refused]
+
+
+async def test_own_tools_of_one_name_share_no_key(engine: ToolEngine) -> None:
+    """S35: a call of one conversation's tool is in nobody else's way; the snapshot names both."""
+    limits = {"key": "tool", "key_limit": 1, "collision": "reject"}
+    definition = {"name": "mine", "description": "Only here.", "concurrency": limits}
+    go, running = asyncio.Event(), asyncio.Semaphore(0)
+
+    def made() -> Any:
+        async def mine() -> None:
+            running.release()
+            await go.wait()
+
+        return mine
+
+    sessions = [ToolSession(engine, name) for name in ("a", "b")]
+    for session in sessions:
+        session.register_tool(definition, made())
+    async with asyncio.timeout(10):
+        calls = [asyncio.create_task(each.execute("mine")) for each in sessions]
+        for _ in calls:
+            await running.acquire()
+        again = [(await each.execute("mine")).error_type for each in sessions]
+        keys = engine.controller.snapshot().tool_keys["mine"]
+        go.set()
+        ends = [(await each).is_success for each in calls]
+    assert (ends, again) == ([True, True], ["rejected", "rejected"])
+    assert sorted(each["current"] for each in keys.values()) == [1, 1]
+
+
 async def test_a_helper_has_no_more_time(engine: ToolEngine) -> None:
     """R13: never more means: also a call takes no longer than the conversation allows."""
 
@@ -274,6 +328,25 @@ async def test_what_expired_is_forgotten(engine: ToolEngine) -> None:
     session.gate.book.withdraw(first)
     second = await token_of(session, "put", text="y")
     assert list(session.to_dict()["deferred"]) == [second]
+
+
+async def test_what_is_open_is_not_counted_each_time(
+    engine: ToolEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is deferred does not look at each one that was deferred before it."""
+    session = deferring(engine, put=ASK)
+    looked: list[str] = []
+    is_open = session.gate.book.is_open
+
+    def looks(token: str) -> bool:
+        looked.append(token)
+        return is_open(token)
+
+    monkeypatch.setattr(session.gate.book, "is_open", looks)
+    for number in range(30):
+        await token_of(session, "put", text=str(number))
+    assert len(session.deferred) == 30
+    assert len(looked) < 4 * 30
 
 
 async def test_a_request_does_not_show_its_arguments(engine: ToolEngine) -> None:

@@ -31,6 +31,8 @@ async def test_never_more_tools(engine: ToolEngine) -> None:
     for wanted in ("put", "nope"):
         with pytest.raises(ToolNotFoundError):
             session.derive(tools=[wanted])
+    with pytest.raises(ConfigurationError, match=r"a list of names, got 'half'; write \['half'\]"):
+        session.derive(tools="half")
     child = session.derive(tools=["half"])
     assert not (await child.execute("numbers", {"count": 1})).is_success
 

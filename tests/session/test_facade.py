@@ -14,12 +14,13 @@ from tests.pipeline.audit import Audit
 from tests.session.catalogs import definition, engine_over, group, write
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, ToolConflictError
-from tool_engine.model.call import ToolCall
+from tool_engine.model.call import Refusal, ToolCall
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import ToolCallCycleResult
 from tool_engine.session.composition import prefix
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.discovery import ToolDiscoveryService, create_tool_discovery_service
+from tool_engine.session.result import ResultStatus, SessionResult
 from tool_engine.session.session import ToolSession
 
 BOUND = 20.0
@@ -107,6 +108,97 @@ async def test_every_call_has_its_result(session: ToolSession, engine: ToolEngin
     records = await audit.records()
     assert len(records) == len(cycle.execution_results)
     await audit.check()
+
+
+async def test_each_result_says_how_it_ended(session: ToolSession) -> None:
+    """S13, S14: also that of a call which never came to the conversation is a session's result."""
+    told: list[Any] = []
+    cut = vcp("slow", text="hi") + "\n<<<[TOOL_REQUEST]>>>\ntool_name:「始」slow"
+
+    async def ask(call: ToolCall) -> str:
+        return "not at night"
+
+    cycles = [
+        await session.process(cut, on_result=lambda call, result: told.append(result)),
+        await session.process_cycle(vcp("slow", text="hi"), {"enabled": False}),
+        await session.process(vcp("slow", text="hi"), None, ask),
+    ]
+    statuses = [
+        [each.status.value for each in cycle.execution_results]  # type: ignore[attr-defined]
+        for cycle in cycles
+    ]
+    assert statuses == [["SUCCESS", "ERROR"], ["EXECUTION_REJECTED"], ["EXECUTION_REJECTED"]]
+    assert [type(each) for each in told] == [SessionResult] * 2
+    (refused,) = cycles[2].execution_results
+    assert isinstance(refused, SessionResult)
+    assert refused.reject_reason == "not at night"
+    assert refused.final_text == refused.formatted_text == refused.error
+    refusal = Refusal("rejected", "no")
+    assert session.refuse("slow", {}, None, refusal).status is ResultStatus.EXECUTION_REJECTED
+
+
+async def test_a_program_that_fails_loses_no_result(engine: ToolEngine) -> None:
+    """Where even the refusal fails, as with `prepare` that raises, each call has its result."""
+
+    def fail(tool: Tool, turn: int) -> Tool:
+        raise ValueError("no")
+
+    cycle = await ToolSession(engine, "s", prepare=fail).process(_native("openai"))
+    (result,) = cycle.execution_results
+    assert isinstance(result, SessionResult)
+    assert result.status is ResultStatus.ERROR
+    assert "prepare failed" in (result.final_text or "")
+
+
+async def test_what_a_reply_cost(engine: ToolEngine) -> None:
+    """Tokens of replies that a program takes through count, and bound what comes after. U47."""
+    session = ToolSession(engine, "s", ToolCallConfig(max_tokens=15))
+    reply = {**_native("openai"), "usage": {"prompt_tokens": 10, "completion_tokens": 5}}
+    cycles = [await session.process(reply), await session.process(reply)]
+    assert [kinds(each) for each in cycles] == [[None], ["limit_reached"]]
+    usage = session.usage()
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (20, 10, 30)
+
+
+def _native(name: str) -> Any:
+    """A reply with one call, as a provider sends it."""
+    said = {"name": "slow", "arguments": '{"text": "hi"}'}
+    return {
+        "openai": {"choices": [{"message": {"tool_calls": [{"id": "c", "function": said}]}}]},
+        "openai_responses": {"output": [{"type": "function_call", "call_id": "c", **said}]},
+        "anthropic": {
+            "content": [{"type": "tool_use", "id": "c", "name": "slow", "input": {"text": "hi"}}]
+        },
+        "gemini": {
+            "candidates": [
+                {"content": {"parts": [{"functionCall": {"name": "slow", "args": {"text": "hi"}}}]}}
+            ]
+        },
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini"])
+async def test_a_reply_in_the_form_of_a_provider(session: ToolSession, name: str) -> None:
+    """`process(reply)` loses no call that a provider sent, though the settings say `vcp`."""
+    named = await session.process(_native(name), name)
+    cycle = await session.process(_native(name))
+    assert kinds(cycle) == kinds(await session.process_cycle(_native(name), {})) == [None]
+    assert [message.keys() for message in cycle.messages if isinstance(message, dict)] == [
+        message.keys() for message in named.messages
+    ]
+    read = [session.protocol(name).parse(_native(name)), iter([_native(name)])]
+    for reply in read if name in ("openai", "gemini") else read[:1]:
+        again = await session.process(reply)
+        assert kinds(again) == [None]
+        assert isinstance(again.formatted, list), "results in the form of the provider"
+    for reply in (_native(name), [_native(name)], iter([_native(name)])):
+        unread = await session.process(reply, "vcp")
+        assert not unread.has_tool_requests, "it was named"
+        finding = unread.findings[-1]
+        assert (finding.error_type, finding.level) == ("malformed_reply", "error")
+        assert f"calls in the form of '{name}', which 'vcp' does not read" in finding.message
+        assert f"Pass '{name}' as the protocol" in finding.message
+    assert not [each for each in again.findings if "does not read" in each.message]
 
 
 @pytest.mark.parametrize(
@@ -268,6 +360,17 @@ async def test_a_filter_takes_the_place_of_the_test(session: ToolSession) -> Non
     ]
 
 
+async def _asynchronous(tool: Tool) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("wrong", [7, lambda: True, _asynchronous])
+async def test_a_filter_that_is_none(session: ToolSession, wrong: Any) -> None:
+    """An async one would say yes to everything."""
+    with pytest.raises(ConfigurationError, match="filter"):
+        session.get_discovered_methods(wrong)
+
+
 async def test_a_tool_is_toggled_with_all_its_methods(
     session: ToolSession, engine: ToolEngine
 ) -> None:
@@ -373,3 +476,23 @@ async def test_two_conversations(engine: ToolEngine) -> None:
     assert two.toolbox.turn == 0
     assert kinds(await two.process_cycle(vcp("mine", text="hi"))) == ["tool_not_found"]
     assert "Mine." in one.system_prompt()
+
+
+async def test_bounds_of_one_reply(session: ToolSession) -> None:
+    """U47: what the settings for a reply say of the whole conversation holds for its calls."""
+    assert (await session.execute("slow", {"text": "hi"})).is_success
+    reply = vcp("slow", "web_page_read", "slow", text="hi")
+    once = await session.process_cycle(reply, {"max_uses": {"slow": 2}})
+    assert kinds(once) == [None, None, "limit_reached"]
+    assert once.execution_results[2].reject_reason == "max_uses_reached"  # type: ignore[attr-defined]
+    few = await session.process_cycle(reply, {"max_calls": 5, "max_uses": {"slow": 9}})
+    assert kinds(few) == [None, None, "limit_reached"]
+    assert few.execution_results[2].reject_reason == "max_calls_reached"  # type: ignore[attr-defined]
+    session.meter.add_tokens({"input_tokens": 7})
+    spent = await session.process_cycle(reply, {"max_tokens": 7})
+    assert {each.reject_reason for each in spent.execution_results} == {"max_tokens_reached"}  # type: ignore[attr-defined]
+    # Only for that reply, and never more than the conversation may.
+    assert kinds(await session.process_cycle(reply)) == [None] * 3
+    session.meter.config = replace(session.config, max_calls=9)
+    last = await session.process_cycle(reply, {"max_calls": 99})
+    assert kinds(last) == [None, "limit_reached", "limit_reached"]

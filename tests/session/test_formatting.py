@@ -7,14 +7,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.output import to_text
 from tool_engine.protocols.content import text_of
 from tool_engine.session import formatting
-from tool_engine.session.formatting import data_of, default_text, text_in_pieces
+from tool_engine.session.formatting import data_of, default_text, short_text, text_in_pieces
 
 LEAVES = (
     st.none()
@@ -42,7 +42,7 @@ VALUES = st.recursive(
 def test_pieces_come_to_the_same_text(value: Any, piece: int) -> None:
     """S3: how it is written changes nothing of what is written."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formatting, "_PIECE", piece + 1)
+        patch.setattr(formatting, "PIECE", piece + 1)
         assert text_in_pieces(value) == to_text(value)
 
 
@@ -72,8 +72,8 @@ def test_a_value_that_holds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         pieces.append(to_text(value))
         return pieces[-1]
 
-    monkeypatch.setattr(formatting, "_PIECE", 10)
-    monkeypatch.setattr(formatting, "_written", written)
+    monkeypatch.setattr(formatting, "PIECE", 10)
+    monkeypatch.setattr(formatting, "written", written)
     value: list[Any] = [["x"] * 20]
     value.append(value)
     assert text_in_pieces(value) == to_text(value)
@@ -109,3 +109,19 @@ def test_what_a_tool_returned() -> None:
     assert data_of({"result": 5}) == 5
     assert data_of({"result": 5, "more": 1}) == {"result": 5, "more": 1}
     assert data_of({}) == {}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["result", "content", "x"]),
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        max_size=2,
+    )
+)
+@example({"result": 2**64})
+@example({"result": True})
+def test_short_outputs_have_the_same_text(output: dict[str, Any]) -> None:
+    """S15: what is a plain text or number is told at once, and told as anything else is."""
+    text = short_text(output)
+    assert text in (None, to_text(data_of(output)))
+    assert default_text(ToolExecutionResult(True, "t", output)) == to_text(data_of(output))

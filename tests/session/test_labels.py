@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
+from tool_engine.session import labels
+from tool_engine.session.copies import copies
 from tool_engine.session.labels import (
     labels_of_copies,
+    labels_of_copies_in_time,
     labels_of_result,
+    refusal_in_time,
     refusal_of_labels,
     refused_labels,
 )
@@ -232,6 +239,20 @@ def test_a_copy_that_was_typed() -> None:
     assert refusal_of_labels(mail, expand({"text": f"FYI: {PAGE[:40]}"}, store)) is None
 
 
+def test_a_copy_of_what_is_gone() -> None:
+    """Labels: to remove the variable does not set free what was in it, nor does a restart."""
+    store = make_store(page=WEB)
+    store.remove(["page"])
+    mail = make_tool("mail", accepts=["user"])
+    for each in (store, VariableStore.from_dict(store.to_dict())):
+        refusal = refusal_of_labels(mail, expand({"text": f"FYI: {PAGE}"}, each))
+        assert refusal is not None
+        assert "letters and digits from the variable 'page'" in refusal.error
+        assert WEB in refusal.error
+        assert refusal_of_labels(make_tool("any"), expand({"text": PAGE}, each)) is None
+        assert labels_of_copies(PAGE, each) == {WEB}
+
+
 def test_a_copy_of_what_is_accepted() -> None:
     """Labels: a text belongs to the variable that held it first, whoever repeats it later."""
     store = make_store(written="user", echoed=WEB)
@@ -280,3 +301,42 @@ def test_labels_of_copies() -> None:
     assert labels_of_copies([f"page: {PAGE}"], store) == {WEB}
     assert labels_of_copies(["hello"], store) == frozenset()
     assert labels_of_copies({"a": PAGE, "b": OTHERS}, store) == {WEB, "user"}
+
+
+def test_labels_are_told_anew_for_another_definition() -> None:
+    """Labels: what is known of one tool is said of no other of its name, however many there are."""
+    plain = make_tool("fetch", effect="read")
+    for number in range(1100):
+        host = f"host{number}.example"
+        entry = {"type": "http", "request": {"url": f"https://{host}/{{path}}"}}
+        tool = msgspec.structs.replace(plain, implementation_config=entry)
+        assert labels_of(tool, {"url": "https://x.example"}) == {
+            f"tool:fetch effect:read host:{host}"
+        }
+    assert labels_of(plain, {}) == {"tool:fetch effect:read"}
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_much_is_looked_through_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    """Labels: to look for copies in much text does not hold up other calls; the answer is one."""
+    threads: list[threading.Thread] = []
+
+    def seen(value: Any, variables: Any, traces: Any) -> Any:
+        threads.append(threading.current_thread())
+        # Another call writes meanwhile, and its variable takes the place of one that goes.
+        store.remove("gone")
+        return copies(value, variables, traces)
+
+    monkeypatch.setattr(labels, "copies", seen)
+    store = make_store(gone=WEB, page=WEB)
+    store.add(Variable(name="more", value="x" * (300_000 if is_large else 3)))
+    mail, nothing = make_tool("mail", accepts=["user"]), expand({"text": "hello"}, store)
+    async with asyncio.timeout(10):
+        assert await refusal_in_time(mail, nothing, {"text": "hello"}) is None
+        assert await refusal_in_time(mail, nothing, {"text": PAGE}) is not None
+        assert await labels_of_copies_in_time(PAGE, store) == {WEB}
+        assert await refusal_in_time(make_tool("any"), nothing, {"text": PAGE}) is None
+        assert await refusal_in_time(mail, expand({"x": reference("page")}, store), {}) is not None
+    assert [each is threading.main_thread() for each in threads] == [not is_large] * 3

@@ -59,6 +59,33 @@ async def test_a_group_holds_for_tools_that_are_not_shown(
     assert engine.puts == []  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_group_that_changes_holds_for_tools_that_are_not_shown(
+    engine: ToolEngine, view: str
+) -> None:
+    """X3: also what a group says since the last call, however little of it is shown."""
+    engine.register_group(ToolGroup(name="net", tools=("half",), permission=DENY))
+    session = ToolSession(VIEWS[view](engine), "s")
+    (name,) = [tool.name for tool in session.tools() if tool.name.endswith("detour")]
+    assert (await session.execute(name, {"text": "x"})).final_text == "None"
+    engine.unregister_group("net")
+    engine.register_group(ToolGroup(name="net", tools=("half", "put"), permission=DENY))
+    result = await session.execute(name, {"text": "y"})
+    assert result.final_text == "execution_rejected"
+    assert engine.puts == ["x"]  # type: ignore[attr-defined]
+
+
+async def test_a_group_that_gave_way_still_says_who_is_asked(engine: ToolEngine) -> None:
+    """X3: the session's group of its name takes its place, but not its word on consent."""
+    session = ToolSession(engine, "s")
+    session.toolbox.register_group(ToolGroup(name="net", tools=("put",), is_enabled=True))
+    assert (await session.execute("put", {"text": "x"})).is_success
+    engine.register_group(GROUP)
+    result = await session.execute("put", {"text": "y"})
+    assert result.error_type == "execution_rejected"
+    assert engine.puts == ["x"]  # type: ignore[attr-defined]
+
+
 async def test_settings_for_a_group_hold_for_tools_that_are_not_shown(engine: ToolEngine) -> None:
     """X3: also what the conversation's settings say of the group, by its name here."""
     engine.register_group(ToolGroup(name="net", tools=("put",), is_enabled=True))

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 import threading
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.session.formatting import data_of
 from tool_engine.session.presentation import (
     Presentation,
     Presented,
@@ -23,6 +27,7 @@ from tool_engine.session.presentation import (
     with_return_type,
     without_hidden_limit,
 )
+from tool_engine.session.variables import Variable, VariableStore
 
 BLOCK = re.compile(r"\n\n<!--ToolCallLog:Begin-->\n.*\n<!--ToolCallLog:End-->\Z", re.DOTALL)
 
@@ -106,6 +111,27 @@ def test_code_of_a_tool_that_does_not_work(function: Any, told: str) -> None:
     assert found.final_text == "text text text text…"
     assert "the truncation of 'fetch' " in found.findings[0]
     assert told in found.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("format", 5, "a function, got 5"),
+        ("truncate", "x", "a function, got 'x'"),
+        ("compress_args", {}, "a function"),
+        ("limit", "8000", "a whole number; 0 or -1 shows all, got '8000'"),
+        ("limit", 1.5, "a whole number"),
+        ("limit", True, "a whole number"),
+        ("is_whole", 1, "true or false, got 1"),
+        ("is_kept", "no", "true or false"),
+        ("return_type", "string", "a ReturnType, got 'string'"),
+    ],
+)
+def test_fields_of_another_type(field: str, value: Any, told: str) -> None:
+    """S3-S9: a mistake in code is told where it is made, and not with the end of a call."""
+    fields = {field: value}
+    with pytest.raises(ConfigurationError, match=f"^{field} of a Presentation must be {told}"):
+        Presentation(**fields)
 
 
 def test_an_output_that_cannot_be_read() -> None:
@@ -200,7 +226,7 @@ def test_the_model_asks_for_all(limit: Any) -> None:
 def test_the_model_asks_for_more_or_less(limit: Any) -> None:
     """U39: every tool takes a `limit`; the text protocols send it as a text."""
     assert len(present(result_of("x " * 500), {"limit": limit}).final_text) in (49, 50)
-    for enough in (9_000, 1e308, 10**400, "999999999"):
+    for enough in (9_000, 1e308, 10**400, "999999999", "9" * 15):
         assert not present(result_of("x" * 9_000), {"limit": enough}).is_truncated
 
 
@@ -298,6 +324,29 @@ def test_the_hint_of_what_the_variable_has_as_data() -> None:
     own = Presentation(format=lambda data, _args: " ".join(data))
     found = present(result_of(["word"] * 999), {}, None, own, 600, variable="v")
     assert '{"name": "v", "start": 0, "length": 2000}' in found.final_text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 3_000,
+        Decimal("1." + "2" * 9_000),
+        ["half \ud800"] * 900,
+        {1: [date(2026, 1, 2)] * 900},
+        "half \ud800" * 900,
+        '"' * 9_000,
+        {"content": [{"type": "text", "text": "x" * 9_000}]},
+    ],
+)
+def test_the_place_to_read_on_is_one_of_the_variable(data: Any) -> None:
+    """S30, U39: what is no JSON has another text as a variable; nothing of it is skipped."""
+    found = shown(data, variable="v")
+    call = re.search(r'"start": (\d+)', found.final_text)
+    assert call is not None
+    start = int(call[1])
+    kept = VariableStore().add(Variable(name="v", value=data_of(result_of(data).output))).text
+    head = found.final_text.partition("\n… [")[0]
+    assert start == 0 or head == found.formatted_text[:start] == kept[:start]
 
 
 def test_the_hint_shrinks_before_the_text() -> None:

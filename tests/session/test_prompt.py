@@ -95,6 +95,24 @@ async def test_the_same_text_every_time(engine: ToolEngine) -> None:
     assert session_of(engine).system_prompt() == first
 
 
+async def test_rules_are_made_again_after_a_change_only(engine: ToolEngine) -> None:
+    """S24: while nothing changes they are the same text; what somebody's function says is not."""
+    session = session_of(engine)
+    first = session.system_prompt("openai")
+    assert session.system_prompt("openai") is first
+    session.toolbox.toggle_group_enabled("web", False)
+    assert "## Group: web" not in session.system_prompt("openai")
+    session.toolbox.toggle_group_enabled("web", True)
+    assert session.system_prompt("openai") == first
+    session.toolbox.set_tool_enabled("fetch", False)
+    assert "`fetch`" not in session.system_prompt("openai")
+    told = iter(["first", "second"])
+    own = ToolGroup(name="own", is_enabled=True)
+    session.toolbox.register_group(own, lambda names: next(told))
+    assert "## Group: own\n\nfirst" in session.system_prompt("openai")
+    assert "## Group: own\n\nsecond" in session.system_prompt("openai")
+
+
 async def test_switched_off(engine: ToolEngine) -> None:
     """Without tools a model is told nothing. A5."""
     assert session_of(engine, enabled=False).system_prompt() == ""
@@ -155,19 +173,25 @@ async def test_rules_that_fail(engine: ToolEngine) -> None:
     def fail(names: list[str]) -> str:
         raise ValueError("password=hunter2hunter2")
 
+    async def asynchronous(names: list[str]) -> str:
+        return "never"
+
     session = session_of(engine)
     session.toolbox.register_group(ToolGroup(name="bad", is_enabled=True), fail)
+    session.toolbox.register_group(ToolGroup(name="late", is_enabled=True), asynchronous)  # type: ignore[arg-type]
     session.toolbox.register_group(ToolGroup(name="odd", is_enabled=True), len)  # type: ignore[arg-type]
     with capture_logs() as logs:
         assert "Use `fetch`, `post`." in session.system_prompt()
         session.system_prompt()
-    assert [each["group"] for each in logs] == ["bad", "odd"], "once, not in every round"
-    bad, odd = session.findings
+    groups = ["bad", "late", "odd"]
+    assert [each["group"] for each in logs] == groups, "once, not in every round"
+    bad, late, odd = session.findings
     assert bad.startswith("the rules of group 'bad' are left out: ValueError")
     assert "hunter2" not in bad
     assert odd == "the rules of group 'odd' are left out: they gave int, and no text"
-    session.toolbox.toggle_group_enabled("bad", False)
-    session.toolbox.toggle_group_enabled("odd", False)
+    assert late == "the rules of group 'late' are left out: they gave coroutine, and no text"
+    for name in groups:
+        session.toolbox.toggle_group_enabled(name, False)
     session.system_prompt()
     assert session.findings == []
 

@@ -30,6 +30,8 @@ def store_of(**values: Any) -> VariableStore:
         ("$VAR_REF{{word:1:3}}", "ell"),
         ("$VAR_REF{{word:0:0}}", ""),
         ("$VAR_REF{{word:99}}", ""),
+        ("$VAR_REF{{word:1:" + "9" * 30 + "}}", "ello"),
+        ("$VAR_REF{{word:" + "9" * 1000 + "}}", ""),
         ("say $VAR_REF{{word}}!", "say hello!"),
         ("$VAR_REF{{word}}$VAR_REF{{word:4}}", "helloo"),
         ("$VAR_REF{{rows}}", [1, {"a": None}]),
@@ -202,3 +204,53 @@ def test_a_reference_is_a_use() -> None:
     store.add(Variable(name="c", value="c"))
     assert "a" in store
     assert "b" not in store
+
+
+def test_keys_that_are_no_texts() -> None:
+    """S25: they refer to nothing; what stands under them may."""
+    store = VariableStore()
+    store.add(Variable(name="a", value=1))
+    params: Any = {1: "$VAR_REF{{a}}"}
+    assert str(expand(params, store).params) == "{1: 1}"
+    with pytest.raises(VariableError, match="x: a key cannot refer to a variable"):
+        expand({"x": {"$VAR_REF{{a}}": 1}}, store)
+    with pytest.raises(VariableError, match="arguments: a key cannot refer to a variable"):
+        expand({"$VAR_REF{{a}}": 1}, store)
+    assert expand({"x": [None, 2.5]}, store).params == {"x": [None, 2.5]}
+
+
+def test_what_holds_itself() -> None:
+    """S25: to look for references comes to an end; what is wrong is for the validation to say."""
+    ring: list[Any] = ["x"]
+    ring.append({"y": ring})
+    store = store_of(word="w")
+    assert expand({"x": ring}, store).params == {"x": ring}
+    with pytest.raises(VariableError, match="nested too deep"):
+        expand({"x": ring, "y": reference("word")}, store)
+
+
+def test_many_dollars() -> None:
+    """S25: only the last one before a reference makes it the characters themselves."""
+    store = store_of(word="w")
+    texts = ["$VAR_REF{{word}}", "$$VAR_REF{{word}}", "$$$VAR_REF{{word}}", "$ $VAR_REF{{word}}$"]
+    found = [expand({"x": text}, store).params["x"] for text in texts]
+    assert found == ["w", "$VAR_REF{{word}}", "$$VAR_REF{{word}}", "$ w$"]
+
+
+class Text(str):
+    """A text of a program's own kind."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "beside", [1, "x", "\ud800", 2**70, {1: 2}, ("x",), {"x"}, object(), Text("x"), float("nan")]
+)
+def test_references_are_found_whatever_stands_beside_them(beside: Any) -> None:
+    """S25: also where JSON could not hold the arguments; what holds none is passed on as it is."""
+    store = store_of(word="w")
+    for text in ("$VAR_REF{{word}}", Text("$VAR_REF{{word}}")):
+        found = expand({"x": [beside, {"y": (text,)}]}, store).params["x"]
+        assert found[1] == {"y": ["w"]}
+    params = {"x": [beside, {"y": ("word",)}]}
+    assert expand(params, store).params is params

@@ -65,6 +65,12 @@ def test_order_does_not_matter() -> None:
         ({"ts": 1767600000}, {"ts": 1767600031}),
         ({"ts": 1767600000123}, {"ts": 1767600000999}),
         ("1767600000.25", "1767600001.5"),
+        ("0b5c5f8e8f0a4c779f6e111111111111", "a" * 12 + "7bbb8ccc" + "d" * 12),
+        ("at 20260105T100000Z", "at 20260105T100107.25Z"),
+        ({"elapsed_ms": 3, "n": 1}, {"elapsed_ms": 14.5, "n": 1}),
+        ({"durationMs": 3}, {"durationMs": 4}),
+        ("done in 0.31 s", "done in 1.2 s"),
+        ("took 14ms", "took 9 ms"),
     ],
 )
 def test_what_changes_by_itself_is_no_progress(first: Any, second: Any) -> None:
@@ -75,13 +81,33 @@ def test_what_changes_by_itself_is_no_progress(first: Any, second: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [(1, 2), ("12:15", "12:16"), ("a1", "a2"), (10**9 * 3, 10**9 * 4)]
+    ("first", "second"),
+    [
+        (1, 2),
+        ("12:15", "12:16"),
+        ("a1", "a2"),
+        (10**9 * 3, 10**9 * 4),
+        ("30 s", "20 s"),
+        ("c" * 32, "d" * 32),
+    ],
 )
 def test_what_may_be_an_answer_is_progress(first: Any, second: Any) -> None:
     """Numbers and words that are no times are what was asked for."""
     guard = RepetitionGuard()
     guard.see([call(result=first)])
     assert guard.see([call(result=second)]) is GO_ON
+
+
+def test_long_results() -> None:
+    """What changes by itself is found at both ends; of what is between, every letter counts."""
+    guard = RepetitionGuard()
+    middle = "x" * 100_000
+    guard.see([call(result=f"10:15:00 {middle} 10:15:01")])
+    assert guard.see([call(result=f"10:16:00 {middle} 10:17:00")]) is HINT
+    guard.see([call(result=f"in 9.5 s {middle} 80 ms")])
+    assert guard.see([call(result=f"in 12.25 s {middle} 125 ms")]) is HINT, "of another length"
+    other = f"{middle[:50_000]}y{middle[50_001:]}"
+    assert guard.see([call(result=f"10:15:00 {other} 10:15:01")]) is GO_ON
 
 
 def test_arguments_count_as_they_are() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
 from tool_engine import ToolEngine, ToolExecutionContext
+from tool_engine.approval.callback import DeferredApprover
 from tool_engine.errors import (
     ConfigurationError,
     SessionError,
     ToolConflictError,
+    ToolExecutionError,
     ToolNotFoundError,
 )
 from tool_engine.model.permission import Permission
@@ -22,6 +25,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.presentation import Presentation, ReturnType
 from tool_engine.session.result import ResultStatus, as_tool_call_result
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables import Variable
 
 CALL_OF_FAIL = {
     "id": "c1",
@@ -102,6 +106,34 @@ async def test_a_long_result_is_cut_and_can_be_read_on(engine: ToolEngine) -> No
     assert (whole.is_truncated, whole.final_text) == (False, whole.formatted_text)
 
 
+async def test_what_the_hint_says_is_read_whole(engine: ToolEngine) -> None:
+    """U39: also where the session's limit is less than the hint offers; else nothing would read on.
+
+    Who wants less says so for `read_var` itself.
+    """
+    session = ToolSession(engine, "s", ToolCallConfig(limit=400))
+    result = await session.execute("numbers", {"count": 1000})
+    call = re.search(r"read_var\((.*)\)", result.final_text or "")
+    assert call is not None
+    arguments = json.loads(call[1])
+    part = await session.execute("read_var", arguments)
+    start, end = arguments["start"], arguments["start"] + arguments["length"]
+    assert json.loads(part.final_text or "")["text"] == result.formatted_text[start:end]
+    assert not part.is_truncated
+    session = ToolSession(engine, "s", ToolCallConfig(tool_limits={"read_var": 50}))
+    session.variables.add(Variable(name="v", value="x" * 99))
+    assert len((await session.execute("read_var", {"name": "v"})).final_text or "") <= 50
+
+
+async def test_the_hint_speaks_of_no_tool_that_is_off(engine: ToolEngine) -> None:
+    """U39: without `read_var` there is the reference still."""
+    session = ToolSession(engine, "s", ToolCallConfig(limit=400, tool_toggles={"read_var": False}))
+    for number, count in enumerate((1_000, 50_000), start=1):
+        result = await session.execute("numbers", {"count": count})
+        assert f"$VAR_REF{{{{numbers_{number}_result}}}}" in (result.final_text or "")
+        assert "read_var" not in (result.final_text or "")
+
+
 async def test_a_presentation_formats_limits_and_tells_what_is_returned(
     engine: ToolEngine,
 ) -> None:
@@ -114,6 +146,25 @@ async def test_a_presentation_formats_limits_and_tells_what_is_returned(
     assert "Returns number: the half." in session.get_or_raise("half").description
     result = await session.execute("half", {"number": 5})
     assert result.final_text == "5 / 2 = 2.5"
+
+
+async def test_a_presentation_reads_what_the_tool_ran_with(engine: ToolEngine) -> None:
+    """S3, S4: with the defaults of its parameters, and with what only the presentation knows."""
+    seen: list[Any] = []
+
+    def measured(data: Any, args: Any) -> str:
+        seen.append(dict(args))
+        return f"{data} {args['unit']}"
+
+    @engine.tool(effect="read")
+    async def measure(place: str, unit: str = "C") -> int:
+        """Measures the temperature."""
+        return len(place)
+
+    session = ToolSession(engine, "s", presentations={"measure": Presentation(format=measured)})
+    result = await session.execute("measure", {"place": "hall", "limit": 100, "begin": 2})
+    assert result.final_text == "4 C"
+    assert seen == [{"place": "hall", "unit": "C", "limit": 100, "begin": 2}]
 
 
 @pytest.mark.parametrize("name", ["nope", "halv", "", "x" * 5000, None, 7])
@@ -177,6 +228,14 @@ async def test_a_failure_is_what_the_model_reads(engine: ToolEngine) -> None:
     assert seed["status"] == "ERROR"
     assert seed["finalText"] == result.final_text
     assert list(seed)[:4] == ["status", "data", "error", "rejectReason"]
+
+
+async def test_a_result_names_no_variable_that_is_gone(engine: ToolEngine) -> None:
+    """S14, S29: with room for one variable, that is the result, and nothing names the arguments."""
+    session = ToolSession(engine, "s", ToolCallConfig(capacity=1))
+    result = await session.execute("half", {"number": 5})
+    assert (result.result_variable, result.args_variable) == ("half_1_result", None)
+    assert [each.name for each in session.variables] == ["half_1_result"]
 
 
 async def test_a_result_that_is_not_to_be_kept(engine: ToolEngine) -> None:
@@ -333,15 +392,38 @@ async def _mail(text: str) -> str:
         lambda engine: ToolSession(engine, ""),
         lambda engine: ToolSession(engine, "x" * 600),
         lambda engine: ToolSession(engine, "a\0b"),
-        lambda engine: ToolSession(engine, "s", WRONG),
+        lambda engine: ToolSession(engine, "s", WRONG["enabled"]),
         lambda _: ToolSession(WRONG, "s"),
         lambda engine: ToolSession(engine, "s", agent_id=WRONG),
+        lambda engine: ToolSession(engine, "s", conversation_id=WRONG),
+        lambda engine: ToolSession(engine, "s", presentations=WRONG),
+        lambda engine: ToolSession(engine, "s", presentations=WRONG["enabled"]),
+        lambda engine: ToolSession(engine, "s", storage=WRONG),
+        lambda engine: ToolSession(engine, "s", variables=WRONG),
+        lambda engine: ToolSession(engine, "s", parent=WRONG),
+        lambda engine: ToolSession(engine, "s").protocol(WRONG),
     ],
 )
 async def test_mistakes_are_told(engine: ToolEngine, make: Any) -> None:
     """A session that cannot be is an error of the program, at once."""
     with pytest.raises((ConfigurationError, SessionError)):
         make(engine)
+
+
+async def test_settings_as_a_mapping(engine: ToolEngine) -> None:
+    """What a front end sends makes a session, read as `from_dict` does. A7, A9."""
+    sent = {"toolToggles": {"half": False}, "timeout": 5000}
+    session = ToolSession(engine, "s", sent)
+    assert session.config == ToolCallConfig.from_dict(sent)
+    assert not session.toolbox.is_tool_enabled("half")
+
+
+async def test_a_context_that_is_none(engine: ToolEngine) -> None:
+    """It is an error of the program; no call is counted."""
+    session = ToolSession(engine, "s")
+    with pytest.raises(ConfigurationError, match="must be a ToolExecutionContext, got dict"):
+        await session.execute("half", {"number": 1}, WRONG)
+    assert session.usage().calls == 0
 
 
 async def test_a_reload_is_seen(engine: ToolEngine) -> None:
@@ -388,3 +470,95 @@ async def test_prepare_adapts_what_is_told(engine: ToolEngine) -> None:
     assert session.get_or_raise("half").description == "(Halves a number.)"
     assert not (await session.execute("put", {"text": "x"})).is_success
     assert engine.puts == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "told"),
+    [
+        ("list_vars", {"serach": "x"}, "'serach'; did you mean 'search'?; list_vars takes type,"),
+        ("list_vars", {"filter": {"tags": "x"}}, "'filter.tags'; did you mean 'tag'?; its filter"),
+        ("read_var", {"name": "x", "offset": 3}, "'offset'; read_var takes name, start, length"),
+    ],
+)
+async def test_no_argument_is_left_out_silently(
+    engine: ToolEngine, tool: str, params: dict[str, Any], told: str
+) -> None:
+    """U40: what is no argument of the session's own tools is an error with the near name."""
+    session = ToolSession(engine, "s", {"max_uses": {tool: 1}})
+    result = await session.execute(tool, params)
+    assert result.error_type == "validation_error"
+    assert f"unknown parameter {told}" in str(result.error)
+    assert (await session.execute("list_vars", {"limit": 5})).is_success, "every tool takes it"
+
+
+LONG = "Tides are made by the moon and the sun, whose pull lifts the sea twice a day everywhere."
+
+
+@pytest.fixture
+async def mailing(engine: ToolEngine) -> ToolEngine:
+    """With `page`, which fails or gives `LONG`, and `mail`, which takes only the user's words."""
+
+    @engine.tool(effect="read")
+    async def page(url: str, fails: bool = False) -> str:
+        """Reads a page."""
+        if fails:
+            raise ToolExecutionError(f"the server answered 404: {LONG}")
+        return LONG
+
+    @engine.tool(effect="read")
+    async def say(text: str) -> str:
+        """Says it again."""
+        return text
+
+    mail = {"name": "mail", "description": "Sends.", "effect": "write", "accepts": ["user"]}
+    text = {"name": "text", "type": "string", "required": True, "description": "What is sent"}
+    engine.register_tool({**mail, "parameters": [text]}, lambda text: f"sent {text}")
+    return engine
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_no_variable_holds_is_somebodys_text(mailing: ToolEngine, fails: bool) -> None:
+    """A26, U37: copies of what a failed call says, or a result that is not kept, are found."""
+    hidden = {} if fails else {"page": Presentation(is_kept=False)}
+    session = ToolSession(mailing, "s", presentations=hidden)
+    await session.execute("page", {"url": "https://example.com/", "fails": fails})
+    again = ToolSession.from_dict(session.to_dict(), mailing)
+    for each in (session, again):
+        sent = await each.execute("mail", {"text": f"Hello! {LONG}"})
+        assert sent.error_type == "execution_rejected"
+        assert "letters and digits from a result of 'page' must not be sent" in str(sent.error)
+        assert "tool:page effect:read host:example.com" in each.variables.origins
+    assert (await session.execute("mail", {"text": "Hello!"})).is_success
+
+
+async def test_what_a_function_made_of_a_result(mailing: ToolEngine) -> None:
+    """S3: the text that the model reads counts, not only what the variable holds."""
+
+    def decode(value: Any, args: Any) -> str:
+        return bytes.fromhex(value).decode()
+
+    session = ToolSession(mailing, "s", presentations={"say": Presentation(format=decode)})
+    said = await session.execute("say", {"text": LONG.encode().hex()})
+    assert said.final_text == LONG
+    assert (await session.execute("mail", {"text": LONG})).error_type == "execution_rejected"
+
+
+async def test_who_wrote_it_first(mailing: ToolEngine) -> None:
+    """U37: the model's own words are its own, though a tool repeats them where nothing is kept;
+    and what the engine says of arguments is nobody's."""
+    session = ToolSession(mailing, "s", presentations={"say": Presentation(is_kept=False)})
+    await session.execute("say", {"text": LONG})
+    await session.execute("page", {"url": LONG, "fails": LONG})
+    assert (await session.execute("mail", {"text": LONG})).is_success
+
+
+async def test_a_result_that_was_withheld(mailing: ToolEngine) -> None:
+    """S31: read in another process, it is in no variable, and a stranger's text all the same."""
+    later = DeferredApprover()
+    asked = {"tool_permissions": {"page": {"result": "always"}}}
+    session = ToolSession(mailing, "s", asked, later)
+    held = await session.execute("page", {"url": "https://example.com/"})
+    again = ToolSession.from_dict(session.to_dict(), mailing, approver=later)
+    read = await again.resume(str(held.approval_token), True)
+    assert read.final_text == LONG
+    assert (await again.execute("mail", {"text": LONG})).error_type == "execution_rejected"

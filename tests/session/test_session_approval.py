@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.session.catalogs import Catalog
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.approval.callback import CallbackApprover, DeferredApprover
 from tool_engine.approval.queued import QueueApprover
-from tool_engine.errors import ApprovalError
+from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.result import ResultStatus
 from tool_engine.session.session import ToolSession
@@ -168,6 +170,85 @@ async def test_a_result_may_be_withheld(engine: ToolEngine) -> None:
     assert record.is_success
 
 
+@pytest.mark.parametrize("value", ["x", ["x"]])
+async def test_a_tool_cannot_change_what_its_result_is_judged_by(
+    engine: ToolEngine, value: Any
+) -> None:
+    """S31: rules about results are about what the tool was called with, whatever it made of it."""
+
+    def take(params: dict[str, Any]) -> str:
+        if isinstance(params["value"], list):
+            params["value"].clear()
+        params["value"] = "harmless"
+        return "taken"
+
+    class Taking:
+        is_async = True
+
+        async def execute(self, tool: Tool, params: dict[str, Any], context: Any) -> str:
+            return take(params)
+
+    engine.register_executor("take", Taking())
+    any_value = {"name": "value", "type": "string", "description": "V", "required": True}
+    if isinstance(value, list):
+        any_value |= {"type": "array", "items": {"type": "string"}}
+    engine.register_tool(
+        {"name": "take", "description": "Takes a value.", "parameters": [any_value]}
+        | {"version": "1.0.0", "category": "custom", "entry": {"type": "custom", "handler": "take"}}
+    )
+    asked = Asked(False)
+    session = ToolSession(engine, "s", ToolCallConfig(rules={"take:value=*x*": REVIEW}), asked)
+    result = await session.execute("take", {"value": value})
+    assert result.error_type == "result_rejected"
+    assert [each.params for each in asked.requests] == [{"value": value}]
+
+
+async def test_a_tool_that_is_turned_off_on_the_way(engine: ToolEngine) -> None:
+    """S22: what is turned off before a call may run does not run, though nobody is asked."""
+
+    class Waiting(Catalog):
+        generation = 1
+
+        def refuse(self, *call: Any) -> Any:
+            return engine.refuse(*call)
+
+        async def execute(self, tool_name: str, params: Any, context: Any, /) -> Any:
+            await asyncio.sleep(0)
+            if params["text"] == "b":
+                session.toolbox.set_tool_enabled("put", False)
+            return await engine.execute(tool_name, params, context)
+
+    session = ToolSession(Waiting(engine.index.get_or_raise("put")), "s")
+    assert (await session.execute("put", {"text": "a"})).is_success
+    refused = await session.execute("put", {"text": "b"})
+    assert (refused.error_type, engine.puts) == ("rejected", ["a"])  # type: ignore[attr-defined]
+
+
+async def test_what_holds_for_many_own_forms_of_a_tool(engine: ToolEngine) -> None:
+    """X3: whatever is known of tools that were asked about before, each is judged by itself."""
+    session = ToolSession(engine, "s", ToolCallConfig(rules={"half": DENY}))
+    half = engine.index.get_or_raise("half")
+    for number in range(600):
+        free = msgspec.structs.replace(half, name=f"half_{number}")
+        assert session.policy.decide(free, {}).execution is ExecutionPolicy.AUTO
+    assert session.policy.decide(half, {}).execution is ExecutionPolicy.DENY
+    assert len(session.policy._said) < 600, "not all of them are remembered"
+
+
+async def test_of_many_rules_those_about_the_tool_are_kept(engine: ToolEngine) -> None:
+    """X3: thousands of rules about other tools cost a call nothing, whatever the tool is called."""
+    rules = {f"tool_{number}": DENY for number in range(500)} | {"ha*": ASK, "half:number=1": AUTO}
+    approver = Asked(False)
+    session = ToolSession(engine, "s", ToolCallConfig(rules=rules), approver)
+    assert (await session.execute("half", {"number": 1})).is_success
+    assert (await session.execute("half", {"number": 2})).error_type == "execution_rejected"
+    assert [each.params for each in approver.requests] == [{"number": 2}]
+    (said,) = session.policy._said.values()
+    assert [each.text for each in said.rules] == ["ha*", "half:number=1"]
+    session.toolbox.config = ToolCallConfig(rules={"half": DENY})
+    assert (await session.execute("half", {"number": 1})).error_type == "execution_rejected"
+
+
 async def test_a_failure_may_be_withheld(engine: ToolEngine) -> None:
     """U35: on_error asks about failures, and only about these."""
     approver = Asked("ugly")
@@ -237,6 +318,97 @@ async def test_a_deferred_result(engine: ToolEngine) -> None:
     assert (released.is_success, released.final_text) == (True, "2.5")
 
 
+async def test_a_deferred_result_is_whole(engine: ToolEngine) -> None:
+    """S29, S31: what is read later on is what would have been read at once, variables as well; a
+    no leaves it to the program."""
+    session = ToolSession(engine, "s", asking(half=REVIEW), DeferredApprover())
+    first, second = [await session.execute("half", {"number": 5}) for _ in range(2)]
+    # It has run: nobody may take it for a call that has not.
+    assert first.status is ResultStatus.RESULT_REJECTED
+    read = await session.resume(str(first.approval_token), True)
+    assert (read.status, read.output) == (ResultStatus.SUCCESS, {"result": 2.5})
+    assert session.variables.get(str(read.result_variable)).value == 2.5
+    kept = await session.resume(str(second.approval_token), "not yours")
+    assert (kept.status, kept.reject_reason) == (ResultStatus.RESULT_REJECTED, "not yours")
+    assert (kept.output, kept.final_text, kept.result_variable) == ({"result": 2.5}, None, None)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_a_deferred_failure(engine: ToolEngine, is_later: bool) -> None:
+    """U35: a failure that somebody lets be read is a failure, in another process as well."""
+    session = ToolSession(engine, "s", asking(fail=ON_ERROR), DeferredApprover())
+    result = await session.execute("fail")
+    if is_later:
+        session = ToolSession.from_dict(json.loads(json.dumps(session.to_dict())), engine)
+    read = await session.resume(str(result.approval_token), True)
+    assert (read.is_success, read.error_type) == (False, "execution_error")
+    assert read.status is ResultStatus.ERROR
+    assert read.final_text == read.error == result.formatted_text
+
+
+async def test_a_deferred_result_in_another_process(engine: ToolEngine) -> None:
+    """S31: what was to be read is kept with the request, and nothing else of the result."""
+    session = ToolSession(engine, "s", asking(half=REVIEW), DeferredApprover())
+    tokens = [str((await session.execute("half", {"number": 5})).approval_token) for _ in range(2)]
+    later = ToolSession.from_dict(json.loads(json.dumps(session.to_dict())), engine)
+    read = await later.resume(tokens[0], True)
+    assert (read.status, read.final_text) == (ResultStatus.SUCCESS, "2.5")
+    kept = await later.resume(tokens[1], "not yours")
+    assert (kept.status, kept.reject_reason) == (ResultStatus.RESULT_REJECTED, "not yours")
+    assert (kept.final_text, kept.output) == (None, {})
+
+
+@pytest.mark.parametrize("answer", [1, None, {"is_approved": True}, object()])
+async def test_what_is_no_answer(engine: ToolEngine, answer: Any) -> None:
+    """It is told, and the request waits on; a text is the reason of a refusal."""
+    session = ToolSession(engine, "s", asking(put=ASK), DeferredApprover())
+    token = str((await session.execute("put", {"text": "x"})).approval_token)
+    with pytest.raises(ApprovalError, match="is no answer"):
+        await session.resume(token, answer)
+    assert [each.token for each in session.pending_approvals] == [token]
+    refused = await session.resume(token, "Not today.")
+    assert (refused.error_type, refused.reject_reason) == ("execution_rejected", "Not today.")
+
+
+def test_an_approver_that_is_none(engine: ToolEngine) -> None:
+    """What cannot be asked is told when it is passed."""
+    with pytest.raises(ConfigurationError, match="write CallbackApprover"):
+        ToolSession(engine, "s", approver=lambda request: True)  # type: ignore[arg-type]
+
+
+async def test_a_tool_that_goes_while_somebody_is_asked(engine: ToolEngine) -> None:
+    """A yes to what is gone meanwhile is told so."""
+
+    def answer(request: ApprovalRequest) -> bool:
+        engine.unregister_tool("put")
+        return True
+
+    session = ToolSession(engine, "s", asking(put=ASK), CallbackApprover(answer))
+    result = await session.execute("put", {"text": "x"})
+    assert (result.status, engine.puts) == (ResultStatus.NOT_FOUND, [])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("permission", "ends", "said"),
+    [
+        (REVIEW, "result_rejected", "nest too deep"),
+        # They are no text: what the tool would have been allowed is no matter.
+        (Permission(execution=ExecutionPolicy.DENY), "validation_error", "text"),
+    ],
+)
+async def test_arguments_that_nest_too_deep(
+    engine: ToolEngine, permission: Permission, ends: str, said: str
+) -> None:
+    """A model that sends a thousand brackets gets a result, and no rule lets them through."""
+    text: Any = "x"
+    for _ in range(5000):
+        text = [text]
+    session = ToolSession(engine, "s", ToolCallConfig(rules={"put:text=x": permission}), Asked())
+    result = await session.execute("put", {"text": text})
+    assert (result.error_type, engine.puts) == (ends, [])  # type: ignore[attr-defined]
+    assert said in str(result.error)
+
+
 async def test_two_answers_at_once(engine: ToolEngine) -> None:
     """A token is good for one answer, whoever is quicker."""
     session = ToolSession(engine, "s", asking(put=ASK), DeferredApprover())
@@ -283,6 +455,21 @@ async def test_an_answer_in_another_process(engine: ToolEngine) -> None:
     resumed = await later.resume(str(result.approval_token), True)
     assert resumed.is_success
     assert engine.puts == ["x"]  # type: ignore[attr-defined]
+
+
+async def test_an_answer_where_no_storage_knows_of_it(engine: ToolEngine) -> None:
+    """X3: the data of the conversation is enough, also for an engine that keeps nothing; there as
+    well a request is answered once, whatever copies of the data there are."""
+    session = ToolSession(engine, "s", asking(put=ASK), DeferredApprover())
+    token = str((await session.execute("put", {"text": "x"})).approval_token)
+    data = json.dumps(session.to_dict())
+    put = engine.get_or_raise("put")
+    async with ToolEngine(engine.config) as other:
+        other.register_tool(put, _put_anew)
+        copies = [ToolSession.from_dict(json.loads(data), other) for _ in range(2)]
+        assert (await copies[0].resume(token, True)).is_success
+        with pytest.raises(ApprovalError, match="answered or withdrawn before"):
+            await copies[1].resume(token, True)
 
 
 async def test_another_session_cannot_answer(engine: ToolEngine) -> None:

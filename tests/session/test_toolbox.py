@@ -17,6 +17,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
 from tool_engine.session.toolbox import Toolbox
 
 
@@ -247,9 +248,28 @@ async def test_a_group_of_the_session(engine: ToolEngine) -> None:
         toolbox.register_group(ToolGroup(name="x"), "use it well")  # type: ignore[arg-type]
 
 
+async def test_own_tools_in_a_group_of_the_session(engine: ToolEngine) -> None:
+    """S10, S21: a group of the session may name its own tools: off until the group is on."""
+    toolbox = Toolbox(engine, own=lambda: [own("mine"), own("other")])
+    toolbox.register_group({"name": "ours", "tools": ["mine", "other", "note"], "off": ["other"]})
+    assert names(toolbox) == ["query"]
+    toolbox.toggle_group_enabled("ours", True)
+    assert names(toolbox) == ["note", "query", "mine"]
+    assert toolbox.groups_of("mine") == ["ours"]
+    state = next(each for each in toolbox.groups() if each.name == "ours")
+    assert (state.tools, state.enabled_tools) == (("note", "mine", "other"), ("note", "mine"))
+    toolbox.set_tool_enabled("mine", False)
+    toolbox.set_tool_enabled("other", True)
+    assert names(toolbox) == ["note", "query", "other"]
+
+
 @pytest.mark.parametrize(
     ("fields", "word"),
-    [({}, "name"), ({"name": "x"}, "holds nothing"), ({"name": "x", "toolz": []}, "toolz")],
+    [
+        ({}, "name"),
+        ({"name": "x"}, "holds nothing"),
+        ({"name": "x", "toolz": []}, "toolz"),
+    ],
 )
 async def test_a_mapping_that_is_no_group(
     engine: ToolEngine, fields: dict[str, Any], word: str
@@ -257,6 +277,8 @@ async def test_a_mapping_that_is_no_group(
     """A group made in code is checked like one in a file."""
     with pytest.raises(ConfigurationError, match=rf"this is no group: .*{word}"):
         Toolbox(engine).register_group(fields)
+    with pytest.raises(ConfigurationError, match=r"group must be a ToolGroup.* got 5"):
+        Toolbox(engine).register_group(5)  # type: ignore[arg-type]
 
 
 async def test_a_file_that_takes_the_name_of_a_session_group(
@@ -316,6 +338,21 @@ async def test_what_is_no_kept_toolbox(engine: ToolEngine, data: dict[str, Any])
     assert names(toolbox) == ["note", "query"]
 
 
+async def test_it_can_always_be_looked_at(engine: ToolEngine) -> None:
+    """`repr` says what is wrong, and hides no other error behind one of its own."""
+
+    def fail(tool: Tool, turn: int) -> Tool:
+        raise ValueError("no")
+
+    assert "prepare failed for the tool" in repr(Toolbox(engine, prepare=fail))
+    wrong: Any
+    for wrong in ([], {}, None):
+        with pytest.raises(ConfigurationError, match="there is no"):
+            Toolbox(engine).is_tool_enabled(wrong)
+        with pytest.raises(ConfigurationError, match="there is no"):
+            Toolbox(engine).is_group_enabled(wrong)
+
+
 async def test_other_settings_for_a_question(engine: ToolEngine) -> None:
     """The same tools under other settings leave the conversation's as they are."""
     toolbox = Toolbox(engine)
@@ -354,3 +391,24 @@ async def test_a_source_that_is_no_engine() -> None:
     assert names(toolbox) == ["one", "two"]
     with pytest.raises(ConfigurationError, match=r"get, list_all and execute.*got dict"):
         Toolbox({})  # type: ignore[arg-type]
+
+
+async def test_variable_tools_are_not_alone(engine: ToolEngine) -> None:
+    """S23: they come with anything else that is on; what somebody says of one of them holds."""
+    off = {"default_tool_enabled": False, "default_group_enabled": False}
+    session = ToolSession(engine, "s", off)
+    assert session.tools() == []
+    assert (await session.execute("list_vars")).error_type == "rejected"
+    session.toolbox.set_tool_enabled("read_var", True)
+    assert [each.name for each in session.tools()] == ["read_var"]
+    session.toolbox.set_tool_enabled("read_var", False)
+    session.toolbox.toggle_group_enabled("data", True)
+    assert "list_vars" in [each.name for each in session.tools()], "a group is on"
+    session.toolbox.toggle_group_enabled("data", False)
+    assert session.tools() == []
+    session.toolbox.set_tool_enabled("note", True)
+    told = ["note", "list_vars", "write_var", "remove_vars"]
+    assert [each.name for each in session.tools()] == told
+    other = ToolSession(engine, "o", off)
+    other.register_tool({"name": "mine", "description": "Only here."}, lambda: "x")
+    assert [each.name for each in other.tools()][:2] == ["mine", "read_var"]

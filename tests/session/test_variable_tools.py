@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tool_engine.session.variable_tools import (
     keep_call_in_time,
     names_of_call,
 )
-from tool_engine.session.variables import Variable, VariableKind, VariableStore, as_kept
+from tool_engine.session.variables import Variable, VariableKind, VariableStore, copied
 
 LIMIT = 10.0
 WEB = "tool:fetch effect:read host:evil.example"
@@ -102,7 +103,7 @@ def test_the_four_tools(store: VariableStore) -> None:
     ]
     assert [[each.name for each in tool.parameters] for tool in tools] == [
         ["name", "start", "length"],
-        ["type", "search", "tag", "page", "pageSize"],
+        ["type", "search", "tag", "filter", "page", "pageSize"],
         ["name", "value", "desc", "tags"],
         ["names"],
     ]
@@ -379,7 +380,31 @@ def test_a_call_is_kept() -> None:
     assert result.labels == {WEB}
     assert (args.value, args.kind) == ({"url": "x"}, VariableKind.TOOL_CALL_ARGS)
     assert args.labels == {"model", "user"}
-    assert args.updated <= result.updated
+    assert args.updated < result.updated
+
+
+def test_arguments_are_older_than_what_they_led_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S29: whoever asks which one held a text first is told so, however coarse the clock is."""
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Stopped:
+            return cls(2026, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(variable_tools, "datetime", Stopped)
+    store = kept({"result": "x"}, {"text": "x"})
+    assert store.get("fetch_1_args").updated < store.get("fetch_1_result").updated
+
+
+def test_arguments_without_secrets_are_kept_as_they_are() -> None:
+    """S29: a change of what was passed does not reach the variable; no key that tells is lost."""
+    params: dict[str, Any] = {"a": 1, "b": "x", "c": None, "api_key": 5}
+    store = kept({"x": [1]}, params)
+    params["a"] = 2
+    assert store.get("fetch_1_args").value == {"a": 1, "b": "x", "c": None, "api_key": 5}
+    params["api_key"] = "abc"
+    args = kept({}, params).get("fetch_1_args")
+    assert args.value == {"a": 2, "b": "x", "c": None, "api_key": "[hidden]"}
 
 
 def test_a_single_value_is_kept_as_it_is() -> None:
@@ -433,11 +458,11 @@ async def test_large_results_are_kept_in_a_thread(
     """D20: to copy a large result does not hold up other calls; what is kept is the same."""
     threads: list[threading.Thread] = []
 
-    def seen(variable: Variable) -> Variable:
+    def seen(value: Any, *, in_pieces: bool) -> tuple[Any, int]:
         threads.append(threading.current_thread())
-        return as_kept(variable)
+        return copied(value, in_pieces=in_pieces)
 
-    monkeypatch.setattr(variable_tools, "as_kept", seen)
+    monkeypatch.setattr(variable_tools, "copied", seen)
     store = VariableStore()
     result = ToolExecutionResult(True, "fetch", {"rows": ["x"] * size})
     async with asyncio.timeout(LIMIT):
@@ -448,3 +473,28 @@ async def test_large_results_are_kept_in_a_thread(
     assert store.get("fetch_1_args").value == {"a": 1}
     is_here = threads[0] is threading.current_thread()
     assert is_here is (size == 10)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "LLMAdd", "search": "mine", "tag": "own"},
+        {"filter": {"type": "LLMAdd", "search": "mine", "tag": "own"}},
+        {"filter": {"type": "LLMAdd", "tag": "own"}, "search": "mine", "tag": "own"},
+    ],
+)
+async def test_a_filter_as_one_object(
+    engine: ToolEngine, store: VariableStore, wanted: dict[str, Any]
+) -> None:
+    """U40: `filter: {type, search, tag}`, or the three beside each other."""
+    for name, tag in (("mine", "own"), ("mine_too", "other"), ("else", "own")):
+        store.add(Variable(name=name, value=1, kind=VariableKind.LLM_ADD, tags=(tag,)))
+    listed = await output(engine, Scope(store), "list_vars", **wanted)
+    assert [each["name"] for each in listed["variables"]] == ["mine"]
+
+
+async def test_two_filters_that_differ(engine: ToolEngine, store: VariableStore) -> None:
+    """U40: nothing is guessed."""
+    wanted = {"tag": "a", "filter": {"tag": "b"}}
+    told = await failure(engine, Scope(store), "list_vars", **wanted)
+    assert told.endswith("tag and filter.tag say something else: leave one of them out")

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tool_engine.errors import ConfigurationError, VariableError
-from tool_engine.session.variables import Variable, VariableKind, VariableStore
+from tool_engine.model.output import to_text
+from tool_engine.session.variables import Variable, VariableKind, VariableStore, copied
 
 
 def store_of(*names: str, capacity: int = 10) -> VariableStore:
@@ -99,6 +100,47 @@ def test_unknown_names_list_near_ones() -> None:
         store_of("a", "b", "c", "d").get("zzzzz")
     with pytest.raises(VariableError, match="nothing is kept yet"):
         VariableStore().get("a")
+
+
+def test_names_that_are_no_texts() -> None:
+    """What is asked for by mistake is an error that says so, and a text is one name."""
+    store = store_of("a", "ab")
+    with pytest.raises(VariableError, match="there is no variable '5'"):
+        store.get(5)  # type: ignore[arg-type]
+    assert store.remove("ab") == ["ab"]
+    assert [each.name for each in store] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", 5),
+        ("kind", "user"),
+        ("desc", None),
+        ("tags", "abc"),
+        ("labels", "crm"),
+        ("labels", {5}),
+        ("labels", [""]),
+        ("created", "yesterday"),
+    ],
+)
+def test_fields_of_another_type(field: str, value: Any) -> None:
+    """S18: what could not be read back, or would have another label, is refused when it is kept."""
+    store = store_of("a")
+    fields = {"name": "a", "value": 1, field: value}
+    with pytest.raises(VariableError, match=rf"cannot be kept: .*\$\.{field}"):
+        store.add(Variable(**fields))
+    with pytest.raises(VariableError, match="no dict can be kept: pass Variable"):
+        store.add(fields)  # type: ignore[arg-type]
+    assert store.get("a").value == "A"
+
+
+def test_fields_that_mean_the_same() -> None:
+    """S18: sets, lists and the words of kinds are taken for what they say, a rule too."""
+    fields: dict[str, Any] = {"kind": "RULE", "tags": ["t"], "labels": {"crm"}}
+    kept = VariableStore().add(Variable(name="a", value=1, **fields))
+    assert (kept.tags, kept.labels) == (("t",), frozenset({"crm"}))
+    assert kept.is_kept
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a}}", "a:1", "x" * 201, "a\n"])
@@ -322,3 +364,40 @@ def test_capacity() -> None:
 def test_repr() -> None:
     """The whole state at a glance."""
     assert repr(store_of("a")) == "VariableStore(1 of 10, 0 rules)"
+
+
+_SINGLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+
+
+@settings(max_examples=200)
+@given(_SINGLE | st.dictionaries(st.text(), _SINGLE, max_size=4) | st.lists(_SINGLE, max_size=3))
+@example("\ud800")
+@example({"a": "\ud800"})
+@example({"\ud800": 1})
+@example({"a": 2**64})
+@example({"a": 10**400})
+@example({"a": '\x7f\x1f"\\/\u2028\u2029'})
+@example({"a": 1e22})
+@example({})
+def test_the_short_way_is_the_long_way(value: Any) -> None:
+    """What is plain is neither written nor read to be copied; nobody can tell by what is kept."""
+    kept, chars = copied(value)
+    if "\\ud" not in to_text(value):
+        assert kept == (value if isinstance(value, str) else json.loads(to_text(value)))
+    assert chars == len(to_text(kept))
+    assert type(kept) is type(json.loads(json.dumps(kept)))
+    assert kept is not value or not isinstance(value, dict | list)
+
+
+def test_what_only_looks_plain() -> None:
+    """Keys and values of other types become what their text says, as anywhere else."""
+
+    class Name(str):
+        __slots__ = ()
+
+    kept, chars = copied({Name("a"): Name("b"), 1: True})
+    assert (kept, chars) == ({"a": "b", "1": True}, len('{"a": "b", "1": true}'))
+    assert [type(key) for key in kept] == [str, str]
+    (key,) = copied({Name("a"): 1})[0]
+    assert type(key) is str
+    assert copied({1: True}) == ({"1": True}, len('{"1": true}'))

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.testing.checked import cases_of, problems
-from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionError
+from tool_engine import (
+    ApprovalRequest,
+    CallbackApprover,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionError,
+)
 from tool_engine.executors.commands.executor import CommandExecutor
-from tool_engine.executors.commands.shell import ShellExecutor
 from tool_engine.testing import check_definitions
 from tool_engine.testing.recorded_commands import CommandRecording
 
@@ -167,7 +172,7 @@ async def test_a_command_of_an_engine_with_its_own_program_folders(tmp_path: Pat
         (
             (
                 "{params: {script: ls}, "
-                "expect_error: {error_type: execution_error, message: what somebody approves}}"
+                "expect_error: {error_type: execution_error, message: runs no script in a test}}"
             ),
             "",
         ),
@@ -183,22 +188,24 @@ async def test_no_script_runs(test: str, told: str, tmp_path: Path) -> None:
     assert [told in problem for problem in found] == ([True] if told else [])
 
 
-async def test_an_approver_is_not_asked(tmp_path: Path) -> None:
-    """An engine that approves scripts runs none of them in a test."""
+@pytest.mark.parametrize("handler", ["run_shell_command", "echo"])
+async def test_an_approver_is_not_asked(handler: str, tmp_path: Path) -> None:
+    """A test of a tool that asks runs, and disturbs nobody; scripts do not run even so."""
+    asked: list[ApprovalRequest] = []
 
-    asked: list[str] = []
-
-    def approve(script: str, _: object) -> bool:
-        asked.append(script)
-        return True
+    def answer(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        return False
 
     path = tmp_path / "shell.yaml"
-    path.write_text(f"{SHELL}  - {{params: {{script: touch pwned}}, expect_part: {{}}}}\n".lstrip())
+    text = f"{SHELL}  - {{params: {{script: touch pwned}}, expect_part: {{}}}}\n".lstrip()
+    if handler == "echo":
+        text = text.replace("run_shell_command, cwd: ., config: {deny: [sudo]}", "echo")
+    path.write_text(f"permission: ask_always\n{text}")
     config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
-    async with ToolEngine(config) as engine:
-        engine.register_executor("run_shell_command", ShellExecutor(approve))
+    async with ToolEngine(config, approver=CallbackApprover(answer)) as engine:
         (report,) = await check_definitions(engine, cases=0)
-    assert report.has_failed
+    assert report.has_failed == (handler == "run_shell_command")
     assert asked == []
     assert not (tmp_path / "pwned").exists()
 

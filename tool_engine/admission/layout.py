@@ -6,9 +6,10 @@ as nothing holds or wants a slot in them, so that idle keys cost nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
-from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.request import AdmissionRequest
@@ -17,6 +18,10 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.model.concurrency import BreakerPolicy
 
 __all__ = ["Layout"]
+
+_STATES: Final = (CLOSED, HALF_OPEN, OPEN)
+_MOST_OWNED: Final = 1_000
+"""Lines for tools that single conversations have; those that nobody uses any more go first."""
 
 
 class Layout:
@@ -39,7 +44,7 @@ class Layout:
         self.lanes: dict[Any, Lane] = {}
         self.keys: dict[Any, Key] = {}
         self._tool_lines: dict[str, ToolLine] = {}
-        self._tool_breakers: dict[str, CircuitBreaker] = {}
+        self._tool_breakers: dict[tuple[str, int | None], CircuitBreaker] = {}
         self._config = config
         self._is_observed = False
         self.configure(config)
@@ -67,11 +72,13 @@ class Layout:
         return [*self.lanes.values(), *self._tool_lines.values(), *self.buckets.values()]
 
     def breaker_states(self, now: float) -> dict[str, str]:
-        """Of the tools that have a breaker of their own."""
-        lines = self._tool_lines.values()
-        return {
-            line.tool_name: line.breaker.state(now) for line in lines if line.breaker is not None
-        }
+        """Of the tools that have a breaker of their own; of several with one name, the worst."""
+        states: dict[str, str] = {}
+        for line in self._tool_lines.values():
+            if line.breaker is not None:
+                seen = (states.get(line.tool_name, CLOSED), line.breaker.state(now))
+                states[line.tool_name] = max(seen, key=_STATES.index)
+        return states
 
     def bucket(self, name: str) -> Bucket:
         """The bucket with this name; a new one where there was none."""
@@ -127,24 +134,42 @@ class Layout:
     def _tool_line(self, request: AdmissionRequest, bucket: Bucket) -> ToolLine:
         line = self._tool_lines.get(request.line)
         if line is None:
-            name = request.tool_name or request.line
-            self._replace_lines(name)
-            breaker = _breaker(self._tool_breakers.get(name), request.breaker)
+            tool = request.tool_name or request.line, request.owner
+            self._drop_lines(
+                name
+                for name, each in self._tool_lines.items()
+                if (each.tool_name, each.owner) == tool
+            )
+            if request.owner is not None:
+                self._forget_owned()
+            breaker = _breaker(self._tool_breakers.get(tool), request.breaker)
             if breaker is not None:
-                self._tool_breakers[name] = breaker
+                self._tool_breakers[tool] = breaker
             throttle = None if request.rate is None else Throttle(request.rate)
-            line = ToolLine(bucket, name, throttle, breaker)
+            line = ToolLine(bucket, tool[0], throttle, breaker, request.owner)
             self._tool_lines[request.line] = line
         return line
 
-    def _replace_lines(self, tool_name: str) -> None:
-        """Drops what a tool waited in before its limits changed, so that they can change back."""
-        for name, line in list(self._tool_lines.items()):
-            if line.tool_name == tool_name:
-                line.is_replaced = True
-                del self._tool_lines[name]
-                for lane in [each for each in self.lanes.values() if each.above is line]:
-                    self.let_go(lane)
+    def _drop_lines(self, names: Iterable[str]) -> set[ToolLine]:
+        """Drops what tools waited in before their limits changed, so that they can change back."""
+        lines = {self._tool_lines.pop(name) for name in list(names)}
+        for line in lines:
+            line.is_replaced = True
+        waiting = [each for each in self.lanes.values() if each.above in lines] if lines else []
+        for lane in waiting:
+            self.let_go(lane)
+        return lines
+
+    def _forget_owned(self) -> None:
+        """Makes room: conversations come and go, and nobody says when one is over."""
+        owned = [name for name, each in self._tool_lines.items() if each.owner is not None]
+        if len(owned) < _MOST_OWNED:
+            return
+        busy = {lane.above for lane in self.lanes.values() if lane.refs}
+        idle = [name for name in owned if self._tool_lines[name] not in busy]
+        # Many at once, for each time all lanes are looked at.
+        for line in self._drop_lines(idle[: _MOST_OWNED // 2]):
+            self._tool_breakers.pop((line.tool_name, line.owner), None)
 
     def _keys_of(self, request: AdmissionRequest) -> tuple[tuple[Key, ...], Key | None]:
         config, keys, share = self._config, [], None

@@ -97,7 +97,7 @@ class Line:
 class ToolLine(Line):
     """The calls of one tool that has a rate or a breaker of its own."""
 
-    __slots__ = ("breaker", "is_replaced", "tool_name")
+    __slots__ = ("breaker", "is_replaced", "owner", "tool_name")
 
     def __init__(
         self,
@@ -105,9 +105,12 @@ class ToolLine(Line):
         tool_name: str,
         throttle: Throttle | None,
         breaker: CircuitBreaker | None,
+        owner: int | None = None,
     ) -> None:
         super().__init__(bucket, throttle)
         self.tool_name = tool_name
+        self.owner = owner
+        """Of a tool that only one conversation has; see `AdmissionRequest.owner`."""
         self.breaker = breaker
         self.is_replaced = False
         """Whether the tool has other limits by now."""

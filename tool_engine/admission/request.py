@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.caller import check_context
 from tool_engine.model.concurrency import (
     DEFAULT_PRIORITY,
     BreakerPolicy,
@@ -20,7 +21,7 @@ from tool_engine.model.concurrency import (
 )
 from tool_engine.model.tool import Tool
 
-__all__ = ["AdmissionRequest", "digest_of", "tool_key_of"]
+__all__ = ["AdmissionRequest", "OwnKey", "digest_of", "tool_key_of"]
 
 DEFAULT_BUCKET: Final = "__default__"
 _MINDS_LENT: Final = (
@@ -31,6 +32,16 @@ _MINDS_LENT: Final = (
 _SECRET: Final = os.urandom(16)
 """Without it, whoever sees the digest of a short secret could find the secret by trying."""
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
+
+
+class OwnKey(NamedTuple):
+    """A key of a tool that only one conversation has: another one's may have the same name."""
+
+    owner: int
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.value} (own tool {self.owner})"
 
 
 class AdmissionRequest(msgspec.Struct):
@@ -60,6 +71,8 @@ class AdmissionRequest(msgspec.Struct):
     collision: CollisionPolicy = CollisionPolicy.QUEUE
     call_id: str | None = None
     """The call that asks without an engine, as its context names it."""
+    owner: int | None = None
+    """Tells tools of one name apart that only one conversation has; None: one of the catalog."""
     spot: Any = None
     """The `Lane` that the controller found for it last."""
 
@@ -92,7 +105,7 @@ class AdmissionRequest(msgspec.Struct):
         if timeout is not None:
             check_timeout("timeout", timeout)
         is_bypass = False
-        if context is not None:
+        if context is not None and check_context(context):
             priority = context.priority if priority is None else priority
             key = config.key_of(context) if key is None else key
             is_bypass = context.caller_type in config.bypass_caller_types
@@ -110,12 +123,21 @@ class AdmissionRequest(msgspec.Struct):
         )
 
     @classmethod
-    def for_tool(cls, tool: Tool, config: ConcurrencyConfig) -> AdmissionRequest:
-        """What an ordinary call of `tool` asks for, whoever makes it."""
+    def for_tool(
+        cls, tool: Tool, config: ConcurrencyConfig, owner: int | None = None
+    ) -> AdmissionRequest:
+        """What an ordinary call of `tool` asks for, whoever makes it.
+
+        Args:
+            tool: The tool.
+            config: The limits.
+            owner: The number of what runs it, of a tool that only one conversation has.
+        """
         wants = tool.concurrency
         line = tool.bucket
         if tool.rate or wants.breaker:
-            line = f"{line}\0{tool.name}\0{tool.rate}\0{wants.breaker}"
+            mark = "" if owner is None else f"\0{owner}"
+            line = f"{line}\0{tool.name}\0{tool.rate}\0{wants.breaker}{mark}"
         is_single_flight = wants.collision is CollisionPolicy.SINGLE_FLIGHT
         return cls(
             bucket=tool.bucket,
@@ -130,6 +152,7 @@ class AdmissionRequest(msgspec.Struct):
             tool_name=tool.name,
             tool_key_limit=None if is_single_flight else wants.key_limit,
             collision=wants.collision,
+            owner=owner,
         )
 
     def for_caller(
@@ -142,6 +165,8 @@ class AdmissionRequest(msgspec.Struct):
         """The same request on behalf of one caller."""
         priority = self.priority if context.priority is None else context.priority
         key = config.key_of(context)
+        if self.owner is not None and tool_key is not None:
+            tool_key = OwnKey(self.owner, tool_key)
         return msgspec.structs.replace(
             self,
             priority=priority,

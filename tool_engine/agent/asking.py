@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tool_engine.agent.events import AgentEventType
+from tool_engine.agent.models.failing import failure_of
+from tool_engine.errors import ChatModelError, ToolEngineError
 from tool_engine.interfaces import ChatModel, ReplyDecoder
 from tool_engine.logger import get_logger
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
+from tool_engine.protocols.objects import readable
 from tool_engine.redaction import redact_text
 
 __all__ = ["Asking", "Emit"]
@@ -42,6 +46,8 @@ class Asking:
         self._model = model
         self._emit = emit
         self._said: list[str] = []
+        self._half = ""
+        """The first half of a character that two chunks hold one half of each."""
         self._raw: list[str] = []
 
     @property
@@ -54,23 +60,44 @@ class Asking:
 
         Raises:
             ChatModelError: There is none, or not all of it.
+            asyncio.CancelledError: The turn was cancelled, whatever a client made of that.
         """
-        replies = self._model.reply(request)
+        task = asyncio.current_task()
+        cancelled = 0 if task is None else task.cancelling()
         try:
-            reply = await self._read(replies, is_streamed=request.is_streamed)
-        finally:
-            close = getattr(replies, "aclose", None)
-            if close is not None:
-                await close()
+            reply = await self._whole(request)
+            reply = replace(reply, text=readable(reply.text))
+        except Exception as error:
+            if task is not None and task.cancelling() > cancelled:
+                raise asyncio.CancelledError from error
+            if isinstance(error, ToolEngineError):
+                raise
+            raise _failure(self._model, error) from error
         for finding in reply.findings:
             self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
         return self._with_message(reply)
+
+    async def _whole(self, request: ChatRequest) -> ParsedReply:
+        replies = self._model.reply(request)
+        try:
+            return await self._read(replies, is_streamed=request.is_streamed)
+        finally:
+            close = getattr(replies, "aclose", None)
+            if close is not None:
+                await self._closed(close)
+
+    async def _closed(self, close: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await close()
+        except Exception as error:  # noqa: BLE001 - the reply, or why there is none, counts
+            message = redact_text(readable(f"{type(error).__name__}: {error}"))
+            _log.warning("reply_not_closed", model=_name(self._model), error=message)
 
     async def _read(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
         if not is_streamed:
             whole = [reply async for reply in replies]
             self._raw = [each for each in whole if isinstance(each, str)]
-            reply = parse_reply(self._model.protocol, whole[-1] if whole else "")
+            reply = self._read_whole(whole)
             self._tell_whole(reply)
             return reply
         reader = _Reader(self._model.protocol.decoder())
@@ -79,6 +106,16 @@ class Asking:
                 self._raw.append(chunk)
             for event in reader.feed(chunk):
                 self._tell(event)
+        self._tell_text("")
+        return reader.close()
+
+    def _read_whole(self, pieces: list[Any]) -> ParsedReply:
+        if len(pieces) < 2:
+            return parse_reply(self._model.protocol, pieces[0] if pieces else "")
+        # A client that streams all the same: each piece is a part of the reply.
+        reader = _Reader(self._model.protocol.decoder())
+        for each in pieces:
+            reader.feed(each)
         return reader.close()
 
     def _tell(self, event: StreamEvent) -> None:
@@ -87,21 +124,29 @@ class Asking:
         if kind is None:
             return
         if event.content:
-            self._said.append(event.content)
+            self._tell_text(event.content)
+            return
         self._emit(
             kind,
-            content=event.content,
             tool_call_id=event.tool_call_id,
             tool_call_name=event.tool_call_name,
-            tool_call_arguments_chunk=event.tool_call_arguments_chunk,
+            tool_call_arguments_chunk=readable(event.tool_call_arguments_chunk or "") or None,
             tool_call_arguments_complete=event.tool_call_arguments_complete,
         )
 
+    def _tell_text(self, text: str) -> None:
+        """The next text; nothing more comes after an empty one."""
+        whole = self._half + text
+        self._half = whole[-1] if text and "\ud800" <= whole[-1] <= "\udbff" else ""
+        whole = readable(whole[: len(whole) - len(self._half)])
+        if whole:
+            self._said.append(whole)
+            self._emit(AgentEventType.CONTENT_CHUNK, content=whole)
+
     def _tell_whole(self, reply: ParsedReply) -> None:
         """The same steps for a reply that came at once."""
-        if reply.text:
-            self._said.append(reply.text)
-            self._emit(AgentEventType.CONTENT_CHUNK, content=reply.text)
+        self._tell_text(reply.text)
+        self._tell_text("")
         for call in reply.calls:
             names = {"tool_call_id": call.call_id, "tool_call_name": call.tool_name}
             self._emit(AgentEventType.TOOL_CALL_START, **names)
@@ -118,7 +163,7 @@ class Asking:
             is_list = isinstance(reply.message, list)
             return reply if is_list else replace(reply, message=[reply.message])
         parts = (reply.text, *(call.raw for call in reply.calls))
-        text = "".join(self._raw) or "\n".join(part for part in parts if part)
+        text = readable("".join(self._raw) or "\n".join(part for part in parts if part))
         message = [{"role": "assistant", "content": text}] if text.strip() else []
         return replace(reply, message=message)
 
@@ -146,6 +191,18 @@ class _Reader:
             return self._decoder.close()
         except Exception as error:  # noqa: BLE001 - it must not break the conversation
             return _unread(error)
+
+
+def _name(model: ChatModel) -> str:
+    return getattr(model, "name", None) or type(model).__name__
+
+
+def _failure(model: ChatModel, error: Exception) -> ChatModelError:
+    """What a client of others raised, as one of ours would tell it."""
+    who, kind = _name(model), type(error).__name__
+    found = failure_of(error, who, type(model).__name__)
+    message = redact_text(readable(f"{who}: its client failed: {kind}: {error}"))
+    return ChatModelError(message, status=found.status, is_transient=found.is_transient)
 
 
 def _unread(error: Exception) -> ParsedReply:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tool_engine.agent.answer import AgentAnswer
+from tool_engine.approval.describe import shown_params
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.reply import ReplyFinding
@@ -70,6 +71,12 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An `error`: why the turn broke off, and what to do."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON values; what it does not have is left out."""
+        """The event as JSON values; what it does not have is left out.
+
+        What a tool calls secret is hidden in what somebody is asked. The token of the request is
+        not: whoever shows the question answers with it.
+        """
         told: dict[str, Any] = msgspec.to_builtins(self)
+        if self.request is not None:
+            told["request"]["params"] = shown_params(self.request)
         return {key: value for key, value in told.items() if value is not None}

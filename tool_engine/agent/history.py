@@ -18,6 +18,7 @@ from tool_engine.agent.models.carried import wire_of
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols.content import REQUEST_ID
+from tool_engine.protocols.objects import readable
 
 __all__ = ["History", "result_messages"]
 
@@ -40,6 +41,9 @@ class History:
         """Whether the model has said something in this turn."""
         self._start = len(self.messages)
         self._awaits_model = False
+        self._ids: set[str] = set()
+        """The ids in the first `_looked_through` messages: no round looks through them again."""
+        self._looked_through = 0
 
     def __repr__(self) -> str:
         return f"History({len(self.messages)} messages)"
@@ -56,6 +60,7 @@ class History:
         It becomes a part of what the model reads next anyway, if it can: many servers want the
         sides to take turns, so that a second message of the user's side is the last resort.
         """
+        text = readable(text)
         if self._awaits_model:
             last = deepcopy(self.messages[-1])
             if _add_text(last, text):
@@ -86,7 +91,7 @@ class History:
         if wire_of(self._model.protocol) == "gemini":
             # It asks for no such thing, and signs its calls.
             return messages, calls
-        used, own = set(_ids_in(self.messages)), {call.call_id for call in calls}
+        used, own = self._used_ids(), {call.call_id for call in calls}
         names = {}
         for name in own & used & set(_ids_in(messages)):
             free = (f"{name}_{number}" for number in itertools.count(2))
@@ -95,6 +100,11 @@ class History:
             return messages, calls
         known = [replace(call, call_id=names.get(call.call_id, call.call_id)) for call in calls]
         return _with_ids(list(messages), names), known
+
+    def _used_ids(self) -> set[str]:
+        self._ids.update(_ids_in(self.messages[self._looked_through :]))
+        self._looked_through = len(self.messages)
+        return self._ids
 
     def add_said(self, text: str) -> None:
         """A text of the model's, where its own message cannot be kept."""
@@ -112,6 +122,9 @@ class History:
             self.add_said(f"{said}\n\n{note}")
         if not self.is_said:
             del self.messages[self._start :]
+            # Of what was taken back, no id is taken.
+            self._ids.clear()
+            self._looked_through = 0
         elif self._awaits_model:
             self.add_said(note)
         self._awaits_model = False

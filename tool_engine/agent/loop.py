@@ -21,12 +21,14 @@ from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.bounds import check_count
 from tool_engine.model.chat import ChatRequest
+from tool_engine.protocols.objects import readable
 from tool_engine.redaction import redact_text
 from tool_engine.session.session import ToolSession
 
 __all__ = ["AgentLoop"]
 
 _METHODS: Final = ("user_message", "reply")
+_VALUES: Final = ("name", "protocol")
 
 
 class AgentLoop:
@@ -68,6 +70,8 @@ class AgentLoop:
         sub_agents: int = 0,
     ) -> None:
         _check(session, model, system)
+        if not isinstance(is_streamed, bool):
+            raise ConfigurationError(f"is_streamed must be True or False, got {is_streamed!r}")
         if max_tokens is not None:
             check_count("max_tokens", max_tokens, minimum=1)
         check_count("sub_agents", sub_agents)
@@ -244,6 +248,7 @@ class AgentLoop:
     def _begin(self, text: object) -> object:
         if not isinstance(text, str) or not text.strip():
             raise ConfigurationError(f"the user must say something: text is {text!r}")
+        _check_text("text", text)
         self._require_idle()
         return self.listeners.begin()
 
@@ -255,8 +260,9 @@ class AgentLoop:
             answer = await Turn(self, listeners.tell).run(text)
             listeners.tell(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
             return answer
-        except ToolEngineError as error:
-            listeners.tell(AgentEventType.ERROR, error=redact_text(str(error)))
+        except Exception as error:
+            said = str(error) if isinstance(error, ToolEngineError) else repr(error)
+            listeners.tell(AgentEventType.ERROR, error=redact_text(readable(said)))
             raise
         finally:
             listeners.end(begun)
@@ -286,9 +292,17 @@ def _check(session: object, model: object, system: object) -> None:
     if not isinstance(session, ToolSession):
         raise ConfigurationError(f"session must be a ToolSession, got {session!r}")
     missing = [name for name in _METHODS if not callable(getattr(model, name, None))]
-    if missing or not hasattr(model, "protocol"):
+    missing += [name for name in _VALUES if not hasattr(model, name)]
+    if missing:
         raise ConfigurationError(
-            f"model must be a ChatModel, such as chat_model('openai:NAME') gives, got {model!r}"
+            f"model must be a ChatModel, such as chat_model('openai:NAME') gives, got {model!r}, "
+            f"which lacks {', '.join(missing)}"
+        )
+    protocol = getattr(model, "protocol", None)
+    if not callable(getattr(protocol, "parse", None)):
+        raise ConfigurationError(
+            f"the protocol of {type(model).__name__} must be a protocol, such as "
+            f"get_protocol('openai') gives, got {protocol!r}"
         )
     if inspect.iscoroutinefunction(getattr(model, "reply", None)):
         raise ConfigurationError(
@@ -297,3 +311,14 @@ def _check(session: object, model: object, system: object) -> None:
         )
     if not isinstance(system, str):
         raise ConfigurationError(f"system must be a text, got {system!r}")
+    _check_text("system", system)
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{name} holds half of a character at {error.start}, which no provider takes: a text "
+            "was cut there, or decoded wrongly"
+        ) from None

@@ -94,6 +94,8 @@ class _Delegation:
         self._task = task
 
     async def run(self, tools: list[str] | None) -> dict[str, Any]:
+        if not self._task.strip():
+            raise ToolExecutionError("the task is empty: say what to do, and what to answer")
         parent = self._parent
         session = parent.session.derive(tools=_shared(parent.session, tools))
         self._label_task(session)
@@ -134,10 +136,9 @@ class _Delegation:
         )
 
     def _label_answer(self, session: ToolSession) -> None:
-        """The answer comes from wherever the sub-agent has read."""
-        for each in session.variables:
-            # Rules are what it was told to do, not what it has read.
-            self._scope.labels.update(() if each.is_kept else each.labels)
+        """The answer comes from wherever the sub-agent has read, also of what it has removed."""
+        # Without rules: they are what it was told to do, not what it has read.
+        self._scope.labels.update(session.variables.origins)
 
 
 def _shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:

@@ -11,6 +11,7 @@ import msgspec
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
+from tool_engine.protocols.objects import readable
 
 __all__ = ["ChildHistory", "Transcript", "TranscriptEntry"]
 
@@ -55,7 +56,8 @@ class Transcript:
 
     def add(self, role: str, text: str, **metadata: Any) -> None:
         """Adds what somebody said."""
-        self.entries.append(TranscriptEntry(role=role, text=text, metadata=metadata))
+        told = TranscriptEntry(role=role, text=readable(text), metadata=_readable(metadata))
+        self.entries.append(told)
 
     def add_reply(self, reply: ParsedReply) -> None:
         """Adds what the model said, with the calls that it asked for."""
@@ -74,3 +76,12 @@ class Transcript:
     def to_list(self) -> list[dict[str, Any]]:
         """The entries as JSON values."""
         return list(msgspec.to_builtins(self.entries))
+
+
+def _readable(value: Any) -> Any:
+    """A copy of JSON values whose texts can be written anywhere; a long text is not copied."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {readable(key): _readable(item) for key, item in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list) else value

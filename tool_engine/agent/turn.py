@@ -22,8 +22,10 @@ from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import ErrorType, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.reply import ParsedReply, ReplyFinding
+from tool_engine.protocols.building import Ending
 from tool_engine.protocols.content import REQUEST_ID, text_of
 from tool_engine.protocols.cycle import ToolCallCycleResult
+from tool_engine.protocols.openai.endings import meaning_of
 from tool_engine.session.repetition import Advice
 from tool_engine.session.session import ToolSession
 
@@ -71,6 +73,7 @@ class Turn:
         self._last: StopReason | None = None
         """Why the reply that is asked for next is the last one of the turn."""
         self._has_recovered = False
+        self._clock: asyncio.Timeout | None = None
 
     async def run(self, text: str) -> AgentAnswer:
         """The turn, from the user's message to the answer.
@@ -94,7 +97,7 @@ class Turn:
         for each in news:
             self._transcript.add("loop", each)
         self._transcript.add("user", text)
-        clock = asyncio.timeout(meter.seconds_left())
+        clock = self._clock = asyncio.timeout(meter.seconds_left())
         try:
             async with clock:
                 reason = await self._rounds()
@@ -123,8 +126,9 @@ class Turn:
 
     def _begin_round(self) -> StopReason | None:
         """Counts a round. At a bound the model has one last chance to answer, if there is time."""
+        meter = self._session.meter
         if self._last is None:
-            refusal = self._session.meter.begin_round()
+            refusal = meter.begin_round()
             if refusal is None:
                 return None
             self._last = StopReason((refusal.details or {})["reason"])
@@ -134,6 +138,7 @@ class Turn:
             ):
                 return self._last
             self._note("bound", reason=self._last.value)
+        meter.count_round()
         return None
 
     async def _ask(self) -> ParsedReply:
@@ -142,11 +147,27 @@ class Turn:
         request = self._conversation.request(may_call=self._last is None)
         reply = await asking.ask(request)
         self._asking = None
+        before = self._session.usage().total_tokens
         self._session.meter.add_tokens(reply.usage)
-        self._tell(AgentEventType.USAGE, usage=self._session.usage())
+        usage = self._session.usage()
+        self._tell(AgentEventType.USAGE, usage=usage)
         self._findings += reply.findings
+        if usage.total_tokens == before and self._session.config.max_tokens is not None:
+            self._find_uncounted()
         self._transcript.add_reply(reply)
         return reply
+
+    def _find_uncounted(self) -> None:
+        """A bound that cannot hold is not kept silently; said once in a turn."""
+        if any(each.error_type == "no_usage" for each in self._findings):
+            return
+        message = (
+            "the model told nothing of its tokens, so that max_tokens cannot hold: "
+            "bound the turn with max_iterations, max_calls or max_seconds"
+        )
+        finding = ReplyFinding(error_type="no_usage", message=message)
+        self._findings.append(finding)
+        self._tell(AgentEventType.FINDING, finding=finding)
 
     async def _take(self, reply: ParsedReply) -> StopReason | None:
         """What a reply leads to; None: the next round."""
@@ -181,7 +202,7 @@ class Turn:
         guard = self._session.guard
         turns = zip(reply.calls, cycle.execution_results, strict=True)
         advice = guard.see(
-            (call.tool_name, call.arguments or {"raw": call.raw}, text_of(result))
+            (call.tool_name, call.arguments or {"raw": call.raw}, _whole_text(result))
             for call, result in turns
         )
         if advice is Advice.HINT:
@@ -241,11 +262,11 @@ class Turn:
         return True
 
     def _cancelled(self, call: ToolCall) -> ToolExecutionResult:
-        date = datetime.now(UTC)
+        date, is_late = datetime.now(UTC), self._clock is not None and self._clock.expired()
         return ToolExecutionResult(
             is_success=False,
             tool_name=call.tool_name,
-            error=self._say("cancelled"),
+            error=self._say("late" if is_late else "cancelled"),
             error_type=ErrorType.CANCELLED.value,
             executed_at=date.replace(microsecond=date.microsecond // 1000 * 1000),
             metadata={REQUEST_ID: call.call_id},
@@ -284,12 +305,25 @@ class Turn:
         return say(self._session.config.language, key, **values)
 
 
+def _whole_text(result: ToolExecutionResult) -> str:
+    """A result as text; not as it was shortened, which names another variable each time."""
+    return getattr(result, "formatted_text", "") or text_of(result)
+
+
+def _is_finished(reply: ParsedReply) -> bool:
+    """Whether the provider said that the model had come to an end by itself."""
+    reason = reply.stop_reason
+    return reason is not None and meaning_of(reason).ending is Ending.FINISHED
+
+
 def _trouble(reply: ParsedReply) -> StopReason | None:
     """What is wrong with a reply as a whole."""
     kinds = {each.error_type for each in reply.findings}
     if reply.refusal is not None or "refusal" in kinds:
         return StopReason.REFUSED
-    if "truncated" in kinds or any(not call.complete for call in reply.calls):
+    is_cut = "truncated" in kinds or any(not call.complete for call in reply.calls)
+    # A call that its model closed too early says nothing of a limit: its result says what is wrong.
+    if is_cut and not (reply.calls and _is_finished(reply)):
         return StopReason.TRUNCATED
     if reply.calls or reply.text.strip():
         return None

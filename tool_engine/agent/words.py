@@ -21,6 +21,7 @@ _WORDS: Final = {
         "cut_again": "the reply was cut off again, so nothing in it was run",
         "over": "the turn is over",
         "cancelled": "the turn was cancelled before this call had ended",
+        "late": "the time of the turn was up (max_seconds_reached) before this call had ended",
         "interrupted": "[The turn was interrupted here, before an answer.]",
     },
     "zh": {
@@ -35,6 +36,7 @@ _WORDS: Final = {
         "cut_again": "回复再次被截断，其中的调用均未执行",
         "over": "本轮已结束",
         "cancelled": "本轮在该调用结束前被取消",
+        "late": "本轮时间已到（max_seconds_reached），该调用尚未结束",
         "interrupted": "[本轮在此处中断，尚无回答。]",
     },
 }

@@ -19,11 +19,7 @@ import msgspec
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
-from tool_engine.model.approval import (
-    ApprovalDecision,
-    ApprovalRequest,
-    is_plain,
-)
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
 from tool_engine.model.call import check_timeout
 from tool_engine.model.output import shown
 from tool_engine.model.tool import Tool
@@ -75,6 +71,8 @@ class ApprovalBook:
         self._waiting: set[str] = set()
         self._remembered: dict[str, ApprovalDecision] = {}
         self._undoing: set[asyncio.Future[None]] = set()
+        self._brought: frozenset[str] = frozenset()
+        """The tokens of requests that came with the data of another process."""
 
     def __repr__(self) -> str:
         return f"ApprovalBook({len(self._open)} open, {len(self._remembered)} remembered)"
@@ -88,10 +86,12 @@ class ApprovalBook:
         *,
         kind: str = "execution",
         result: str | None = None,
+        error_type: str | None = None,
         call_id: str = "",
         is_once: bool = False,
         preview: str | None = None,
         is_waiting: bool = False,
+        fingerprint: str = "",
     ) -> ApprovalRequest:
         """Opens a request about one call.
 
@@ -100,13 +100,15 @@ class ApprovalBook:
             params: The exact arguments.
             kind: `execution` or `result`.
             result: Of a result: the text that the model would read.
+            error_type: Of a result: how the call failed; None: it succeeded.
             call_id: The call.
             is_once: Whether the answer holds for the same call later on.
             preview: What would change, without secrets.
             is_waiting: Whether the call waits for the answer, which `settle` then takes.
+            fingerprint: That of the call, where it is known.
         """
         now = self._clock()
-        self._drop_oldest(now)
+        self._drop_oldest()
         request = ApprovalRequest(
             # No word of a command line that begins with a hyphen.
             token=secrets.token_hex(24),
@@ -119,12 +121,14 @@ class ApprovalBook:
             effect=tool.effect,
             description=tool.description,
             result=result,
+            error_type=error_type,
             asked_at=now,
             expires_at=now + self.timeout,
             call_id=call_id,
             is_once=is_once,
             secret_names=tuple(sorted(tool.secret_names | tool.secret_parts)),
             preview=preview,
+            fingerprint=fingerprint,
         )
         self._open[request.token] = request
         if is_waiting:
@@ -136,10 +140,14 @@ class ApprovalBook:
 
         Expired ones are dropped.
         """
-        now = self._clock()
-        self._open = {token: each for token, each in self._open.items() if now < each.expires_at}
+        self._open = {token: each for token, each in self._open.items() if self.is_open(token)}
         self._waiting &= self._open.keys()
         return list(self._open.values())
+
+    def is_open(self, token: str) -> bool:
+        """Whether a request of this process can be answered."""
+        request = self._open.get(token)
+        return request is not None and self._clock() < request.expires_at
 
     async def pending_anywhere(self) -> list[ApprovalRequest]:
         """As `pending`, with those that another process has asked and the storage keeps."""
@@ -149,6 +157,14 @@ class ApprovalBook:
                 if self._clock() < each.expires_at:
                     found.setdefault(each.token, each)
         return sorted(found.values(), key=lambda each: each.asked_at)
+
+    async def find(self, token: str) -> ApprovalRequest | None:
+        """The request under this token, of this process or of another one; None: there is none."""
+        request = self._open.get(token)
+        if request is None and self.storage is not None:
+            kept = await self.storage.pending(self.session_id)
+            request = next((each for each in kept if each.token == token), None)
+        return request
 
     async def defer(self, token: str) -> None:
         """Keeps an open request, whose call ends, for an answer that comes later."""
@@ -200,18 +216,15 @@ class ApprovalBook:
         Raises:
             ApprovalError: There is no such open request, a call waits for its answer, it has
                 expired, somebody answered it in another process, or the tool or the arguments are
-                not what the consent is for; a refusal of those is taken. Arguments that were not
-                kept whole leave it open for where they are.
+                not what the consent is for; a refusal of those is taken. A tool that is gone, and
+                arguments that were not kept whole, leave it open for where they are.
         """
         if token in self._waiting:
             raise ApprovalError(
                 f"a call of {self._open[token].tool_name!r} is waiting for this answer; give it to "
                 "the approver that was asked"
             )
-        request = self._open.get(token)
-        if request is None and self.storage is not None:
-            kept = await self.storage.pending(self.session_id)
-            request = next((each for each in kept if each.token == token), None)
+        request = await self.find(token)
         if request is None:
             raise _unknown()
         if decision.is_approved and not request.is_whole:
@@ -219,6 +232,11 @@ class ApprovalBook:
                 f"the arguments of {request.tool_name!r} were not kept whole, because they hold "
                 "secrets, or what JSON cannot say: answer where the tool was called, or call it "
                 "again"
+            )
+        if decision.is_approved and tool is None and self._clock() < request.expires_at:
+            raise ApprovalError(
+                f"{request.tool_name!r} is not what was approved: it is not there now; register or "
+                "load it first, or refuse; the request stays open"
             )
         await self._close(request)
         self._check(request, decision, tool)
@@ -230,13 +248,10 @@ class ApprovalBook:
         self._open.pop(token, None)
         self._waiting.discard(token)
 
-    def _drop_oldest(self, now: float) -> None:
+    def _drop_oldest(self) -> None:
         """Expired requests that nobody asks about do not pile up."""
-        while self._open:
-            token, oldest = next(iter(self._open.items()))
-            if now < oldest.expires_at:
-                break
-            self.withdraw(token)
+        while self._open and not self.is_open(oldest := next(iter(self._open))):
+            self.withdraw(oldest)
 
     async def _close(self, request: ApprovalRequest) -> None:
         """Closes a request, if nobody is quicker, in this process or another one."""
@@ -244,6 +259,9 @@ class ApprovalBook:
         if self.storage is None or self._clock() >= request.expires_at:
             return
         try:
+            if request.token in self._brought:
+                # A storage that never heard of it can tell from now on that it was answered.
+                await self.storage.put(request)
             is_ours = await self.storage.claim(request.token)
         except BaseException:
             # Nobody was told of an answer: it can be given once more.
@@ -261,7 +279,7 @@ class ApprovalBook:
                 f"the approval of {request.tool_name!r} came too late: it was asked for "
                 f"{self._clock() - request.asked_at:.0f} s ago and expired; call the tool again"
             )
-        if decision.is_approved and not _is_same(request, tool):
+        if decision.is_approved and not request.is_about(tool):
             raise ApprovalError(
                 f"{request.tool_name!r} is not what was approved: its definition has changed since "
                 f"version {request.tool_version}; call it again to be asked again"
@@ -345,9 +363,9 @@ class ApprovalBook:
     ) -> Self:
         """The book that `to_dict` wrote, in another process or at another time.
 
-        No call waits for the requests any more. With a storage, those stay open that were deferred,
-        which it keeps; without one all do, and whoever has two copies of the data must see to it
-        that a request is answered in one of them only.
+        No call waits for the requests any more. With a storage, those stay open that were deferred;
+        without one all do. Processes that share a storage answer a request once; whoever has two
+        copies of the data, and no storage for both, must see to it that one of them is used.
 
         Raises:
             ApprovalError: The data is not what `to_dict` writes; the message names the place.
@@ -359,6 +377,7 @@ class ApprovalBook:
         book = cls(kept.session_id, kept.timeout, clock=clock, storage=storage)
         gone = kept.waiting if storage is not None else ()
         book._open = {each.token: each for each in kept.open if each.token not in gone}
+        book._brought = frozenset(book._open)
         book._remembered = dict(kept.remembered)
         return book
 
@@ -374,17 +393,8 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     """The tokens of the requests that calls of that process waited for."""
 
 
-def _is_same(request: ApprovalRequest, tool: Tool | None) -> bool:
-    return (
-        tool is not None
-        and tool.name == request.tool_name
-        and tool.version == request.tool_version
-        and tool.definition_hash == request.definition_hash
-    )
-
-
 def _unknown() -> ApprovalError:
     return ApprovalError(
-        "no approval is awaited under this token: it was answered or withdrawn before, or belongs "
-        "to another conversation"
+        "no approval is awaited under this token: it was answered or withdrawn before, it has "
+        "expired, or it belongs to another conversation"
     )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
-from tool_engine.errors import ApprovalError, ConfigurationError
+from tool_engine.approval.answers import Answer, decision_from
+from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.output import shown
 
 __all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
-
-Answer: TypeAlias = ApprovalDecision | bool | str | None
-"""A decision; True or False; the reason of a refusal; None: nobody can answer now."""
 
 
 class CallbackApprover:
@@ -47,16 +44,7 @@ class CallbackApprover:
         answer = self._function(request)
         if inspect.isawaitable(answer):
             answer = await answer
-        if answer is None or isinstance(answer, ApprovalDecision):
-            return answer
-        if isinstance(answer, bool):
-            return ApprovalDecision(is_approved=answer)
-        if isinstance(answer, str):
-            return ApprovalDecision(is_approved=False, reason=answer or None)
-        raise ApprovalError(
-            f"the function answered with {shown(answer)[:80]}; answer with True, False, the reason "
-            "of a refusal, an ApprovalDecision, or None if nobody can answer now"
-        )
+        return decision_from(answer)
 
 
 class DeferredApprover:

@@ -31,15 +31,26 @@ __all__ = ["ConsoleApprover"]
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _LONGEST_LINE: Final = 65_536
 _AT_ONCE: Final = 4_096
-_WORDS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
-_ALWAYS: Final = ("a", "always")
+_YES: Final = ApprovalDecision(is_approved=True)
+_NO: Final = ApprovalDecision(is_approved=False)
+_ALWAYS: Final = ApprovalDecision(is_approved=True, is_remembered=True)
+_THIS_TIME: Final = ApprovalDecision(is_approved=True, is_remembered=False)
+_NOTHING_SAID: Final = ApprovalDecision(is_approved=False, is_remembered=False)
+_WORDS: Final = {
+    **dict.fromkeys(("y", "yes"), _YES),
+    **dict.fromkeys(("n", "no"), _NO),
+    **dict.fromkeys(("a", "always"), _ALWAYS),
+    **dict.fromkeys(("t", "this time"), _THIS_TIME),
+    "": _NOTHING_SAID,
+}
+_ROUNDS_OF_A_SIGNAL: Final = 3
 
 
 class ConsoleApprover:
-    """Asks on the terminal: y, n, always, or the reason of a refusal.
+    """Asks on the terminal: y, n, this time, or the reason of a refusal.
 
-    An empty line is a no; so are the end of input and Ctrl-C. Where nobody sits at a terminal, the
-    call is refused, with that reason.
+    An empty line is a no to this call, whatever is remembered of other answers; so are the end of
+    input and Ctrl-C. Where nobody sits at a terminal, the call is refused, with that reason.
 
     Args:
         console: What the request is printed on; None: the standard error output.
@@ -89,8 +100,8 @@ class ConsoleApprover:
 
     def _prompt(self, console: Console, request: ApprovalRequest) -> None:
         asks = "Allow this call?" if request.kind == "execution" else "May the model read this?"
-        always = ", [a]lways" if request.is_once else ""
-        text = Text(f"{asks} [y]es{always}, [n]o, or say why not: ", "bold")
+        yes = "[y]es (now and later), [t]his time only" if request.is_once else "[y]es"
+        text = Text(f"{asks} {yes}, [n]o, or say why not: ", "bold")
         console.print(text, end="", soft_wrap=True)
 
 
@@ -114,7 +125,12 @@ async def _typed(terminal: int) -> str | None:
     closing = contextlib.ExitStack()
     closing.callback(os.close, bell)
     with closing, _interrupted_by(closing.close):
-        return await in_own_thread(_read, terminal, listening)
+        line = await in_own_thread(_read, terminal, listening)
+    if line is None:
+        # A program that hears Ctrl-C on its event loop may cancel the call: that goes before a no.
+        for _ in range(_ROUNDS_OF_A_SIGNAL):
+            await asyncio.sleep(0)
+    return line
 
 
 @contextlib.contextmanager
@@ -154,9 +170,4 @@ def _read(terminal: int, listening: int) -> str | None:
 def _decision(line: str | None) -> ApprovalDecision:
     """What a line says; None: the end of input, or Ctrl-C."""
     said = "" if line is None else visible(line.strip())
-    word = said.casefold()
-    if word in _ALWAYS:
-        return ApprovalDecision(is_approved=True, is_remembered=True)
-    if word in _WORDS:
-        return ApprovalDecision(is_approved=_WORDS[word])
-    return ApprovalDecision(is_approved=False, reason=said)
+    return _WORDS.get(said.casefold(), ApprovalDecision(is_approved=False, reason=said))

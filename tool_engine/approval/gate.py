@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
+from tool_engine.approval.answers import check_approver, said_by
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import difference
 from tool_engine.approval.policy import Decision, decide
@@ -64,6 +66,9 @@ class ApprovalGate:
         on_request: Told of each request before the approver is; what it raises is logged.
         on_answer: Told of each request that ends, with the decision; None: it was withdrawn, it
             expired, or it is deferred, which `book.pending()` tells.
+
+    Raises:
+        ConfigurationError: The approver is none.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class ApprovalGate:
         on_request: Callable[[ApprovalRequest], object] | None = None,
         on_answer: Callable[[ApprovalRequest, ApprovalDecision | None], object] | None = None,
     ) -> None:
+        if approver is not None:
+            check_approver(approver)
         self.book = book
         self.approver = approver
         self.on_request = on_request
@@ -96,14 +103,25 @@ class ApprovalGate:
             return _denied(tool, decision)
 
         is_once = decision.execution is ExecutionPolicy.ASK_ONCE
-
-        async def ask() -> _Answer:
-            return await self._ask(tool, params, call_id=call_id, is_once=is_once)
-
-        answer = await (self._ask_once(tool, params, ask) if is_once else ask())
+        fingerprint = fingerprint_of(tool.name, tool.definition_hash, params)
+        ask = partial(
+            self._ask, tool, params, call_id=call_id, is_once=is_once, fingerprint=fingerprint
+        )
+        answer = await (self._ask_once(fingerprint, ask) if is_once else ask())
         refusal = _judged("execution", tool.name, answer, decision)
         # It may be forbidden since somebody was asked.
         return refusal or self.denied(tool, params)
+
+    def is_free(self, tool: Tool, params: Mapping[str, Any]) -> bool:
+        """Whether a call may run without anybody's consent."""
+        return self._policy(tool, params).execution is ExecutionPolicy.AUTO
+
+    def is_readable(self, tool: Tool, params: Mapping[str, Any], is_error: bool) -> bool:
+        """Whether a model may read a result without anybody's consent; see `review`."""
+        try:
+            return _is_readable(self._policy(tool, params), is_error)
+        except RecursionError:
+            return False
 
     def denied(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why nobody's consent lets a call run; None: it may, with consent."""
@@ -122,7 +140,14 @@ class ApprovalGate:
         return _refused(request.kind, request.tool_name, policy, reason)
 
     async def review(
-        self, call_id: str, tool: Tool, params: dict[str, Any], result_text: str, is_error: bool
+        self,
+        call_id: str,
+        tool: Tool,
+        params: dict[str, Any],
+        result_text: str,
+        is_error: bool,
+        *,
+        error_type: str | None = None,
     ) -> Refusal | None:
         """Why a model may not read a result; None: it may. S31, U35.
 
@@ -132,20 +157,21 @@ class ApprovalGate:
             params: Its arguments.
             result_text: What the model would read.
             is_error: Whether the call failed: `on_error` asks about those only.
+            error_type: How it failed.
         """
-        decision = self._policy(tool, params)
-        if decision.result is ResultPolicy.NEVER:
-            return None
-        if decision.result is ResultPolicy.ON_ERROR and not is_error:
-            return None
-        answer = await self._ask(tool, params, call_id=call_id, kind="result", result=result_text)
+        try:
+            decision = self._policy(tool, params)
+            if _is_readable(decision, is_error):
+                return None
+            asked = partial(self._ask, kind="result", result=result_text, error_type=error_type)
+            answer = await asked(tool, params, call_id=call_id)
+        except RecursionError:
+            message = f"the arguments of {tool.name!r} nest too deep to ask about its result"
+            return Refusal(ErrorType.RESULT_REJECTED.value, message)
         return _judged("result", tool.name, answer, decision)
 
-    async def _ask_once(
-        self, tool: Tool, params: dict[str, Any], ask: Callable[[], Awaitable[_Answer]]
-    ) -> _Answer:
+    async def _ask_once(self, fingerprint: str, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
         """As `ask`, unless it was decided before; of calls that are alike one asks for all."""
-        fingerprint = fingerprint_of(tool.name, tool.definition_hash, params)
         key = fingerprint, id(asyncio.get_running_loop())
         questions: dict[tuple[str, int], _Question] = self.book.questions
         known = await self.book.remembered(fingerprint)
@@ -161,6 +187,9 @@ class ApprovalGate:
         try:
             answer = await ask()
             decision = answer.decision
+            if _is_deferred(answer):
+                # A token is good for one run: each of the calls has its own.
+                return answer
             if decision is None or decision.is_remembered is not False:
                 question.answer = answer
             return answer
@@ -176,7 +205,9 @@ class ApprovalGate:
         call_id: str,
         kind: str = "execution",
         result: str | None = None,
+        error_type: str | None = None,
         is_once: bool = False,
+        fingerprint: str = "",
     ) -> _Answer:
         if self.approver is None:
             what = "the result of " * (kind == "result") + repr(tool.name)
@@ -189,17 +220,19 @@ class ApprovalGate:
             params,
             kind=kind,
             result=result,
+            error_type=error_type,
             call_id=call_id,
             is_once=is_once,
             preview=preview,
             is_waiting=True,
+            fingerprint=fingerprint,
         )
         answer = _Answer(None)
         try:
             self._tell(self.on_request, request)
             answer = await self._answer(self.approver, request, tool)
         finally:
-            if answer.refusal is None or "approval_token" not in (answer.refusal.details or {}):
+            if not _is_deferred(answer):
                 self.book.withdraw(request.token)
             self._tell(self.on_answer, request, answer.decision)
         if answer.decision is not None:
@@ -211,16 +244,19 @@ class ApprovalGate:
     async def _answer(self, approver: Approver, request: ApprovalRequest, tool: Tool) -> _Answer:
         timeout = self.book.timeout
         doubt = "may run" if request.kind == "execution" else "may show its result"
-        clock = asyncio.timeout(timeout)
+        clock, before = asyncio.timeout(timeout), _cancellations()
         try:
             async with clock:
-                decision = await approver.approve(request)
+                decision = await said_by(approver, request)
+            if _cancellations() > before:
+                # An approver that holds the end of its call up does not undo it.
+                raise asyncio.CancelledError
             if decision is None:
                 await self.book.defer(request.token)
                 return _Answer(None, _deferred(request))
-            self.book.settle(request.token, _checked(decision), tool)
+            self.book.settle(request.token, decision, tool)
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if _cancellations() > before:
                 raise
             return _nobody(request.kind, _failed(tool, doubt, error))
         except ApprovalError as error:
@@ -261,6 +297,11 @@ def gate_of_engine(approver: Approver) -> ApprovalGate:
     return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
 
 
+def _is_readable(decision: Decision, is_error: bool) -> bool:
+    asks = decision.result
+    return asks is ResultPolicy.NEVER or (asks is ResultPolicy.ON_ERROR and not is_error)
+
+
 def _of_definition(tool: Tool, params: Mapping[str, Any]) -> Decision:
     return decide(tool.name, params, (), (tool.permission,))
 
@@ -281,12 +322,16 @@ def _as_asked(request: ApprovalRequest) -> Tool:
 
 def _denied(tool: Tool, policy: Decision) -> Refusal:
     message = f"calls of {tool.name!r} are not allowed here"
-    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy)
+    return _refusal(ErrorType.EXECUTION_REJECTED, message, policy, because=message)
 
 
 def _judged(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
+    refusal = answer.refusal
+    if refusal is not None and refusal.details is None:
+        told = refusal.error
+        return _refusal(ErrorType(refusal.error_type), told, policy, because=told)
     if answer.decision is None:
-        return answer.refusal
+        return refusal
     if answer.decision.is_approved:
         return None
     return _refused(kind, tool_name, policy, answer.decision.reason)
@@ -301,32 +346,29 @@ def _refused(kind: str, tool_name: str, policy: Decision, reason: str | None) ->
 
 
 def _refusal(
-    error_type: ErrorType, message: str, policy: Decision, reason: str | None = None
+    error_type: ErrorType,
+    message: str,
+    policy: Decision,
+    reason: str | None = None,
+    *,
+    because: str | None = None,
 ) -> Refusal:
-    """What the model is told, and what programs are."""
+    """What the model is told, and what programs are: the reason that somebody gave, or why else."""
     is_result = error_type is ErrorType.RESULT_REJECTED
     is_silent = policy.is_result_silent if is_result else policy.is_silent
     by = policy.result_by if is_result else policy.execution_by
-    details = {} if reason is None else {"reason": reason}
+    why = because if reason is None else reason
+    details = {} if why is None else {"reason": why}
     if isinstance(by, str):
         details["rule"] = by
     told = f"{message}: {reason}" if reason and not is_silent else message
     return Refusal(error_type.value, told, None if is_silent else details or None)
 
 
-def _checked(decision: Any) -> ApprovalDecision:
-    if not isinstance(decision, ApprovalDecision):
-        raise ApprovalError(
-            f"the approver answered with {shown(decision)[:80]}; answer with an ApprovalDecision, "
-            "or with None if nobody can answer now"
-        )
-    return decision
-
-
-def _is_cancelled() -> bool:
-    """Whether the call is, and not only something that the approver waited for."""
+def _cancellations() -> int:
+    """How often the call was cancelled, and not only something that the approver waits for."""
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
 
 
 def _failed(tool: Tool, doubt: str, error: BaseException) -> str:
@@ -341,7 +383,15 @@ def _nobody(kind: str, message: str) -> _Answer:
     return _Answer(None, Refusal(refused.value, message))
 
 
+def _is_deferred(answer: _Answer) -> bool:
+    return answer.refusal is not None and "approval_token" in (answer.refusal.details or {})
+
+
 def _deferred(request: ApprovalRequest) -> Refusal:
     what = "the result of " * (request.kind == "result") + repr(request.tool_name)
     message = f"{what} waits for somebody's consent; go on without its result"
-    return Refusal(ErrorType.APPROVAL_REQUIRED.value, message, {"approval_token": request.token})
+    details = {"approval_token": request.token}
+    if request.kind == "result":
+        # It has run, and must not be taken for a call that has not.
+        details["kind"] = "result"
+    return Refusal(ErrorType.APPROVAL_REQUIRED.value, message, details)

@@ -6,18 +6,14 @@ group, the tool's own definition. The most specific one that says anything decid
 
 from __future__ import annotations
 
-import fnmatch
-import posixpath
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from tool_engine.approval.visible import is_deceptive
+from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.output import to_text
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 __all__ = ["Decision", "PermissionRule", "decide"]
@@ -29,7 +25,6 @@ _SILENT: Final = "::SilentReject"
 _RULE: Final = re.compile(
     r"(?P<tool>[^:=\s]+)(?::(?P<parameter>[^:=\s]+)=(?P<glob>.*)|:(?P<command>[^:=\s]+))?", re.S
 )
-_WILD: Final = re.compile(r"[*?\[]")
 
 
 class PermissionRule(msgspec.Struct, frozen=True):
@@ -78,33 +73,34 @@ class PermissionRule(msgspec.Struct, frozen=True):
     @property
     def rank(self) -> tuple[bool, bool]:
         """What makes a rule go before another: one about a value, one about one tool."""
-        return self.parameter is not None, not _WILD.search(self.tool)
+        return self.parameter is not None, not is_pattern(self.tool)
 
     @property
-    def specificity(self) -> tuple[bool, bool, int]:
-        """Its rank, and of equal ranks the number of letters that are spelled."""
-        literal = _WILD.sub("", self.tool + (self.glob if self.parameter else ""))
-        return *self.rank, len(literal)
+    def specificity(self) -> tuple[bool, bool, bool, int]:
+        """Its rank, whether it is about one value, and how many letters are spelled in it."""
+        glob = self.glob if self.parameter else "*"
+        return *self.rank, not is_pattern(glob), spelled_in(self.tool) + spelled_in(glob)
 
-    def _fit(self, tool_name: str, params: Mapping[str, Any]) -> bool | None:
-        """True: it is about this call; False: it may be, so only its strict words count."""
-        if not fnmatch.fnmatchcase(tool_name, self.tool):
-            return None
-        if self.parameter is None:
-            return True
-        if self.parameter not in params:
-            return None
-        return _fit_text(to_text(params[self.parameter]), self.glob)
-
-    def words(self, tool_name: str, params: Mapping[str, Any]) -> Permission | None:
+    def words(self, tool_name: str, arguments: Mapping[str, Argument]) -> Permission | None:
         """What it says about this call; None: it is not about it.
 
         What only looks as if it fitted counts for a word that is strict, and against one that is
-        loose: a value with `..` in its path, with control characters, or spelled otherwise.
+        loose: a value with `..` in its path, with control characters, or spelled otherwise, such as
+        `1.0` for `1`, and a list or mapping with such a value in it.
         """
-        fit = self._fit(tool_name, params)
-        if fit is None or fit:
-            return None if fit is None else self.permission
+        if not is_match(tool_name, self.tool):
+            return None
+        if self.parameter is None:
+            return self.permission
+        argument = arguments.get(self.parameter)
+        if argument is None:
+            return None
+        if argument.fits(self.glob):
+            return self.permission
+        strict = self._strict_words()
+        return strict if strict != _NO_WORD and argument.is_like(self.glob) else None
+
+    def _strict_words(self) -> Permission:
         execution, result = self.permission.execution, self.permission.result
         return Permission(
             execution=None if execution is ExecutionPolicy.AUTO else execution,
@@ -112,17 +108,7 @@ class PermissionRule(msgspec.Struct, frozen=True):
         )
 
 
-def _fit_text(text: str, glob: str) -> bool | None:
-    """Whether a text fits a glob; False: only in another spelling, or as one that deceives."""
-    if fnmatch.fnmatchcase(text, glob):
-        parts = text.replace("\\", "/").split("/")
-        return not (".." in parts or is_deceptive(text))
-    plain = unicodedata.normalize("NFC", text)
-    path = posixpath.normpath(plain.replace("\\", "/"))
-    glob = unicodedata.normalize("NFC", glob)
-    if any(fnmatch.fnmatchcase(spelling, glob) for spelling in (plain, plain.strip(), path)):
-        return False
-    return None
+_NO_WORD: Final = Permission()
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -160,7 +146,8 @@ def decide(
         other_names: More names that the tool goes by. A rule for one of its names holds for the
             tool: how long the names are is no matter, the strictest word decides.
     """
-    spoken = list(_spoken(list(rules), dict.fromkeys((*other_names, tool_name)), params))
+    arguments = {name: Argument(value) for name, value in params.items()}
+    spoken = list(_spoken(list(rules), dict.fromkeys((*other_names, tool_name)), arguments))
     listed = list(enumerate(places))
     execution, silent, execution_by = _winner(spoken, listed, "execution", _EXECUTION)
     result, is_result_silent, result_by = _winner(spoken, listed, "result", _RESULT)
@@ -183,12 +170,12 @@ class _Word(NamedTuple):
 
 
 def _spoken(
-    rules: list[PermissionRule], names: Iterable[str], params: Mapping[str, Any]
+    rules: list[PermissionRule], names: Iterable[str], arguments: Mapping[str, Argument]
 ) -> Iterator[_Word]:
     """Each rule that fits, once: by the first name that it fits."""
     for rule in rules:
         for name in names:
-            says = rule.words(name, params)
+            says = rule.words(name, arguments)
             if says is not None:
                 yield _Word(name, rule, says)
                 break
@@ -201,15 +188,17 @@ def _winner(
     order: list[Any],
 ) -> tuple[Any, bool, str | int | None]:
     """The word that decides, whether it is silent, and who said it."""
-    best: dict[str, tuple[Any, ...]] = {}
+    best: dict[tuple[str, str | None], tuple[Any, ...]] = {}
     for name, rule, says in spoken:
         word = getattr(says, field)
         if word is not None:
             strictness = order.index(word)
             entry = (rule.specificity, strictness, rule.is_silent, rule.text)
-            best[name] = max(entry, best.get(name, entry))
+            about = name, rule.parameter
+            best[about] = max(entry, best.get(about, entry))
     if best:
         # Names are not compared by their length: a longer one would get round a shorter one's rule.
+        # Neither are values of several parameters: a model chooses what it sends beside a path.
         _, strictness, is_silent, text = max(
             best.values(), key=lambda entry: (entry[0][:2], *entry[1:])
         )

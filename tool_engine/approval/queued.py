@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
@@ -56,18 +57,25 @@ class QueueApprover:
         decision = ApprovalDecision(is_approved=False, reason=reason, is_remembered=is_remembered)
         return self.answer(token, decision)
 
-    def answer(self, token: str, decision: ApprovalDecision) -> ApprovalRequest:
+    def answer(self, token: str, decision: Answer) -> ApprovalRequest:
         """Answers a request, which then leaves the list.
 
+        Args:
+            token: The request's.
+            decision: What a `CallbackApprover`'s function may say, too; None: nobody can answer
+                now, and the call ends as `approval_required`.
+
         Raises:
-            ApprovalError: No request waits under this token.
+            ApprovalError: No request waits under this token, or that is no answer: then the request
+                waits on.
         """
+        said = decision_from(decision)
         asked = self._asked.pop(token, None)
         if asked is None:
             raise ApprovalError(
                 "no request waits under this token: it was answered, it expired, or its call ended"
             )
-        asked.settle(decision)
+        asked.settle(said)
         return asked.request
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
@@ -103,14 +111,14 @@ class _Asked:
         self.request = request
         self.is_seen = False
         self._loop = asyncio.get_running_loop()
-        self.decision: asyncio.Future[ApprovalDecision] = self._loop.create_future()
+        self.decision: asyncio.Future[ApprovalDecision | None] = self._loop.create_future()
 
-    def settle(self, decision: ApprovalDecision) -> None:
+    def settle(self, decision: ApprovalDecision | None) -> None:
         """Hands the decision over; may come from any thread."""
         # A loop that has ended has no call that could run.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._set, decision)
 
-    def _set(self, decision: ApprovalDecision) -> None:
+    def _set(self, decision: ApprovalDecision | None) -> None:
         if not self.decision.done():
             self.decision.set_result(decision)

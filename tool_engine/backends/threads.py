@@ -101,7 +101,8 @@ class ThreadLane:
             self._threads += 1
             name = f"tool-{self._threads}"
         try:
-            threading.Thread(target=self._serve, args=(work,), name=name, daemon=True).start()
+            # In a list: a thread keeps what it began with, and with that whoever called.
+            threading.Thread(target=self._serve, args=([work],), name=name, daemon=True).start()
         except RuntimeError:
             with self._lock:
                 self._threads -= 1
@@ -116,9 +117,8 @@ class ThreadLane:
                 return False
             return True
 
-    def _serve(self, first: _Work) -> None:
-        work: _Work | None = first
-        del first
+    def _serve(self, first: list[_Work]) -> None:
+        work: _Work | None = first.pop()
         while work is not None:
             outcome = _run(work)
             # A closed loop: nobody is left to hear of it.

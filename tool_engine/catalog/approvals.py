@@ -1,16 +1,20 @@
-"""Which tools may an engine call, and how does it approve others?
+"""Which tools may an engine call, which groups hold, and how does it approve others?
 
-The lock file as one engine holds it: read when the folder is looked at, asked for each tool, and
-written when the program that embeds the engine approves something.
+The lock file as one engine holds it: read when the folder is looked at, asked for each tool and
+group, and written when the program that embeds the engine approves something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
+from tool_engine.catalog.loader import kind_of
 from tool_engine.catalog.lock import LockedTool, ToolLock, content_hash, is_hash
+from tool_engine.catalog.locked_group import PREFIX, LockedGroup
 from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError, ToolNotFoundError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 __all__ = ["Approvals"]
@@ -32,7 +36,7 @@ class Approvals:
         self.is_enforced = is_enforced
         self._code_hash = code_hash
         self._lock = ToolLock(file=file, problem=f"{file} was not read yet")
-        self._hashes: dict[str, tuple[Tool, str]] = {}
+        self._hashes: dict[tuple[str, str], tuple[Tool | ToolGroup, str]] = {}
 
     def __repr__(self) -> str:
         return f"Approvals({self._lock!r}, is_enforced={self.is_enforced})"
@@ -68,6 +72,18 @@ class Approvals:
         code = self._code_hash(tool) if self.covers_code(tool) else None
         return self._lock.refusal(tool, self._content_hash(tool), code)
 
+    def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
+        """The groups as calls see them: of those that are not approved, what takes away."""
+        if not self.is_enforced:
+            return groups
+        held = dict(groups)
+        for name in {*groups, *self._lock.groups}:
+            group = groups.get(name)
+            if group is None or group.source is not None:
+                content = "" if group is None else self._content_hash(group)
+                held[name] = self._lock.held_back(name, group, content) or groups[name]
+        return {name: held[name] for name in sorted(held)}
+
     def known(self) -> ToolLock:
         """What the file holds now, no approvals if there is none; blocks.
 
@@ -77,36 +93,51 @@ class Approvals:
         return ToolLock.read_or_start(self.file)
 
     def with_approved(
-        self, known: ToolLock | None, tools: Mapping[str, Tool], names: Iterable[str]
+        self,
+        known: ToolLock | None,
+        tools: Mapping[str, Tool],
+        names: Iterable[str],
+        groups: Mapping[str, ToolGroup] = MappingProxyType({}),
     ) -> ToolLock:
-        """A lock in which `names` are approved as they stand in `tools`.
+        """A lock in which `names` are approved as they stand in `tools` and `groups`.
 
         Args:
             known: What else stays approved; None: nothing.
             tools: The tools that files define.
-            names: Whom to approve; a name that no file defines loses its approval.
+            names: Whom to approve, groups as `group:NAME`; a name that no file defines loses its
+                approval.
+            groups: The groups that files define.
 
         Raises:
-            ToolNotFoundError: A name stands neither in `tools` nor in `known`.
+            ToolNotFoundError: No file defines a name, and it is not in `known`.
         """
-        approved = {} if known is None else dict(known.tools)
+        lock = ToolLock(file=self.file) if known is None else known
+        approved, approved_groups = dict(lock.tools), dict(lock.groups)
         for name in names:
-            before = approved.pop(name, None)
-            if name in tools:
+            bare = name.removeprefix(PREFIX)
+            is_group = bare != name
+            before = approved_groups.pop(bare, None) if is_group else approved.pop(name, None)
+            if is_group and bare in groups:
+                group = groups[bare]
+                approved_groups[bare] = LockedGroup.of(group, self._content_hash(group))
+            elif not is_group and name in tools:
                 approved[name] = self._approved(tools[name])
             elif before is None:
+                hint = f"; did you mean {PREFIX + name!r}?" if name in groups else ""
+                what = f"group {bare!r}" if is_group else f"tool {name!r}"
                 raise ToolNotFoundError(
-                    f"no file defines the tool {name!r}, and {self.file} does not have it"
+                    f"no file defines the {what}, and {self.file} does not have it{hint}"
                 )
-        return ToolLock(approved.values(), file=self.file)
+        return ToolLock(approved.values(), file=self.file, groups=approved_groups.values())
 
     def _approved(self, tool: Tool) -> LockedTool:
         code = self._code_hash(tool)
         handler = code if code is not None and is_hash(code) else None
         return LockedTool(tool.name, tool.version, self._content_hash(tool), handler)
 
-    def _content_hash(self, tool: Tool) -> str:
-        known = self._hashes.get(tool.name)
-        if known is None or known[0] is not tool:
-            known = self._hashes[tool.name] = (tool, content_hash(tool))
+    def _content_hash(self, definition: Tool | ToolGroup) -> str:
+        key = kind_of(definition), definition.name
+        known = self._hashes.get(key)
+        if known is None or known[0] is not definition:
+            known = self._hashes[key] = (definition, content_hash(definition))
         return known[1]

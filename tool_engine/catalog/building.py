@@ -60,6 +60,9 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
         DefinitionError: The mapping is not a right definition.
     """
     faults: list[Fault] = []
+    if not isinstance(mapping, Mapping):
+        fault = Fault((), expected="a mapping", got=describe(mapping))
+        raise DefinitionError(*_problems([fault], source, None))
     definition = plain_data({"kind": GROUP, **mapping}, (), faults)
     if not faults and not is_group(definition):
         expected, got = GROUP, describe(definition["kind"])

@@ -1,4 +1,4 @@
-"""Which of the tools that the folder holds may be called?
+"""Which of the tools that the folder holds may be called, and which groups hold?
 
 The folder says what its author wants; the gate decides what calls see. In this order: what a
 rollback holds back, what the lock file approves, what the reload policy lets through. A tool that
@@ -107,6 +107,9 @@ class Gate:
         chosen = {name: tool for name, tool in chosen.items() if tool is not wanted.get(name)}
         if chosen:
             passed.index = wanted.with_changes(chosen)
+        groups = self._approvals.groups_of(wanted.groups)
+        if groups != wanted.groups:
+            passed.index = passed.index.with_groups(groups)
         return passed
 
     def _held_back(self, wanted: ToolIndex) -> dict[str, Tool | None]:

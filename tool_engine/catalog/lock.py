@@ -1,8 +1,8 @@
-"""Which tools has somebody read and approved, and is this still one of them?
+"""Which tools and groups has somebody read and approved, and is this still one of them?
 
 `tools.lock` has one line per approved tool: its version, a hash of what its definition says, and,
-where a program registered the code that runs it, a hash of that code. It is TOML, sorted by name,
-so that a review shows each approval as one line.
+where a program registered the code that runs it, a hash of that code; and one line per approved
+group. It is TOML, sorted by name, so that a review shows each approval as one line.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.catalog.locked_group import PREFIX, LockedGroup, held_back
 from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -56,13 +58,14 @@ class LockedTool(msgspec.Struct, frozen=True):
 
 
 class ToolLock:
-    """The approved tools.
+    """The approved tools and groups.
 
     Args:
         tools: The approvals.
         file: Where they are kept; named in messages.
         problem: Why there are none, when the file cannot be used: then nothing is approved.
         data: What the file held.
+        groups: The approvals of groups.
     """
 
     def __init__(
@@ -72,14 +75,18 @@ class ToolLock:
         file: str,
         problem: str | None = None,
         data: bytes = b"",
+        groups: Iterable[LockedGroup] = (),
     ) -> None:
         self.tools: dict[str, LockedTool] = {tool.name: tool for tool in tools}
+        self.groups: dict[str, LockedGroup] = {group.name: group for group in groups}
         self.file = file
         self.problem = problem
         self.data = data
 
     def __repr__(self) -> str:
-        state = f"{len(self.tools)} tools" if self.problem is None else self.problem
+        groups = f", {len(self.groups)} groups" if self.groups else ""
+        count = f"{len(self.tools)} tools{groups}"
+        state = count if self.problem is None else self.problem
         return f"ToolLock({self.file!r}, {state})"
 
     @classmethod
@@ -104,7 +111,8 @@ class ToolLock:
             raise LockFileError(f"cannot read {file}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise _broken(file, f"it is not UTF-8 text (byte {error.start})") from error
-        return cls(_parse(text, file), file=file, data=data)
+        tools, groups = _parse(text, file)
+        return cls(tools, file=file, data=data, groups=groups)
 
     @classmethod
     def read_or_start(cls, file: str) -> ToolLock:
@@ -146,9 +154,40 @@ class ToolLock:
             return QuarantinedTool(tool, "handler_changed", message, known.version)
         return None
 
+    def held_back(self, name: str, group: ToolGroup | None, content: str) -> ToolGroup | None:
+        """What calls see in the place of a group; None when it is approved as it is.
+
+        Args:
+            name: The group.
+            group: What its file says; None: there is no such file.
+            content: Its `content_hash`.
+        """
+        known = self.groups.get(name)
+        cure = f"`tool-engine lock --approve {PREFIX}{name}`"
+        if self.problem is not None:
+            why = self.problem
+        elif known is None:
+            why = f"it is not in {self.file}; read it, then {cure}"
+        elif group is None:
+            why = f"no file defines it any more; bring it back, or take it out of the lock: {cure}"
+        elif known.definition != content:
+            why = (
+                f"its definition (version {group.version}) is not the one that was approved "
+                f"(version {known.version}); read it, then {cure}"
+            )
+        else:
+            return None
+        message = f"the group {name!r} is quarantined: {why}"
+        place = self.file if group is None else str(group.source)
+        return held_back(group, known, message, place)
+
     def text(self) -> str:
         """The lock as it stands in its file."""
         lines = [_line(self.tools[name]) for name in sorted(self.tools)]
+        if self.groups:
+            # A lock without any reads as it always did, also by an engine that knows no groups.
+            groups = [self.groups[name] for name in sorted(self.groups)]
+            lines += ["", "[groups]", *(_said_in_line(each.name, each.fields()) for each in groups)]
         return "\n".join([f"{_HEAD}format = {_FORMAT}", "", "[tools]", *lines, ""])
 
     def write(self) -> None:
@@ -173,8 +212,8 @@ def default_lock_file(directory: str) -> str:
     return f"{path}.lock"
 
 
-def content_hash(tool: Tool) -> str:
-    """A hash of all that the definition of `tool` says.
+def content_hash(tool: Tool | ToolGroup) -> str:
+    """A hash of all that the definition of a tool or a group says.
 
     Unlike `tool.definition_hash` it stays the same when a newer engine knows more keys: those that
     hold their default are left out.
@@ -212,19 +251,23 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 def _line(tool: LockedTool) -> str:
     values = {"version": tool.version, "definition": tool.definition, "handler": tool.handler}
+    return _said_in_line(tool.name, values)
+
+
+def _said_in_line(name: str, values: Mapping[str, Any]) -> str:
     said = ", ".join(
         f"{key} = {_quoted(value)}" for key, value in values.items() if value is not None
     )
-    name = tool.name if _BARE_KEY.fullmatch(tool.name) else _quoted(tool.name)
-    return f"{name} = {{ {said} }}"
+    return f"{name if _BARE_KEY.fullmatch(name) else _quoted(name)} = {{ {said} }}"
 
 
-def _quoted(text: str) -> str:
-    # JSON and TOML quote alike, but for one character that TOML does not let stand as it is.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _quoted(value: Any) -> str:
+    # JSON and TOML write texts and lists of them alike, but for one character that TOML does not
+    # let stand as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _parse(text: str, file: str) -> list[LockedTool]:
+def _parse(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
     # Most programs have no lock to read.
     import tomllib
 
@@ -234,10 +277,14 @@ def _parse(text: str, file: str) -> list[LockedTool]:
         raise _broken(file, str(error)) from error
     if content.get("format") != _FORMAT or type(content["format"]) is not int:
         raise _broken(file, f"format is {content.get('format')!r}; this engine reads {_FORMAT}")
-    tools = content.get("tools", {})
-    if not isinstance(tools, dict) or not content.keys() <= {"format", "tools"}:
-        raise _broken(file, "it has format and [tools], and nothing else")
-    return [_locked_tool(name, fields, file) for name, fields in tools.items()]
+    tools, groups = content.get("tools", {}), content.get("groups", {})
+    are_tables = isinstance(tools, dict) and isinstance(groups, dict)
+    if not are_tables or not content.keys() <= {"format", "tools", "groups"}:
+        raise _broken(file, "it has format, [tools] and [groups], and nothing else")
+    return (
+        [_locked_tool(name, fields, file) for name, fields in tools.items()],
+        [_locked_group(name, fields, file) for name, fields in groups.items()],
+    )
 
 
 def _locked_tool(name: str, fields: Any, file: str) -> LockedTool:
@@ -248,6 +295,16 @@ def _locked_tool(name: str, fields: Any, file: str) -> LockedTool:
         if key in fields and not is_hash(fields[key]):
             raise _broken(file, f"{key} of {name!r} is not sha256: and 64 digits")
     return LockedTool(name, **fields)
+
+
+def _locked_group(name: str, fields: Any, file: str) -> LockedGroup:
+    try:
+        made = LockedGroup.read(name, fields)
+    except ValueError as error:
+        raise _broken(file, f"the line of the group {name!r}: {error}") from error
+    if not is_hash(made.definition):
+        raise _broken(file, f"definition of the group {name!r} is not sha256: and 64 digits")
+    return made
 
 
 def _broken(file: str, why: str) -> LockFileError:

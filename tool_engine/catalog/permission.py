@@ -12,8 +12,6 @@ from tool_engine.model.permission import Permission
 
 __all__ = ["build_permission", "label_warnings", "permission_spec"]
 
-_LEGACY: Final = {"public": "auto", "moderate": "ask_once", "sensitive": "ask_always"}
-"""Words of an older format, and the policy that each means. U34."""
 _BARE: Final = ("user", "model", "rule")
 _KINDS: Final = ("tool", "effect", "host")
 _EFFECTS: Final = ("read", "write", "unknown")
@@ -23,7 +21,7 @@ _WILD: Final = re.compile(r"[*?\[]")
 def build_permission(spec: str | Mapping[str, str]) -> Permission:
     """The permission that a faultless `permission` describes."""
     if isinstance(spec, str):
-        spec = {"execution": _LEGACY.get(spec, spec)}
+        spec = {"execution": spec}
     return _permission(spec.get("execution"), spec.get("result"))
 
 

@@ -1,5 +1,5 @@
 """How does `python -m tool_engine.cli` start?"""
 
-from tool_engine.cli.app import main
+from tool_engine.cli.start import main
 
 main()

@@ -6,20 +6,43 @@ again afterwards.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import itertools
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.recording import open_records, recording_engine
 from tool_engine.cli.settings import Settings, run_async
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables import VariableStore
 
 if TYPE_CHECKING:
     from tool_engine.session.result import SessionResult
 
-__all__ = ["answer"]
+__all__ = ["Before", "answer", "keep_answered"]
+
+_TRIES: Final = 5
+"""Saves of the same conversation by others, one after the other."""
+
+
+class Before(NamedTuple):
+    """What a conversation had before the call."""
+
+    news: int
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, session: ToolSession) -> Before:
+        """What it has now."""
+        return cls(len(session.calls.news), frozenset(each.name for each in session.variables))
 
 
 def answer(
@@ -43,11 +66,53 @@ async def _answer(
                 "that it runs in can take the answer",
                 error_type="session_not_found",
             )
+        before = Before.of(session)
         try:
             result = await session.resume(token, decision)
         finally:
-            await session.save()
+            await keep_answered(session, engine, token, before)
     return _print(result, decision, as_json=as_json)
+
+
+async def keep_answered(
+    session: ToolSession, engine: ToolEngine, token: str, before: Before
+) -> None:
+    """Saves the conversation; one that went on meanwhile learns how the call has ended.
+
+    The call is over, and cannot be answered again: what became of it must not get lost.
+    """
+    ended = session
+    for _ in range(_TRIES):
+        with contextlib.suppress(SessionConflictError):
+            await session.save()
+            return
+        latest = await ToolSession.restore(engine, session.session_id)
+        if latest is not None:
+            session = latest
+            _take_over(session, ended, token, before)
+    await session.save()
+
+
+def _take_over(session: ToolSession, ended: ToolSession, token: str, before: Before) -> None:
+    """Puts what one call has changed into a later state of its conversation."""
+    session.deferred.pop(token, None)
+    session.gate.book.withdraw(token)
+    news = ended.calls.news[before.news :]
+    session.calls.number = max(session.calls.number, ended.calls.number)
+    for each in ended.variables:
+        if each.name in before.names:
+            continue
+        name = _free_name(each.name, session.variables)
+        # Whoever read the old name in the news would get what others have under it.
+        reference = re.compile(rf'(?<=[{{"]){re.escape(each.name)}(?=[}}:"])')
+        news = [reference.sub(name, text) for text in news]
+        session.variables.add(msgspec.structs.replace(each, name=name))
+    session.calls.news += news
+
+
+def _free_name(name: str, variables: VariableStore) -> str:
+    names = itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
+    return next(each for each in names if each not in variables)
 
 
 async def _request(store: ToolKnowledgeStore, token: str) -> ApprovalRequest:

@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Final, NoReturn
+from pathlib import Path
+from typing import Annotated, Final, TextIO
 
 import typer
 
@@ -32,7 +33,7 @@ from tool_engine.cli.options import EXIT_CODES
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "run"]
 
 _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
@@ -74,11 +75,6 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
 """Every command, in the order of the help; a new one is a line here."""
 
 
-def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and ends the process."""
-    sys.exit(run(args))
-
-
 def run(args: Sequence[str] | None = None) -> int:
     """Runs one command line and returns the exit code; mistakes are told, never raised.
 
@@ -86,6 +82,7 @@ def run(args: Sequence[str] | None = None) -> int:
         args: The words after the program's name; None takes those of the process.
     """
     words = list(sys.argv[1:] if args is None else args)
+    _open_what_is_closed()
     _accept_every_character()
     try:
         code = _run(words)
@@ -97,7 +94,8 @@ def run(args: Sequence[str] | None = None) -> int:
             raise
         report(f"the output could not be written: {error.strerror}", "write_failed", as_json=False)
         code = EXIT_FAILED
-    _give_up_broken_stdout()
+    for stream in (sys.stdout, sys.stderr):
+        _give_up_broken(stream)
     return code
 
 
@@ -135,6 +133,14 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
     return error.exit_code
 
 
+def _open_what_is_closed() -> None:
+    # Whoever starts a command with `>&-` wants to read nothing.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as we run
+            setattr(sys, name, nowhere)
+
+
 def _accept_every_character() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -142,12 +148,12 @@ def _accept_every_character() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _give_up_broken_stdout() -> None:
-    # The interpreter flushes stdout once more as it ends, and would print a traceback.
+def _give_up_broken(stream: TextIO) -> None:
+    # The interpreter flushes it once more as it ends, and would print a traceback.
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _print_version(is_wanted: bool) -> None:

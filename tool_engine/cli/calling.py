@@ -14,6 +14,7 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
 from tool_engine.cli.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
+from tool_engine.interfaces import Approver
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.subagent import ToolSubAgent
@@ -94,7 +95,7 @@ async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
-    async with recording_engine(settings) as engine:
+    async with recording_engine(settings, approver=_approver()) as engine:
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:
@@ -125,7 +126,7 @@ async def _run_batch(
     as_json: bool,
 ) -> int:
     changes = {} if records is None else {"max_records": _MOST_TRACED}
-    async with recording_engine(settings, **changes) as engine:
+    async with recording_engine(settings, approver=_approver(), **changes) as engine:
         agent = ToolSubAgent(_CALLER, engine)
         results: list[ToolExecutionResult] = []
         # Calls that never wait leave nobody else time: what writes the records gets it here.
@@ -146,6 +147,16 @@ async def _run_batch(
         console.print(results_table(results, count_text(len(results), "call")))
         console.print(fact_table("summary", summary))
     return EXIT_OK if all(result.is_success for result in results) else EXIT_FAILED
+
+
+def _approver() -> Approver | None:
+    """Whoever sits at the terminal; None on a system that has no such terminals."""
+    # Loaded here: most commands ask nobody.
+    try:
+        from tool_engine.approval.console import ConsoleApprover
+    except ModuleNotFoundError:
+        return None
+    return ConsoleApprover()
 
 
 def _open_trace(path: str) -> None:

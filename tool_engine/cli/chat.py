@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +18,14 @@ from tool_engine.cli.chat_input import Said
 from tool_engine.cli.chat_turns import ChatTurns
 from tool_engine.cli.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.console import print_json_line
-from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.failures import CommandError
 from tool_engine.cli.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionError
 from tool_engine.interfaces import Approver, ChatModel
 from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 
@@ -69,7 +70,7 @@ def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
     try:
         return run_async(_chat(settings, options, system, as_json=as_json))
     except CommandError as error:
-        if not as_json or error.exit_code != EXIT_INTERRUPTED:
+        if not as_json or error.kind != "interrupted":
             raise
         # A document of several lines would not be one of JSON lines.
         print_json_line({"type": "error", "error": str(error)})
@@ -79,7 +80,8 @@ def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
 def _check(options: ChatOptions) -> None:
     if (options.model is None) == (options.script is None):
         raise CommandError(_NO_MODEL)
-    if options.script is not None and options.base_url is not None:
+    is_recorded = options.script is not None or (options.model or "").startswith("recorded:")
+    if is_recorded and options.base_url is not None:
         raise CommandError("--base-url goes with --model: a recorded model asks no server")
     if options.session_id is not None and not options.session_id.strip():
         raise CommandError("--session takes a name for the conversation, such as notes-1")
@@ -116,16 +118,28 @@ async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_jso
             stack.push_async_callback(close)
         engine = await stack.enter_async_context(recording_engine(settings, auto_reload=True))
         session = await _session(engine, options)
-        view = stack.enter_context(_view(session, as_json=as_json))
+
+        def find(name: str) -> Tool | None:
+            # Also what is off may be called, with what is secret in it.
+            placed = session.toolbox.find(name)
+            return None if placed is None else placed.tool
+
+        async def again() -> AgentLoop:
+            nonlocal session
+            session = await _session(engine, options)
+            return _loop(session, model, options, system, turns)
+
+        view = stack.enter_context(_view(find, as_json=as_json))
         turns = ChatTurns(view, said, is_kept=options.session_id is not None)
-        return await turns.lead(_loop(session, model, options, system, turns))
+        loop = _loop(session, model, options, system, turns)
+        return await turns.lead(loop, again if options.session_id is not None else None)
 
 
-def _view(session: ToolSession, *, as_json: bool) -> ChatView:
+def _view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
     if as_json:
         return JSONView()
     is_seen = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return TerminalView(session.get) if is_seen else PlainView(session.get)
+    return TerminalView(find) if is_seen else PlainView(find)
 
 
 def _model(options: ChatOptions) -> ChatModel:
@@ -175,8 +189,8 @@ async def _kept(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
         return None
     if isinstance(engine.store.storage, MemoryStorage):
         raise CommandError(
-            "--session needs a place that stays: name a database with --records URL, such as "
-            "sqlite:///calls.db (pip install 'tool-engine[sql]')",
+            "--session needs a place that stays: a database, named with --records URL such as "
+            "sqlite:///calls.db, and the extra sql (pip install 'tool-engine[sql]')",
             error_type="no_records",
         )
     data = await engine.store.sessions.load(options.session_id)

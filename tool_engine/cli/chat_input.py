@@ -38,7 +38,7 @@ class Said:
         """Whether somebody types it."""
 
     async def next(self) -> str | None:
-        """The next turn; None: there is no more.
+        """The next turn; None: there is no more; empty: somebody at a terminal said nothing.
 
         Raises:
             CommandError: A line has more than 1,000,000 bytes.
@@ -47,7 +47,8 @@ class Said:
             text, self._message = self._message, None
             return None if text is None else _whole(os.fsencode(text))
         while (line := await self._line()) is not None:
-            if text := _whole(line):
+            text = _whole(line)
+            if text or self.is_terminal:
                 return text
         return None
 

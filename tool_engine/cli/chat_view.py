@@ -9,13 +9,16 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 import msgspec
+from rich.console import ConsoleDimensions
 from rich.live import Live
 from rich.table import Table
 
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
-from tool_engine.approval.describe import shown_params
 from tool_engine.cli.console import make_console, plain, print_json_line, visible
+from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 from tool_engine.session.compression import compressed_args, compressed_result
@@ -26,6 +29,8 @@ __all__ = ["ChatView", "JSONView", "PlainView", "TerminalView"]
 _SHOWN: Final = 100
 """Characters of a call's arguments and of its result on a line."""
 _PER_SECOND: Final = 4
+_WIDTH_OF_TIME: Final = 12
+"""Columns of the panel beside the calls."""
 _OVER: Final = (AgentEventType.FINISHED, AgentEventType.ERROR)
 _CANCELLED: Final = "the turn was cancelled"
 
@@ -71,12 +76,9 @@ class JSONView(ChatView):
         self._is_told = False
 
     def hear(self, event: AgentEvent) -> None:
-        """Prints the event; what a tool calls secret is hidden in what somebody is asked."""
-        told = event.to_dict()
-        if event.request is not None:
-            told["request"]["params"] = shown_params(event.request)
+        """Prints the event."""
         self._is_told = event.type is AgentEventType.ERROR
-        print_json_line(told)
+        print_json_line(event.to_dict())
 
     def answered(self, answer: AgentAnswer) -> None:
         """Nothing: the event has said it."""
@@ -101,6 +103,8 @@ class PlainView(ChatView):
         self._asked: set[str] = set()
         self._held: list[tuple[str, str]] = []
         """What is shown when nobody is asked anything any more."""
+        self._secretive: dict[str, VisibleCall] = {}
+        """The running calls of which a tool calls something secret."""
 
     def hear(self, event: AgentEvent) -> None:
         """Prints text as it comes, and a line for each call and each result."""
@@ -112,6 +116,8 @@ class PlainView(ChatView):
             self.note(self._call(event))
         elif event.type is AgentEventType.TOOL_RESULT:
             self._note_result(event)
+        elif _is_new_round(event):
+            self._end_line()
 
     def answered(self, answer: AgentAnswer) -> None:
         """Ends the line, and says why the model did not come to an end by itself."""
@@ -152,6 +158,7 @@ class PlainView(ChatView):
             self.note(text, style)
 
     def _close(self) -> None:
+        self._secretive.clear()
         self._asked.clear()
         self._show_held()
         self._end_line()
@@ -174,16 +181,24 @@ class PlainView(ChatView):
             arguments = None
         shown = redact_text(written)
         if isinstance(arguments, dict):
-            shown = compressed_args(arguments, None, self._find(name))
+            tool = self._find(name)
+            shown = compressed_args(arguments, None, tool)
+            if secret_names(tool):
+                self._secretive[_key(event)] = VisibleCall(snapshot(arguments), tool)
         return f"{_indent(event)}→ {_short(name)}({_short(shown)})"
 
     def _note_result(self, event: AgentEvent) -> None:
         result, indent = event.result, _indent(event)
         if result is None:
             return
-        text = f"{_short(event.tool_call_name or '')}: {_short(compressed_result(result))}"
+        visible_call = self._secretive.pop(_key(event), None)
+        told = result if visible_call is None else _without_secrets(result, visible_call)
+        text = f"{_short(event.tool_call_name or '')}: {_short(compressed_result(told))}"
         style = "dim" if result.is_success else "red"
-        self.note(f"{indent}← {text} ({result.execution_time:.2f} s)", style)
+        # Of a call that never ran, or that its turn did not wait for, nobody knows a time.
+        is_timed = result.is_success or result.execution_time > 0
+        time_text = f" ({result.execution_time:.2f} s)" if is_timed else ""
+        self.note(f"{indent}← {text}{time_text}", style)
         token = result.approval_token if isinstance(result, SessionResult) else None
         if token is not None:
             self.note(f"{indent}  to allow it: tool-engine sessions approve {token}", "yellow")
@@ -214,7 +229,7 @@ class TerminalView(PlainView):
 
     def hear(self, event: AgentEvent) -> None:
         """Prints the step, and keeps the panel of running calls up to date."""
-        key = f"{event.parent_call_id} {event.tool_call_id}"
+        key = _key(event)
         if event.parent_call_id is None and event.type in _SPEAKS:
             self._is_speaking = _SPEAKS[event.type]
         if event.type is AgentEventType.TOOL_CALL_END:
@@ -246,20 +261,27 @@ class TerminalView(PlainView):
         if not self._running or self._asked or self._is_speaking or self._live is not None:
             return
         self._end_line()
+        console = make_console(stderr=True)
         self._live = Live(
-            get_renderable=self._panel,
-            console=make_console(stderr=True),
+            get_renderable=lambda: self._panel(console.size),
+            console=console,
             refresh_per_second=_PER_SECOND,
             transient=True,
             redirect_stdout=False,
         )
         self._live.start()
 
-    def _panel(self) -> Table:
+    def _panel(self, size: ConsoleDimensions) -> Table:
+        """A line for each call; no more than a terminal of this size can take back."""
         table = Table.grid(padding=(0, 2))
-        now = time.monotonic()
-        for shown, began in tuple(self._running.values()):
-            table.add_row(plain(shown, "cyan"), plain(f"{now - began:.1f} s", "dim"))
+        now, running = time.monotonic(), tuple(self._running.values())
+        rows = len(running) if len(running) < size.height else max(1, size.height - 2)
+        for shown, began in running[:rows]:
+            call = plain(shown, "cyan")
+            call.truncate(max(1, size.width - _WIDTH_OF_TIME), overflow="ellipsis")
+            table.add_row(call, plain(f"{now - began:.1f} s", "dim"))
+        if rows < len(running):
+            table.add_row(plain(f"… and {len(running) - rows} more", "dim"), "")
         return table
 
 
@@ -275,7 +297,23 @@ def _is_shown(event: AgentEvent) -> bool:
     """Whether something is printed for it, or somebody is asked."""
     is_content = event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None
     is_end = event.type in _OVER and event.parent_call_id is None
-    return is_content or is_end or event.request is not None or event.result is not None
+    is_told = is_content or is_end or _is_new_round(event)
+    return is_told or event.request is not None or event.result is not None
+
+
+def _key(event: AgentEvent) -> str:
+    return f"{event.parent_call_id} {event.tool_call_id}"
+
+
+def _without_secrets(result: ToolExecutionResult, call: VisibleCall) -> ToolExecutionResult:
+    """A result that does not repeat what the arguments held."""
+    output, error = call.result(snapshot(result.output)), call.error(result.error)
+    return msgspec.structs.replace(result, output=output, error=error)
+
+
+def _is_new_round(event: AgentEvent) -> bool:
+    """Whether the model begins anew: what it said before is another text."""
+    return event.type is AgentEventType.ROUND_STARTED and event.parent_call_id is None
 
 
 def _indent(event: AgentEvent) -> str:

@@ -23,12 +23,17 @@ _CONTROL: Final = re.compile(
 )
 _JSON_CONTROL: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MAX_DEPTH: Final = 100
+_WIDTH: Final = 80
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 
 
 def make_console(*, stderr: bool = False) -> Console:
     """A console that prints tables and nothing clever: no markup, emoji or highlighting."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.width:
+        # COLUMNS=0: it would print nothing at all.
+        console.width = _WIDTH
+    return console
 
 
 def visible(text: str) -> str:

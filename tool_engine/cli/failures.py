@@ -6,6 +6,7 @@ sees one message with its cure, a program one JSON document, nobody a traceback.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import sys
 from collections.abc import Iterable
@@ -73,4 +74,6 @@ def report(message: str, error_type: str, *, as_json: bool, hint: str = "") -> N
     if as_json:
         print_json({"error": {"type": error_type, "message": message}})
         return
-    sys.stderr.write(f"{hint}error: {visible(message)}\n")
+    # Where nobody can be told, as at a terminal that is gone, the exit code says it.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{hint}error: {visible(message)}\n")

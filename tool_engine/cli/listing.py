@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tool_engine.catalog.locked_group import PREFIX
 from tool_engine.catalog.starter import schema_text
 from tool_engine.cli.arguments import example_arguments
 from tool_engine.cli.checking import check_files
@@ -66,12 +67,15 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
     groups = {
         name: group for name, group in known_groups.items() if filters.matches_group(group, tools)
     }
-    states = lock_states(settings, tools)
+    states = lock_states(settings, [*tools, *groups.values()])
     if as_json:
         print_json(
             {
-                "tools": [{**_tool_facts(tool), **_lock_fact(tool, states)} for tool in tools],
-                "groups": [_group_facts(group, known) for group in groups.values()],
+                "tools": [{**_tool_facts(tool), **_lock_fact(tool.name, states)} for tool in tools],
+                "groups": [
+                    {**_group_facts(group, known), **_lock_fact(f"{PREFIX}{group.name}", states)}
+                    for group in groups.values()
+                ],
                 "load_errors": [{"file": file, "message": text} for file, text in errors],
             }
         )
@@ -172,8 +176,8 @@ def _group_facts(group: ToolGroup, tools: Mapping[str, Tool]) -> dict[str, Any]:
     return {**facts, "members": [tool.name for tool in group.members(tools.values())]}
 
 
-def _lock_fact(tool: Tool, states: Mapping[str, str]) -> dict[str, str]:
-    return {"lock": states[tool.name]} if tool.name in states else {}
+def _lock_fact(name: str, states: Mapping[str, str]) -> dict[str, str]:
+    return {"lock": states[name]} if name in states else {}
 
 
 def _tool_details(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which tools are approved, and which of them are no longer what was approved?"""
+"""Which tools and groups are approved, and which of them are no longer what was approved?"""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.catalog.lock import LockedTool, ToolLock, content_hash, default_lock_file
+from tool_engine.catalog.locked_group import PREFIX, LockedGroup
 from tool_engine.cli.checking import check_files
 from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
+from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
 __all__ = ["Approval", "approvals", "lock_states", "lock_tools", "tell_unapproved"]
@@ -28,15 +30,21 @@ _STYLES: Final = {NEW: "green", CHANGED: "yellow", GONE: "red"}
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """How a tool stands to the lock file."""
+    """How a tool or a group stands to the lock file."""
 
     name: str
+    """Of a group: with `group:` before it."""
     status: str
     """`approved`, `new`, `changed`, or `gone` when no file defines it any more."""
     version: str | None = None
     """Of the definition; None when it is gone."""
     approved_version: str | None = None
     """Of the approval; None when it is new."""
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is about a group."""
+        return self.name.startswith(PREFIX)
 
 
 def lock_tools(
@@ -46,7 +54,8 @@ def lock_tools(
 
     Args:
         settings: Names the folder.
-        names: The tools to approve; empty: all of the folder, and no others.
+        names: The tools to approve, groups as `group:NAME`; empty: all of the folder, and no
+            others.
         check: Writes nothing.
         file: The lock file; None: the one beside the folder.
         as_json: Prints one JSON document.
@@ -55,11 +64,11 @@ def lock_tools(
         1 when files could not be loaded, or when `check` found a difference; else 0.
     """
     if check and names:
-        raise CommandError("--check looks at all tools; leave out --approve")
+        raise CommandError("--check looks at all tools and groups; leave out --approve")
     path = file or default_lock_file(settings.folder())
-    tools, broken = _load(settings)
+    present, broken = _load(settings)
     lock, problem = _lock(path, is_needed=bool(names), is_checked=check)
-    found = approvals(lock, tools.values())
+    found = approvals(lock, present)
     if names:
         found = _chosen(found, names, path)
     elif broken and not check:
@@ -72,56 +81,75 @@ def lock_tools(
         )
     changed = [each for each in found if each.status != APPROVED]
     if not check:
-        _approve(lock, found, tools).write()
+        _approve(lock, found, present).write()
     facts = {"file": path, "is_written": not check, "problem": problem}
     if as_json:
-        print_json({**facts, "tools": [msgspec.structs.asdict(each) for each in found]})
+        rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+        for each in found:
+            name = each.name.removeprefix(PREFIX)
+            rows[each.is_group].append({**msgspec.structs.asdict(each), "name": name})
+        print_json({**facts, "tools": rows[False], "groups": rows[True]})
     else:
         _tell([*broken, *([problem] if problem else [])])
         _print(path, found, check=check)
     return EXIT_FAILED if check and (changed or broken or problem) else EXIT_OK
 
 
-def lock_states(settings: Settings, tools: Iterable[Tool]) -> dict[str, str]:
-    """How each tool stands to the lock file beside the folder; {} where there is none."""
+def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
+    """How each tool and group stands to the lock file beside the folder; {} where there is none."""
     path = default_lock_file(settings.folder())
     if not os.path.lexists(path):
         return {}
     lock, problem = _lock(path, is_needed=False, is_checked=True)
     _tell([problem] if problem else [])
-    return {each.name: each.status for each in approvals(lock, tools) if each.status != GONE}
+    found = approvals(lock, {_key(each): each for each in definitions})
+    return {each.name: each.status for each in found if each.status != GONE}
 
 
 def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
-    """Prints which tools the lock file does not approve, if there are any."""
+    """Prints which tools and groups the lock file does not approve, if there are any."""
     waiting = [f"{name} ({status})" for name, status in states.items() if status != APPROVED]
     if waiting:
         verb = "is" if len(waiting) == 1 else "are"
         path = default_lock_file(settings.folder())
-        text = f"{count_text(len(waiting), 'tool')} {verb} not approved by {path}: "
+        groups = sum(each.startswith(PREFIX) for each in waiting)
+        counted = _counted(len(waiting) - groups, groups)
+        text = f"{counted} {verb} not approved by {path}: "
         make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)
 
 
-def approvals(lock: ToolLock, tools: Iterable[Tool]) -> list[Approval]:
-    """How each tool stands to the lock, by name; with those that are in the lock only."""
-    present = {tool.name: tool for tool in tools}
+def approvals(lock: ToolLock, present: Mapping[str, Tool | ToolGroup]) -> list[Approval]:
+    """How each tool and group stands to the lock, by name; also those in the lock only.
+
+    Args:
+        lock: The approvals.
+        present: What files define: tools by name, groups by `group:NAME`.
+    """
+    locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
+    locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
     found = []
-    for name in sorted({*present, *lock.tools}):
-        tool, known = present.get(name), lock.tools.get(name)
-        if tool is None or known is None:
-            status = GONE if tool is None else NEW
+    for name in sorted({*present, *locked}, key=lambda name: (name.startswith(PREFIX), name)):
+        one, known = present.get(name), locked.get(name)
+        if one is None or known is None:
+            status = GONE if one is None else NEW
         else:
-            status = APPROVED if known.definition == content_hash(tool) else CHANGED
-        versions = [each.version if each else None for each in (tool, known)]
+            status = APPROVED if known.definition == content_hash(one) else CHANGED
+        versions = [each.version if each else None for each in (one, known)]
         found.append(Approval(name, status, *versions))
     return found
 
 
-def _load(settings: Settings) -> tuple[dict[str, Tool], list[str]]:
+def _key(definition: Tool | ToolGroup) -> str:
+    """What it is called where tools and groups are named side by side."""
+    is_group = isinstance(definition, ToolGroup)
+    return f"{PREFIX}{definition.name}" if is_group else definition.name
+
+
+def _load(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], list[str]]:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
-    good = [tool for each in checked if not each.problems for tool in each.tools]
+    good = [one for each in checked if not each.problems for one in each.definitions]
     broken = ["\n".join(map(str, each.problems)) for each in checked if each.problems]
-    return {tool.name: tool for tool in good}, broken
+    return {_key(each): each for each in good}, broken
 
 
 def _lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, str | None]:
@@ -138,24 +166,32 @@ def _chosen(found: list[Approval], names: Sequence[str], path: str) -> list[Appr
     known = {each.name: each for each in found}
     for name in names:
         if name not in known:
+            what = f"group {name.removeprefix(PREFIX)!r}" if PREFIX in name else f"tool {name!r}"
+            group = f"{PREFIX}{name}"
+            hint = f"; did you mean {group!r}?" if group in known else nearest(name, known)
             raise CommandError(
-                f"no file that loads defines the tool {name!r}, and {path} does not have it"
-                f"{nearest(name, known)}",
+                f"no file that loads defines the {what}, and {path} does not have it{hint}",
                 error_type="tool_not_found",
             )
     return [known[name] for name in sorted({*names})]
 
 
-def _approve(lock: ToolLock, found: Iterable[Approval], tools: dict[str, Tool]) -> ToolLock:
-    approved = dict(lock.tools)
+def _approve(
+    lock: ToolLock, found: Iterable[Approval], present: Mapping[str, Tool | ToolGroup]
+) -> ToolLock:
+    tools, groups = dict(lock.tools), dict(lock.groups)
     for each in found:
-        known = approved.pop(each.name, None)
-        if each.status != GONE:
-            tool = tools[each.name]
+        one, handler = present.get(each.name), None
+        if each.is_group:
+            groups.pop(each.name.removeprefix(PREFIX), None)
+        elif (before := tools.pop(each.name, None)) is not None:
             # A program approved the code that it registered; nobody said a word about that here.
-            handler = None if known is None else known.handler
-            approved[each.name] = LockedTool(tool.name, tool.version, content_hash(tool), handler)
-    return ToolLock(approved.values(), file=lock.file)
+            handler = before.handler
+        if isinstance(one, Tool):
+            tools[one.name] = LockedTool(one.name, one.version, content_hash(one), handler)
+        elif one is not None:
+            groups[one.name] = LockedGroup.of(one, content_hash(one))
+    return ToolLock(tools.values(), file=lock.file, groups=groups.values())
 
 
 def _tell(messages: Iterable[str]) -> None:
@@ -173,10 +209,17 @@ def _print(path: str, found: Sequence[Approval], *, check: bool) -> None:
         status: sum(each.status == status for each in found) for status in (NEW, CHANGED, GONE)
     }
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    total = count_text(len(found) - counts[GONE], "tool")
+    here = [each for each in found if each.status != GONE]
+    groups = sum(each.is_group for each in here)
+    total = _counted(len(here) - groups, groups)
     verdict = "not approved" if check else "written"
     summary = f"{path}: {total}, {said}: {verdict}" if said else f"{path}: {total}, nothing changed"
     console.print(plain(summary), soft_wrap=True)
+
+
+def _counted(tools: int, groups: int) -> str:
+    counts = [count_text(tools, "tool")] if tools or not groups else []
+    return ", ".join([*counts, count_text(groups, "group")] if groups else counts)
 
 
 def _versions(each: Approval) -> str:

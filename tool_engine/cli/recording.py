@@ -24,7 +24,7 @@ from tool_engine.cli.failures import EXIT_FAILED, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
-from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
+from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall
@@ -71,18 +71,23 @@ def records_place(settings: Settings) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def recording_engine(settings: Settings, **changes: Any) -> AsyncIterator[ToolEngine]:
+async def recording_engine(
+    settings: Settings, *, approver: Approver | None = None, **changes: Any
+) -> AsyncIterator[ToolEngine]:
     """An engine on the tools folder, open, whose calls are recorded where that is possible.
 
     Args:
         settings: The global options.
+        approver: Who is asked about calls of no session; None: nobody.
         **changes: Fields of `ToolEngineConfig`.
     """
     config = settings.engine_config(**changes)
     place = records_place(settings)
+    if place is not None and settings.records is not None and not _has_libraries():
+        _warn(f"records need the extra sql; {_INSTALL}")
     storage = None if place is None else await _storage(place, config.max_records)
     store = None if storage is None else ToolKnowledgeStore(storage)
-    async with ToolEngine(config, store=store) as engine:
+    async with ToolEngine(config, store=store, approver=approver) as engine:
         yield engine
 
 
@@ -227,13 +232,14 @@ async def _storage(place: str, max_records: int) -> RecordStorage | None:
             storage = await asyncio.to_thread(_FileRecords, place, max_records)
         await storage.open()
     except Exception as error:  # noqa: BLE001 - every database has failures of its own
-        sys.stderr.write(
-            f"warning: calls are not recorded: {visible(_reason(error))}; name another database "
-            "with --records URL, or none\n"
-        )
+        _warn(f"{_reason(error)}; name another database with --records URL, or none")
         return None
     opened: RecordStorage = storage
     return opened
+
+
+def _warn(reason: str) -> None:
+    sys.stderr.write(f"warning: calls are not recorded: {visible(reason)}\n")
 
 
 def _sql_storage(place: str, *, stays_with_file: bool = False) -> RecordStorage:

@@ -53,7 +53,7 @@ async def _print_sessions(settings: Settings, limit: int, *, as_json: bool) -> i
         print_json([_info(each) for each in infos])
         return EXIT_OK
     if not infos:
-        sys.stderr.write("no sessions are kept\n")
+        sys.stderr.write("no sessions are kept\n" if limit else "--limit 0 shows none\n")
         return EXIT_OK
     table = make_table("", "session", "saved", "begun", "characters", "asks")
     for each in infos:

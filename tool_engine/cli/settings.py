@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
 
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
 
-__all__ = ["DEFAULT_TOOLS", "Settings", "run_async"]
+__all__ = ["DEFAULT_TOOLS", "Settings", "hurry", "run_async"]
 
 DEFAULT_TOOLS = "tools"
+_ENDS: Final[list[signal.Signals]] = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""Not every system has both."""
+_PATIENCE: Final = 1.0
+"""Seconds that anything may still take after a second signal."""
+_SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
+"""What shells add to a signal's number in the exit code of what it ended."""
 
 
 class Settings(NamedTuple):
@@ -79,47 +89,66 @@ def _source(text: str) -> tuple[str, str]:
 def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING) -> int:
     """Runs a command's coroutine; Ctrl-C cancels it, and with it the running calls.
 
+    So does whoever ends the process (SIGTERM) or closes its terminal (SIGHUP): programs that tools
+    have started do not go on without it.
+
     Args:
         command: Returns the exit code.
         log_level: The least level of log lines that are printed, on stderr.
 
     Raises:
-        CommandError: Ctrl-C was pressed.
+        CommandError: Ctrl-C was pressed, or the process was told to end.
     """
     from tool_engine.cli.logs import logs_on_stderr
 
     try:
         with logs_on_stderr(log_level):
             return asyncio.run(_interruptible(command))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        number = next(iter(error.args), signal.SIGINT)
+        by = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
         raise CommandError(
-            "interrupted; the running calls were cancelled",
+            f"interrupted{by}; the running calls were cancelled",
             error_type="interrupted",
-            exit_code=EXIT_INTERRUPTED,
+            exit_code=_SIGNALLED + number,
         ) from None
+
+
+def hurry(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
+    """After a second signal: calls `again` if what asyncio cancels now takes longer than a moment.
+
+    Nobody is told of what is left behind then, such as a call in a thread.
+    """
+    loop.call_later(_PATIENCE, again)
+    loop.set_exception_handler(lambda *_: None)
 
 
 async def _interruptible(command: Coroutine[Any, Any, int]) -> int:
     # asyncio's own handler cancels wherever the signal comes, in the middle of a callback too,
     # which then reports that it lost its future. A second Ctrl-C waits for nothing.
-    loop, task, signals = asyncio.get_running_loop(), asyncio.current_task(), 0
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    came: list[signal.Signals] = []
 
-    def interrupt() -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1 or task is None or not task.cancel():
-            raise KeyboardInterrupt
+    def interrupt(number: signal.Signals) -> None:
+        came.append(number)
+        if len(came) > 1:
+            hurry(loop, partial(interrupt, number))
+        if len(came) > 1 or task is None or not task.cancel():
+            raise KeyboardInterrupt(came[0])
 
-    try:
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-    except (NotImplementedError, RuntimeError, ValueError):
-        # Another system, or another thread than the main one, has asyncio's way only.
-        return await command
-    try:
-        return await command
-    except asyncio.CancelledError:
-        if signals:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+    with contextlib.ExitStack() as heard:
+        # What is ignored stays so, as under `nohup`.
+        ends = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
+        try:
+            for number in (signal.SIGINT, *ends):
+                loop.add_signal_handler(number, interrupt, number)
+                heard.callback(loop.remove_signal_handler, number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            # Another system, or another thread than the main one, has asyncio's way only.
+            return await command
+        try:
+            return await command
+        except asyncio.CancelledError:
+            if came:
+                raise KeyboardInterrupt(came[0]) from None
+            raise

@@ -6,7 +6,9 @@ cannot hold is refused, with its place.
 
 from __future__ import annotations
 
+import copy
 import json
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -14,18 +16,48 @@ from tool_engine.errors import SessionError
 
 __all__ = ["as_json", "copied", "of_json"]
 
-_DEEPEST: Final = 300
+_DEEPEST: Final = 2_000
+_LEVELS: Final = 200
+"""Of what is written as it is; deeper things are written apart: readers of JSON end somewhere."""
+_IN_PARTS: Final = "~"
+"""Begins what is kept in parts; no JSON does."""
 _MOST_DIGITS: Final = 4_300
 """Of a whole number: Python reads no longer ones back."""
 _TOO_LARGE: Final = 10**_MOST_DIGITS
+_HOLDERS: Final = (dict, list)
+_PLAIN: Final = frozenset((str, float, bool, type(None)))
 
 
 class _UnkeepableError(Exception):
-    """What cannot be kept, and the way to it, the innermost step first."""
+    """What cannot be kept."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.steps: list[str] = []
+
+class _Frame:
+    """A list or a mapping that is being copied."""
+
+    __slots__ = ("at", "copy", "rest")
+
+    def __init__(self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...]) -> None:
+        self.at: Any = None
+        """The key or the position of what is copied now."""
+        is_mapping = isinstance(value, Mapping)
+        self.copy: Any = {} if is_mapping else [None] * len(value)
+        self.rest = iter(value.items()) if isinstance(value, Mapping) else enumerate(value)
+
+    def go_to(self, key: object) -> Any:
+        """The place of the next copy."""
+        self.at = None
+        if isinstance(self.copy, dict):
+            if not isinstance(key, str):
+                raise _UnkeepableError(f"has a key that is no text but {type(key).__name__}")
+            # The text itself, also of an enumeration's member that is one.
+            key = str.__str__(key)
+        self.at = key
+        return key
+
+    @property
+    def step(self) -> str:
+        return f".{self.at}" if isinstance(self.copy, dict) else f"[{self.at}]"
 
 
 def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
@@ -40,17 +72,24 @@ def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
     """
     if not isinstance(data, Mapping):
         raise SessionError(f"{what} cannot be kept: {type(data).__name__} is no mapping")
+    frames = [_Frame(data)]
     try:
-        found: dict[str, Any] = _copy(data, 0)
+        return _copied(frames)
     except _UnkeepableError as error:
-        place = "".join(reversed(error.steps)).removeprefix(".")[:500]
+        place = "".join(each.step for each in frames if each.at is not None)
+        place = place.removeprefix(".")[:500]
         raise SessionError(f"{what} cannot be kept: {place or 'it'} {error}") from None
-    return found
 
 
 def as_json(value: Any) -> str:
-    """The JSON of a copy, which `of_json` reads back; NaN and infinities as Python writes them."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
+    """The JSON of a copy, which `of_json` reads back; NaN and infinities as Python writes them.
+
+    What is very deep is written in parts: `~`, and then JSON.
+    """
+    if not _is_deep(value):
+        return _written(value)
+    mark = f"part-{secrets.token_hex(8)}"
+    return _IN_PARTS + _written({"mark": mark, "parts": _parts(value, mark)})
 
 
 def of_json(text: str) -> Any:
@@ -59,47 +98,122 @@ def of_json(text: str) -> Any:
     Raises:
         ValueError: It is no JSON.
     """
-    return json.loads(text)
+    if not text.startswith(_IN_PARTS):
+        return json.loads(text)
+    try:
+        found = json.loads(text[len(_IN_PARTS) :])
+        return _joined(found["parts"], found["mark"])
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"parts of it are missing: {error!r}") from error
 
 
-def _copy(value: Any, depth: int) -> Any:
+def _copied(frames: list[_Frame]) -> dict[str, Any]:
+    """The copy of the first frame's value; where it cannot be, the frames say the place."""
+    while True:
+        frame = frames[-1]
+        for key, item in frame.rest:
+            place = frame.go_to(key)
+            if isinstance(item, Mapping | list | tuple):
+                if len(frames) > _DEEPEST:
+                    raise _UnkeepableError(f"is more than {_DEEPEST} levels deep, or holds itself")
+                flat = _flat_copy(item)
+                if flat is not None:
+                    frame.copy[place] = flat
+                    continue
+                inner = _Frame(item)
+                frame.copy[place] = inner.copy
+                frames.append(inner)
+                break
+            frame.copy[place] = _leaf(item)
+        else:
+            if len(frames) == 1:
+                found: dict[str, Any] = frame.copy
+                return found
+            frames.pop()
+
+
+def _flat_copy(value: Any) -> Any:
+    """The copy of a list or a mapping of texts and small numbers; None: it may be something else.
+
+    Most of a conversation is that, and need not be looked at one by one.
+    """
+    kind = type(value)
+    if kind is dict and not all(type(key) is str for key in value):
+        return None
+    if kind is dict or kind is list:
+        for item in value.values() if kind is dict else value:
+            if type(item) not in _PLAIN and not (type(item) is int and item.bit_length() < 64):
+                return None
+        return value.copy()
+    return None
+
+
+def _leaf(value: Any) -> Any:
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, str):
-        # The text itself, also of an enumeration's member that is one.
         return str.__str__(value)
     if isinstance(value, int):
         if not -_TOO_LARGE < value < _TOO_LARGE:
             raise _UnkeepableError(f"is a whole number of more than {_MOST_DIGITS} digits")
         return int(value)
-    if depth > _DEEPEST:
-        raise _UnkeepableError(f"is more than {_DEEPEST} levels deep, or holds itself")
-    if isinstance(value, Mapping):
-        return _mapping(value, depth + 1)
-    if isinstance(value, list | tuple):
-        return _list(value, depth + 1)
     raise _UnkeepableError(f"is no JSON value but {type(value).__name__}")
 
 
-def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise _UnkeepableError(f"has a key that is no text but {type(key).__name__}")
-        try:
-            found[str.__str__(key)] = _copy(item, depth)
-        except _UnkeepableError as error:
-            error.steps.append(f".{key}")
-            raise
-    return found
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
-def _list(values: Iterable[Any], depth: int) -> list[Any]:
-    found = []
-    for position, item in enumerate(values):
-        try:
-            found.append(_copy(item, depth))
-        except _UnkeepableError as error:
-            error.steps.append(f"[{position}]")
-            raise
-    return found
+def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
+    """The lists and mappings in one, each with its key or position."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [(key, item) for key, item in items if isinstance(item, _HOLDERS)]
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_LEVELS):
+        # Once more for most of a conversation: nothing is made here that is not needed.
+        level = [
+            item
+            for each in level
+            for item in (each.values() if isinstance(each, dict) else each)
+            if isinstance(item, _HOLDERS)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any, mark: str) -> list[Any]:
+    """The value without what is very deep, then that, in the same way; `mark` says what is where.
+
+    No value is changed: whoever has it may go on with it.
+    """
+    parts: list[Any] = [value]
+    for number, part in enumerate(parts):
+        parts[number] = top = copy.copy(part)
+        waiting = [(top, 1)]
+        while waiting:
+            holder, depth = waiting.pop()
+            for key, item in _inner(holder):
+                if depth < _LEVELS:
+                    holder[key] = copy.copy(item)
+                    waiting.append((holder[key], depth + 1))
+                else:
+                    holder[key] = {mark: len(parts)}
+                    parts.append(item)
+    return parts
+
+
+def _joined(parts: list[Any], mark: str) -> Any:
+    for part in parts:
+        waiting = [part]
+        while waiting:
+            holder = waiting.pop()
+            for key, item in _inner(holder):
+                if isinstance(item, dict) and mark in item:
+                    holder[key] = parts[item[mark]]
+                else:
+                    waiting.append(item)
+    return parts[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import msgspec
 from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.conversation import as_json, copied, of_json
 from tool_engine.model.bounds import check_count
-from tool_engine.model.session import SessionInfo, check_page, check_session_id
+from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 __all__ = ["MemorySessionStorage"]
 
@@ -24,6 +24,7 @@ class _Kept(msgspec.Struct):
 
     info: SessionInfo
     text: str
+    revision: str
 
 
 class MemorySessionStorage:
@@ -73,15 +74,32 @@ class MemorySessionStorage:
         Raises:
             SessionError: The id is none, or the data hold something that is no JSON value.
         """
-        check_session_id(session_id)
-        text = as_json(copied(data))
+        self._keep(check_session_id(session_id), copied(data))
+
+    async def save_if(
+        self, session_id: str, data: dict[str, Any], revisions: Collection[str]
+    ) -> bool:
+        """As `save`, if what is kept has one of these revisions, or if nothing is kept.
+
+        Raises:
+            SessionError: As for `save`.
+        """
+        found = self._kept.get(check_session_id(session_id))
+        copy = copied(data)
+        if found is not None and found.revision not in revisions:
+            return False
+        self._keep(session_id, copy)
+        return True
+
+    def _keep(self, session_id: str, data: dict[str, Any]) -> None:
+        text = as_json(data)
         now = datetime.now(UTC)
         before = self._taken(session_id)
         created = now if before is None else before.info.created_at
         info = SessionInfo(
             session_id=session_id, created_at=created, updated_at=now, size=len(text)
         )
-        self._kept[session_id] = _Kept(info, text)
+        self._kept[session_id] = _Kept(info, text, revision_of(data))
         self._bytes += len(text)
         while len(self._kept) > 1 and self._is_over:
             self._taken(next(iter(self._kept)))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.output import shown
+
+if TYPE_CHECKING:
+    from tool_engine.model.tool import Tool
 
 __all__ = ["ApprovalDecision", "ApprovalRequest", "fingerprint_of", "is_plain"]
 
@@ -33,6 +37,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     result: str | None = None
     """Of a `result` request: the text that the model would read."""
+    error_type: str | None = None
+    """Of a `result` request: how the call failed; None: it succeeded."""
     asked_at: float
     expires_at: float
     """Unix time, in seconds."""
@@ -65,6 +71,14 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         """
         return self.fingerprint == self._own_fingerprint()
 
+    def is_about(self, tool: Tool | None) -> bool:
+        """Whether a tool is, in its version and its definition, the one that was asked about."""
+        return tool is not None and (tool.name, tool.version, tool.definition_hash) == (
+            self.tool_name,
+            self.tool_version,
+            self.definition_hash,
+        )
+
     def _own_fingerprint(self) -> str:
         return fingerprint_of(self.tool_name, self.definition_hash, self.params)
 
@@ -74,6 +88,7 @@ class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises:
         ConfigurationError: `is_approved` is neither True nor False: a word such as "no" is no no.
+            The reason is no text, or `is_remembered` is none of True, False and None.
     """
 
     is_approved: bool
@@ -86,6 +101,14 @@ class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not isinstance(self.is_approved, bool):
             raise ConfigurationError(f"is_approved must be True or False, got {self.is_approved!r}")
+        if not (self.reason is None or isinstance(self.reason, str)):
+            raise ConfigurationError(
+                f"reason must be a text or None, got {shown(self.reason)[:80]}"
+            )
+        if not (self.is_remembered is None or isinstance(self.is_remembered, bool)):
+            raise ConfigurationError(
+                f"is_remembered must be True, False or None, got {shown(self.is_remembered)[:80]}"
+            )
 
 
 def fingerprint_of(tool_name: str, definition_hash: str, params: Mapping[str, Any]) -> str:
@@ -110,19 +133,24 @@ def is_plain(value: Any) -> bool:
 
 def _exact(value: Any) -> Any:
     """The value with a mark on all that JSON would mix up."""
-    if isinstance(value, Mapping):
-        pairs = ([_exact(key), _exact(item)] for key, item in value.items())
-        return ["mapping", *sorted(pairs, key=_written)]
-    if isinstance(value, list | tuple):
-        return ["list", *map(_exact, value)]
-    if type(value) is int:
+    kind = type(value)
+    if kind is str or value is None or kind is bool or kind is float:
+        return value
+    if kind is int:
         # As digits, a very large one could not be written.
         return ["int", f"{value:x}"]
-    if value is None or type(value) in (bool, float, str):
-        return value
+    if isinstance(value, list | tuple):
+        return ["list", *map(_exact, value)]
+    if isinstance(value, Mapping):
+        pairs = [[_exact(key), _exact(item)] for key, item in value.items()]
+        # No two keys are alike: what they stand for need not be written to tell them apart.
+        return ["mapping", *sorted(pairs, key=_key_of)]
     # Nobody knows what makes two of these the same, but for being one object.
-    return [type(value).__qualname__, id(value)]
+    return [kind.__qualname__, id(value)]
 
 
-def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _key_of(pair: list[Any]) -> str:
+    return _written(pair[0])
+
+
+_written: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +12,10 @@ from tool_engine.model.bounds import check_choice
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["Skill", "ToolGroup"]
+__all__ = ["Skill", "ToolGroup", "members_of_all"]
 
-_NAME_LISTS = ("tools", "tags", "categories", "disabled_tools")
+_SELECTORS = ("tools", "tags", "categories")
+_NAME_LISTS = (*_SELECTORS, "disabled_tools")
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -66,6 +67,9 @@ class ToolGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The file that the definition came from; None for a group made in code."""
     findings: tuple[str, ...] = ()
     """Warnings about the definition, each with its place and cure."""
+    is_quarantined: bool = False
+    """Whether nobody approved it as it is: then it adds nothing, and cannot be turned on. Its
+    first finding says why."""
 
     def __post_init__(self) -> None:
         place = f"the group {self.name!r}"
@@ -99,9 +103,24 @@ class ToolGroup(msgspec.Struct, frozen=True, kw_only=True):
             tool
             for tool in tools
             if tool.name in names
-            or tool.category.value in categories
+            or (categories and tool.category.value in categories)
             or (tags and not tags.isdisjoint(tool.tags))
         ]
+
+
+def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[list[Tool]]:
+    """What `members` gives for each of the groups; each tool is looked at once, not per group."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, tool in enumerate(tools):
+        tags = (("tags", tag) for tag in tool.tags)
+        for key in (("tools", tool.name), ("categories", tool.category.value), *tags):
+            places.setdefault(key, []).append(place)
+    found = []
+    for group in groups:
+        words = ((kind, word) for kind in _SELECTORS for word in getattr(group, kind))
+        chosen = {place for key in words for place in places.get(key, ())}
+        found.append([tools[place] for place in sorted(chosen)])
+    return found
 
 
 def _names(what: str, values: Any) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import msgspec
 
 from tool_engine.model.bounds import check_choice
 
-__all__ = ["ExecutionPolicy", "Permission", "ResultPolicy"]
+__all__ = ["OLDER_WORDS", "ExecutionPolicy", "Permission", "ResultPolicy"]
 
 
 class ExecutionPolicy(str, Enum):
@@ -29,6 +30,10 @@ class ResultPolicy(str, Enum):
     ALWAYS = "always"
 
 
+OLDER_WORDS: Final = {"public": "auto", "moderate": "ask_once", "sensitive": "ask_always"}
+"""Words of an older format, and the policy of a call that each means. X3, U34."""
+
+
 class Permission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one place says; None: nothing, the next place decides."""
 
@@ -40,5 +45,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             value = getattr(self, name)
             if value is not None:
                 value = value.replace("-", "_") if type(value) is str else value
+                if kind is ExecutionPolicy and type(value) is str:
+                    value = OLDER_WORDS.get(value, value)
                 check_choice(name, value, [each.value for each in kind])
                 msgspec.structs.force_setattr(self, name, kind(value))

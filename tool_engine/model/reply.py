@@ -27,8 +27,8 @@ class ReplyFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     A value, never raised. The `error_type` of a reply's finding is `truncated`,
     `malformed_arguments`, `malformed_reply`, `missing_name`, `missing_id`, `repeated_id`,
-    `refusal`, `skipped` or `repaired`; of a definition's: `renamed`, `dropped`, `rewritten` or
-    `limit`.
+    `refusal`, `skipped`, `repaired` or `no_usage`; of a definition's: `renamed`, `dropped`,
+    `rewritten` or `limit`.
     """
 
     error_type: str

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.errors import SessionError
 from tool_engine.model.bounds import check_count
 
-__all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id"]
+__all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id", "revision_of"]
 
 _MOST: Final = 2**31 - 1
+_REVISION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
 LONGEST_SESSION_ID: Final = 512
 """Characters; what an index of every database takes."""
@@ -48,6 +51,12 @@ def check_session_id(session_id: object) -> str:
             f"the id of a session may not hold NUL or half a character, got {session_id!r}"
         )
     return session_id
+
+
+def revision_of(data: Mapping[str, Any]) -> str:
+    """Which state of a conversation some data are: what is under `revision`; empty: nobody says."""
+    found = data.get("revision")
+    return found if isinstance(found, str) and _REVISION.fullmatch(found) else ""
 
 
 def check_page(limit: object, offset: object) -> None:

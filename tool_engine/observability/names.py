@@ -41,6 +41,11 @@ FACTS: Final[dict[str, Fact]] = {
     **{kind.value: Fact(level, _OF_EVENTS[kind.value]) for kind, level in LINES.items()},
     "load_error": Fact("warning", "a definition could not be loaded; `file` and `error`"),
     "tool_quarantined": Fact("warning", "the lock file does not approve tools"),
+    "group_quarantined": Fact(
+        "warning",
+        "the lock file does not approve a group: it adds nothing, see "
+        "[the lock](lock-tools.md#groups)",
+    ),
     "records_not_written": Fact("error", "the database of records takes nothing; it is retried"),
     "records_written_again": Fact("warning", "it takes records again"),
     "records_dropped": Fact("error", "records had to go, as too many waited to be written"),
@@ -63,6 +68,13 @@ FACTS: Final[dict[str, Fact]] = {
         "warning", "code that shows a tool's results failed: the default is shown"
     ),
     "preview_failed": Fact("debug", "a tool could not tell what a call would change"),
+    "calls_not_read": Fact(
+        "warning", "a reply holds calls in a provider's form that its protocol does not read"
+    ),
+    "refusal_not_recorded": Fact(
+        "warning", "the end of a call that was not made could not be recorded"
+    ),
+    "reply_not_closed": Fact("warning", "a model's client failed to end a reply that had come"),
     "reply_not_decoded": Fact(
         "warning", "a protocol failed to read a model's reply while it was written"
     ),

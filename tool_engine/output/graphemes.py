@@ -53,12 +53,21 @@ def cluster_end(text: str, place: int) -> int:
 
 
 def _edge(text: str, place: int, step: int) -> int:
-    edge = place
-    while 0 < edge < len(text) and is_joined(text, edge):
-        edge += step
-        if abs(edge - place) > _LONGEST:
-            return place
-    return edge
+    # A row of letters that seems to be one character without end is cut between two letters.
+    for joined in (is_joined, _is_marked):
+        edge = place
+        while 0 < edge < len(text) and joined(text, edge):
+            edge += step
+            if abs(edge - place) > _LONGEST:
+                break
+        else:
+            return edge
+    return place
+
+
+def _is_marked(text: str, place: int) -> bool:
+    """Whether what stands behind `place` is no letter, but goes with the one before."""
+    return _extends(text[place])
 
 
 def is_joined(text: str, place: int) -> bool:

@@ -6,6 +6,7 @@ begins a text of JSON, and half of a secret is one that nothing recognises any m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -15,7 +16,9 @@ __all__ = ["Splits", "place_to_cut"]
 
 Splits = Callable[[str, int], bool]
 """Whether a cut of a text at a position would leave half of a secret on one side."""
-_DIGITS: Final = frozenset("0123456789.eE+-")
+_PLAIN: Final = re.compile(r"[\d.eE+-]{2}")
+_GROUPED: Final = re.compile(r"\d[,'_]\d")
+"""The sign stands between the digits of `1,234,567`, but between the numbers of `[1,2,3]`, too."""
 _LONGEST_NUMBER: Final = 40
 """Characters; what is longer is no number that anybody reads, and may be cut."""
 _LONGEST_RUN: Final = 1_000
@@ -51,12 +54,24 @@ def place_to_cut(text: str, place: int, step: int, splits: Splits) -> int:
 
 def _beside_number(text: str, place: int, step: int) -> int:
     """The edge of the number that `place` is in; `place` where it is in none."""
-    edge = place
-    while 0 < edge < len(text) and text[edge - 1] in _DIGITS and text[edge] in _DIGITS:
-        edge += step
-        if abs(edge - place) > _LONGEST_NUMBER:
-            return place
-    return edge
+    for splits in (_splits_grouped, _splits_plain):
+        edge = place
+        while 0 < edge < len(text) and splits(text, edge):
+            edge += step
+            if abs(edge - place) > _LONGEST_NUMBER:
+                break
+        else:
+            return edge
+    return place
+
+
+def _splits_plain(text: str, place: int) -> bool:
+    return _PLAIN.fullmatch(text, place - 1, place + 1) is not None
+
+
+def _splits_grouped(text: str, place: int) -> bool:
+    starts = (place - 1, place - 2)
+    return _splits_plain(text, place) or any(_GROUPED.match(text, at) for at in starts if at >= 0)
 
 
 def _is_escaped(text: str, place: int) -> bool:

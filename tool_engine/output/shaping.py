@@ -22,6 +22,9 @@ __all__ = ["Keeper", "is_quick", "secret_texts", "shaped"]
 
 _AT_ONCE: Final = 32_768
 """Characters of an output that is dealt with on the event loop; a larger one goes to a thread."""
+_FEW: Final = 16
+_SHORT: Final = 512
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _UNLIMITED: Final = ResultLimits()
 _PER_OBJECT: Final = 16
 """Characters that each list and each mapping counts for: to make many of them again, when they are
@@ -103,6 +106,7 @@ class _AsyncShaping:
     def __init__(self, executor: ToolExecutor, shaper: _Shaper) -> None:
         self._executor = executor
         self._shaper = shaper
+        self.preview = getattr(executor, "preview", None)
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -119,6 +123,7 @@ class _SyncShaping:
     def __init__(self, executor: Any, shaper: _Shaper) -> None:
         self._executor = executor
         self._shaper = shaper
+        self.preview = getattr(executor, "preview", None)
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
         # Read before the tool may change them.
@@ -134,7 +139,22 @@ class _SyncShaping:
 
 def is_quick(value: Any) -> bool:
     """Whether there is so little of an output that no thread is needed to deal with it."""
-    return _fits(value, _AT_ONCE)
+    return _is_tiny(value) or _fits(value, _AT_ONCE)
+
+
+def _is_tiny(value: Any) -> bool:
+    """Whether an output is a few short texts and numbers: then nothing has to be measured."""
+    if type(value) is not dict or len(value) > _FEW:
+        return False
+    for key, item in value.items():
+        if type(key) is not str or len(key) > _SHORT:
+            return False
+        if type(item) is str:
+            if len(item) > _SHORT:
+                return False
+        elif type(item) not in _NUMBERS:
+            return False
+    return True
 
 
 def _fits(value: Any, most: int) -> bool:

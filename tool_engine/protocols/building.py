@@ -17,6 +17,7 @@ from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
 from tool_engine.protocols.names import KnownTools
+from tool_engine.protocols.reading import joined
 
 __all__ = ["CallInProgress", "Ending", "Refine", "ReplyBuilder"]
 
@@ -65,13 +66,14 @@ class CallInProgress:
     @property
     def text(self) -> str:
         """The arguments as the model wrote them."""
-        return "".join(self.parts)
+        return joined("".join(self.parts))
 
 
 Refine = Callable[[str, ReadArguments], ReadArguments]
 
 _NO_NAME: Final = "the call has no tool name; write the name of a tool"
 _CUT: Final = "the reply ended inside this call, so it was not run; write it again, shorter"
+_REFUSED: Final = "the reply was refused before its end, so this call was not run"
 _LATE: Final = "more arguments came for this call after its end, so it was not run; write it again"
 _SILENT: Final = (
     "the reply ended without a word on why: its calls are taken as whole where their arguments are "
@@ -137,7 +139,7 @@ class ReplyBuilder:
 
     def find(self, error_type: str, message: str, **fields: Any) -> StreamEvent:
         """Writes down a finding, and makes the event of it."""
-        finding = ReplyFinding(error_type=error_type, message=message, **fields)
+        finding = ReplyFinding(error_type=error_type, message=to_text(message), **fields)
         self.findings.append(finding)
         return StreamEvent(
             type=StreamEventType.ERROR,
@@ -150,6 +152,7 @@ class ReplyBuilder:
         self, call_id: object, name: object = None
     ) -> tuple[CallInProgress, list[StreamEvent]]:
         """A call begins; without an id, or with one that is taken, it gets one of its place."""
+        call_id = _as_id(call_id)
         events = self._tell_ends()
         call = self._last = CallInProgress(self._free_id(call_id))
         self.calls.append(call)
@@ -162,6 +165,7 @@ class ReplyBuilder:
 
     def identify(self, call: CallInProgress, call_id: object) -> None:
         """The id of a call comes late; one that was told of already keeps the one it got."""
+        call_id = _as_id(call_id)
         if not call.is_started and isinstance(call_id, str) and call_id not in self._ids:
             self._ids.discard(call.call_id)
             self._ids.add(call_id)
@@ -171,7 +175,7 @@ class ReplyBuilder:
         """The name of a call is known; the first one counts."""
         if call.name is not None or not isinstance(name, str) or not name:
             return []
-        call.name = self._known.meant_name(name)
+        call.name = to_text(self._known.meant_name(name))
         call.is_started = True
         started = [self._event(StreamEventType.TOOL_CALL_START, call)]
         return started + [self._chunk(call, part) for part in call.parts]
@@ -233,7 +237,8 @@ class ReplyBuilder:
             self._pending.remove(cut)
         events = self._tell_ends()
         if cut is not None:
-            events += [] if cut.is_told else [self._tell_fault(cut, "truncated", _CUT)]
+            if not cut.is_told:
+                events.append(self._tell_fault(cut, "truncated", self._why_cut(cut)))
         else:
             reason = f" ({stop_reason})" if stop_reason else ""
             message = f"the reply was cut{reason}: it may be half of what was meant"
@@ -257,11 +262,11 @@ class ReplyBuilder:
         self.stop()
         return ParsedReply(
             calls=[self._built(call) for call in self.calls],
-            text="".join(self.text),
+            text=joined("".join(self.text)),
             findings=list(self.findings),
-            reasoning="".join(self.reasoning),
-            refusal="".join(self.refusal) or None,
-            stop_reason=self.stop_reason,
+            reasoning=to_text(joined("".join(self.reasoning))),
+            refusal=to_text(joined("".join(self.refusal))) or None,
+            stop_reason=self.stop_reason and to_text(self.stop_reason),
             usage=self.usage,
             message=message,
         )
@@ -333,10 +338,17 @@ class ReplyBuilder:
         self, call: CallInProgress, read: ReadArguments, *, is_cut: bool
     ) -> tuple[str, str | None]:
         if is_cut:
-            return "truncated", (call.error if call.is_cut else None) or _CUT
+            return "truncated", self._why_cut(call)
         if call.name is None:
             return "missing_name", _NO_NAME
         return call.error_type, call.error or read.error
+
+    def _why_cut(self, call: CallInProgress) -> str:
+        if call.is_cut and call.error:
+            return call.error
+        # To write it again is no cure where a filter stopped it.
+        is_refused = any(each.error_type == "refusal" for each in self.findings)
+        return _REFUSED if is_refused else _CUT
 
     def _read(self, call: CallInProgress) -> ReadArguments:
         read = self._plainly(call)
@@ -370,11 +382,16 @@ class ReplyBuilder:
         return StreamEvent(type=kind, tool_call_id=call.call_id, tool_call_name=call.name)
 
 
+def _as_id(value: object) -> object:
+    """An id that can be sent back; with half of a surrogate pair in it there is none."""
+    return value if isinstance(value, str) and to_text(value) == value else None
+
+
 def _json(value: Any) -> str:
     if value is None:
         return ""
     try:
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return to_text(json.dumps(value, ensure_ascii=False, default=str))
     except (TypeError, ValueError, RecursionError):
         # A mapping that was made in code may hold anything.
         return to_text(value)

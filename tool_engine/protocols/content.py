@@ -10,8 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.call import ErrorType, Outcome, ToolCall, ToolExecutionResult
 from tool_engine.model.output import to_text
+from tool_engine.model.permission import ResultPolicy
+from tool_engine.model.tool import Tool
 
 __all__ = [
     "REQUEST_ID",
@@ -21,6 +23,7 @@ __all__ = [
     "request_ids",
     "text_of",
     "text_of_blocks",
+    "unless_withheld",
 ]
 
 REQUEST_ID: Final = "request_id"
@@ -35,6 +38,26 @@ class ResultPart(msgspec.Struct, frozen=True):
     """An image, in base64."""
     media_type: str | None = None
     """Of the image, such as `image/png`."""
+
+
+def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
+    """The result as a model may read it where no session asks somebody whether it may. S31.
+
+    What a definition wants somebody to see first is withheld: nobody can be asked.
+    """
+    permission = None if tool is None else tool.permission
+    policy = None if permission is None else permission.result
+    is_asked_for = policy is ResultPolicy.ALWAYS or (
+        policy is ResultPolicy.ON_ERROR and not result.is_success
+    )
+    if not is_asked_for or hasattr(result, "final_text") or result.outcome is Outcome.REJECTED:
+        return result
+    message = (
+        f"the result of {result.tool_name!r} needs somebody's consent, and nobody can be asked: "
+        "let a ToolSession with an approver process the reply"
+    )
+    kind = ErrorType.RESULT_REJECTED.value
+    return msgspec.structs.replace(result, is_success=False, error=message, error_type=kind)
 
 
 def text_of(result: ToolExecutionResult) -> str:

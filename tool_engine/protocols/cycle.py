@@ -7,6 +7,7 @@ exactly one result, and nothing that is wrong with it stops the conversation.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,8 @@ from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.protocols.content import REQUEST_ID, text_of
+from tool_engine.protocols.native import form_of
+from tool_engine.protocols.objects import readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.protocols.running import BeforeExecute, CallRunner, CallsTools, CycleOptions
 from tool_engine.redaction import redact_text
@@ -107,8 +110,13 @@ async def process_tool_calls(
     if not isinstance(chosen, CycleOptions):
         raise ConfigurationError(f"options must be CycleOptions, got {options!r}")
     speaks = await _protocol(protocol, engine)
-    parsed = reply if isinstance(reply, ParsedReply) else parse_reply(speaks, reply)
     is_text = bool(getattr(speaks, "writes_text", False))
+    if is_text and isinstance(reply, Iterator):
+        # It is looked at twice.
+        reply = list(reply)
+    parsed = reply if isinstance(reply, ParsedReply) else parse_reply(speaks, reply)
+    if is_text:
+        parsed = _with_unread(parsed, reply, speaks)
     runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
     results = await runner.run(parsed.calls)
     formatted = None
@@ -176,6 +184,21 @@ def as_cycle_result(cycle: ToolCallCycleResult) -> dict[str, Any]:
     }
 
 
+def _with_unread(parsed: ParsedReply, reply: Any, protocol: ToolCallingProtocol) -> ParsedReply:
+    """A reply with a finding, where its provider sent calls that a text protocol does not read."""
+    has_read_them = reply is parsed and bool(parsed.calls)
+    form = None if has_read_them else form_of(reply)
+    if form is None:
+        return parsed
+    message = (
+        f"the reply holds calls in the form of {form!r}, which {_name(protocol)!r} does not read: "
+        f"none of those was run. Pass {form!r} as the protocol, or leave tools out of the request "
+        f"where the model is told of them by {_name(protocol)!r}"
+    )
+    finding = _fault("calls_not_read", protocol, message)
+    return replace(parsed, findings=[*parsed.findings, finding])
+
+
 async def _protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
     if isinstance(protocol, ToolCallingProtocol):
         return protocol
@@ -216,7 +239,7 @@ def _messages_of(parsed: ParsedReply, reply: Any) -> list[Any]:
         return list(parsed.message)
     if parsed.message is not None:
         return [parsed.message]
-    return [{"role": "assistant", "content": reply}] if isinstance(reply, str) else []
+    return [{"role": "assistant", "content": readable(reply)}] if isinstance(reply, str) else []
 
 
 def _result_messages(formatted: Any) -> list[Any]:

@@ -56,7 +56,9 @@ class EventStreamDecoder(ABC):
             try:
                 told += self._take(payload)
             except RecursionError:
-                told += self._lost("a part of the reply is nested too deep to be read")
+                told += self._lost(
+                    "a part of the reply nests too deep to be read: write it flatter"
+                )
         return told + self._problems() if self._chunks.problems else told
 
     def _problems(self) -> list[StreamEvent]:

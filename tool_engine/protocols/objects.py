@@ -11,14 +11,13 @@ from typing import Any, Final
 from tool_engine.model.output import stand_in, to_text
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
-from tool_engine.protocols.reading import AmbiguousObject, plain
+from tool_engine.protocols.reading import AmbiguousObject, joined, plain
 
-__all__ = ["fault_of", "is_sendable", "sendable", "take_object"]
+__all__ = ["fault_of", "is_sendable", "readable", "sendable", "take_object"]
 
 _AS_TEXT: Final = "the arguments were sent as a text: read as JSON"
 _AS_LIST: Final = "the arguments were sent as an empty list: read as {}"
 _MAX_BITS: Final = 14_000
-_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -80,12 +79,22 @@ def sendable(value: Any) -> Any:
     No client can write such a text in UTF-8, so that one of them would spoil a conversation.
     """
     text = json.dumps(value, ensure_ascii=False, skipkeys=True, default=stand_in)
-    if not text.isascii():
-        text = _PAIR.sub(
-            lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text
-        )
-        text = _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text)
+    if not _is_writable(text):
+        text = _HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", joined(text))
     return json.loads(text)
+
+
+def readable(text: str) -> str:
+    """A text that can be written anywhere: halves of a surrogate pair are joined, or escaped."""
+    return text if _is_writable(text) else str(sendable(text))
+
+
+def _is_writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _copied(value: Mapping[str, Any]) -> Any:

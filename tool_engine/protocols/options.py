@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,16 +18,17 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.tool import Tool
 
-__all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult"]
+__all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]
 
 GIVEN: Final = "given"
 BY_EFFECT: Final = "by_effect"
-BeforeExecute = Callable[[ToolCall, Tool], Awaitable[bool | str | None] | bool | str | None]
+_Answer = Awaitable[bool | str | None] | bool | str | None
+BeforeExecute = Callable[[ToolCall, Tool], _Answer] | Callable[[ToolCall], _Answer]
 """Asked before each call; sync or async. True, or None: it runs. False, or a text that says why, or
-an exception: it does not."""
+an exception: it does not. A function of one argument is given the call only."""
 OnResult = Callable[[ToolCall, ToolExecutionResult], object]
-"""Told of each result as soon as it is there, however the other calls go on; what it raises is
-logged."""
+"""Told of each result as soon as it is there, however the other calls go on; sync or async. What it
+raises is logged."""
 
 _LANGUAGES: Final = ("en", "zh")
 _FUNCTIONS: Final = (("on_before_execute", "tool"), ("on_result", "result"))
@@ -85,3 +87,33 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name, words in _FUNCTIONS:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise ConfigurationError(f"{name} must be a function of a call and its {words}")
+        msgspec.structs.force_setattr(self, "on_before_execute", asking(self.on_before_execute))
+
+
+def asking(ask: Any) -> Any:
+    """`on_before_execute` as it is called, with a call and its tool; what is no function, as it is.
+
+    The founding document asks with the call alone, so a function may take just that. A29.
+
+    Raises:
+        ConfigurationError: It takes neither one nor two arguments.
+    """
+    if not callable(ask) or _takes(ask, 2):
+        return ask
+    if not _takes(ask, 1):
+        raise ConfigurationError(
+            "on_before_execute must be a function of a call and its tool, or of a call: "
+            f"{getattr(ask, '__name__', ask)!r} takes neither one argument nor two"
+        )
+    return lambda call, tool: ask(call)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        # Of some functions in C nobody knows what they take.
+        return True
+    return True

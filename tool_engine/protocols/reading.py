@@ -13,7 +13,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["DONE", "AmbiguousObject", "ChunkReader", "EventStream", "field", "payloads_of", "plain"]
+__all__ = [
+    "DONE",
+    "AmbiguousObject",
+    "ChunkReader",
+    "EventStream",
+    "field",
+    "joined",
+    "payloads_of",
+    "plain",
+]
 
 DONE: Final = "[DONE]"
 """The data that ends a stream of Chat Completions."""
@@ -23,6 +32,9 @@ _NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 # Arguments that are sent as an object; in a text they have their quotes escaped.
 _ARGUMENTS: Final = re.compile(r'"(?:input|arguments|parameters)"\s*:\s*\{\s*"')
 _AFTER_DONE: Final = "something came after the end of the stream: it was left out"
+
+
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class AmbiguousObject(dict[str, Any]):
@@ -36,6 +48,13 @@ def field(value: Any, name: str, default: Any = None) -> Any:
     else:
         found = getattr(value, name, None)
     return default if found is None else found
+
+
+def joined(text: str) -> str:
+    """A text in which two halves of a character, that came one by one, are the character."""
+    if text.isascii():
+        return text
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from tool_engine.model.call import (
     ToolExecutionResult,
 )
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.content import REQUEST_ID
+from tool_engine.protocols.content import REQUEST_ID, unless_withheld
 from tool_engine.protocols.options import (
     BY_EFFECT,
     GIVEN,
@@ -32,6 +32,7 @@ from tool_engine.protocols.options import (
     OnResult,
 )
 from tool_engine.protocols.routing import Route, Router
+from tool_engine.protocols.written import written
 from tool_engine.redaction import redact_text
 
 __all__ = [
@@ -81,6 +82,8 @@ class _Turn:
         self.call = call
         self.route = Route(call.tool_name, call.arguments)
         self.has_reached_engine = False
+        self.reason: str | None = None
+        """Why whoever was asked does not allow it."""
 
     def marked(self, result: ToolExecutionResult) -> ToolExecutionResult:
         """A copy that says which call it answers: the result itself may be shared with others."""
@@ -177,13 +180,15 @@ class CallRunner:
             turn = _Turn(call)
             result = self._refused_at_once(place, turn, end) or await self._run(turn, end)
             results[place] = result
-            self._tell(call, result)
+            await self._tell(call, result)
 
-    def _tell(self, call: ToolCall, result: ToolExecutionResult) -> None:
+    async def _tell(self, call: ToolCall, result: ToolExecutionResult) -> None:
         if self._options.on_result is None:
             return
         try:
-            self._options.on_result(call, result)
+            told = self._options.on_result(call, result)
+            if inspect.isawaitable(told):
+                await told
         except Exception as error:  # noqa: BLE001 - whoever listens must not lose the result
             message = redact_text(f"{type(error).__name__}: {error}")
             _log.warning("on_result_failed", **_who(call), error=message)
@@ -197,8 +202,9 @@ class CallRunner:
             message = call.error or "the reply ended inside this call: write it again, shorter"
             return self._refused(turn, message, ErrorType.VALIDATION_ERROR)
         if place >= most:
+            first = "call of a reply is" if most == 1 else f"{most} calls of a reply are"
             message = (
-                f"only the first {most} calls of a reply are run, this is number {place + 1}: "
+                f"only the first {first} run, this is number {place + 1}: "
                 "write it again in the next reply, if it is still needed"
             )
             return self._refused(turn, message, ErrorType.REJECTED)
@@ -240,11 +246,12 @@ class CallRunner:
         result = await self._executed(turn)
         if not isinstance(result, ToolExecutionResult):
             raise TypeError(f"the tool's engine gave no result, but {type(result).__name__}")
-        return turn.marked(result)
+        return turn.marked(unless_withheld(result, route.tool))
 
     async def _refusal(self, turn: _Turn) -> str | None:
         """Why the call may not run; None: it may."""
-        ask, route = self._options.on_before_execute, turn.route
+        ask: Any = self._options.on_before_execute  # which takes both: see `asking`
+        route = turn.route
         if ask is None or route.tool is None:
             return None
         # Who is asked may say yes or no: what runs is what the model wrote.
@@ -266,13 +273,15 @@ class CallRunner:
             return f"{denied}: {message}"
         if answer is True or answer is None:
             return None
-        return f"{denied}: {answer}" if isinstance(answer, str) and answer else denied
+        turn.reason = answer if isinstance(answer, str) and answer else None
+        return denied if turn.reason is None else f"{denied}: {answer}"
 
     async def _executed(self, turn: _Turn) -> ToolExecutionResult:
         timeout = self._options.timeout
         name, arguments = turn.route.name, dict(turn.route.arguments)
         clock = asyncio.timeout(timeout)
         turn.has_reached_engine = True
+        sent = written.set(None if self._fit is None else arguments)
         try:
             async with clock:
                 if self._takes_timeout:
@@ -284,6 +293,8 @@ class CallRunner:
                 raise
             message = f"the call did not end within {timeout} seconds"
             return self._refused(turn, message, ErrorType.TIMEOUT)
+        finally:
+            written.reset(sent)
 
     def _context(self, timeout: float | None) -> ToolExecutionContext:
         """A context for one call; `variables` is the same object in all of them."""
@@ -307,8 +318,13 @@ class CallRunner:
         if not turn.has_reached_engine and callable(refuse):
             # Of a call of no tool, nobody says which arguments are secret.
             params = {} if route.tool is None else dict(route.arguments)
-            refusal = Refusal(kind.value, message)
-            return turn.marked(refuse(route.name, params, self._options.context, refusal))
+            details = None if turn.reason is None else {"reason": turn.reason}
+            refusal = Refusal(kind.value, message, details)
+            try:
+                return turn.marked(refuse(route.name, params, self._options.context, refusal))
+            except Exception as error:  # noqa: BLE001 - the other calls have results to be told
+                told = redact_text(f"{type(error).__name__}: {error}")
+                _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
         date = datetime.now(UTC)
         date = date.replace(microsecond=date.microsecond // 1000 * 1000)
         result = ToolExecutionResult(False, route.name, {}, message, kind.value, executed_at=date)

@@ -6,37 +6,28 @@ Everything is decided at once, without waiting: a call that may run has been cou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tool_engine.model.call import ErrorType, Refusal
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.tokens import tokens_of
 
 __all__ = ["Meter", "Spending", "Usage"]
 
-_INPUT: Final = (
-    ("prompt_tokens",),
-    ("promptTokenCount", "toolUsePromptTokenCount"),
-    ("prompt_token_count", "tool_use_prompt_token_count"),
-    ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
-)
-"""What a model read. Anthropic counts apart what a cache holds; the others count it in. Servers in
-between tell the same under several names: the first that is told counts."""
-_OUTPUT: Final = (
-    ("completion_tokens",),
-    ("candidatesTokenCount", "thoughtsTokenCount"),
-    ("candidates_token_count", "thoughts_token_count"),
-    ("output_tokens",),
-)
-"""What a model wrote. Gemini counts its thoughts apart; the others count them in."""
-_TOTAL: Final = (("total_tokens",), ("totalTokenCount",), ("total_token_count",))
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _ROUNDS: Final = "max_rounds_reached"
 _CALLS: Final = "max_calls_reached"
 _TOKENS: Final = "max_tokens_reached"
 _SECONDS: Final = "max_seconds_reached"
+
+_ALSO: Final[ContextVar[Mapping[Meter, ToolCallConfig]]] = ContextVar("also_bounds", default={})  # noqa: B039 - nobody changes it
+"""Of a conversation: what else bounds the calls of one reply."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What outlives a process: all but the bounds of one turn."""
+    """What outlives a process. No turn does: what it came to is told, and bounds nothing."""
 
     turns: _Count = 0
     calls: _Count = 0
@@ -68,13 +59,30 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     output_tokens: _Count = 0
     total_tokens: _Count = 0
     by_tool: dict[str, _Count] = {}
+    uses: dict[str, _Count] | None = None
+    """Calls by what says which tool it is; None: kept when names alone said that."""
+    rounds: _Count = 0
+    calls_of_turn: _Count = 0
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Spending:
     """What one conversation has spent, against its own bounds only; part of a `Meter`."""
 
-    def __init__(self, config: ToolCallConfig, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: ToolCallConfig,
+        clock: Callable[[], float],
+        identity: Callable[[str], str] | None,
+        stamp: Callable[[], object] = lambda: None,
+    ) -> None:
         self.config = config
+        self.identity = identity
+        self._stamp = stamp
+        self._most: tuple[object, object, dict[str, int]] = (None, None, {})
+        """The most calls by tool, and the settings and the stamp that they were found from."""
+        self.uses: dict[str, int] = {}
+        """Calls of each tool, by what says which tool it is, whatever it was called."""
         self.kept = _Kept()
         self.rounds = 0
         self.calls_of_turn = 0
@@ -96,11 +104,29 @@ class Spending:
         self._seconds, self._began = self.seconds, None
         self.stopped = None
 
-    def count_call(self, tool_name: str) -> None:
+    def tool_of(self, tool_name: str) -> str:
+        """What says which tool has a name."""
+        return tool_name if self.identity is None else self.identity(tool_name)
+
+    def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
+        """What the last turn came to, in another process perhaps."""
+        self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
+
+    def count_call(self, tool_name: str, tool: str) -> None:
         """Counts a call that may run."""
+        self.uses[tool] = self.uses.get(tool, 0) + 1
         self.kept.calls += 1
         self.calls_of_turn += 1
         self.kept.by_tool[tool_name] = self.kept.by_tool.get(tool_name, 0) + 1
+
+    def uncount_call(self, tool_name: str, tool: str) -> None:
+        """Takes back what `count_call` counted; a turn may have begun since."""
+        for counts, name in ((self.uses, tool), (self.kept.by_tool, tool_name)):
+            left = counts.pop(name, 0) - 1
+            if left > 0:
+                counts[name] = left
+        self.kept.calls = max(0, self.kept.calls - 1)
+        self.calls_of_turn = max(0, self.calls_of_turn - 1)
 
     def count_tokens(self, read: int, wrote: int, total: int) -> None:
         """Adds what one reply cost."""
@@ -127,34 +153,54 @@ class Spending:
     @property
     def has_spent_tokens(self) -> bool:
         """Whether its tokens are used up."""
-        most = self.config.max_tokens
-        return most is not None and self.kept.total_tokens >= most
+        return self._spent_tokens(self.config)
 
     @property
     def spent_calls(self) -> str | None:
         """Which calls are used up, if they are."""
-        most, whole = self.config.max_calls_per_turn, self.config.max_calls
+        return self._spent_calls(self.config)
+
+    def _spent_tokens(self, config: ToolCallConfig) -> bool:
+        return config.max_tokens is not None and self.kept.total_tokens >= config.max_tokens
+
+    def _spent_calls(self, config: ToolCallConfig) -> str | None:
+        most, whole = config.max_calls_per_turn, config.max_calls
         if self._began is not None and self.calls_of_turn >= most:
-            return f"the {most} calls of one turn are used up"
+            return _used_up(most, "call", "of one turn")
         if whole is not None and self.kept.calls >= whole:
-            return f"the {whole} calls of the conversation are used up"
+            return _used_up(whole, "call", "of the conversation")
         return None
 
-    def refusal(self, tool_name: str, max_uses: int | None) -> Refusal | None:
-        """Why one more call may not run."""
+    def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
+        """The most calls of a tool, by all that is said of it under any of its names."""
+        if not config.max_uses:
+            return max_uses
+        uses, stamp, most = self._most
+        if uses is not config.max_uses or stamp is not self._stamp():
+            # Of several names of one tool the least comes last, and stays.
+            said = sorted(config.max_uses.items(), key=lambda each: -each[1])
+            most = {self.tool_of(name): each for name, each in said}
+            self._most = config.max_uses, self._stamp(), most
+        return most.get(tool, max_uses)
+
+    def refusal(
+        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
+    ) -> Refusal | None:
+        """Why one more call may not run, by its own bounds or by those of other settings."""
+        config = self.config if config is None else config
         if self.stopped is not None:
             return self.stopped
         if self.seconds_left == 0:
             return _refusal(_SECONDS, "the time of the turn is up")
-        if self.has_spent_tokens:
-            message = f"the {self.config.max_tokens} tokens of the conversation are used up"
+        if self._spent_tokens(config):
+            message = _used_up(config.max_tokens, "token", "of the conversation")
             return _refusal(_TOKENS, message)
-        spent = self.spent_calls
+        spent = self._spent_calls(config)
         if spent is not None:
             return _refusal(_CALLS, spent)
-        most = self.config.max_uses.get(tool_name, max_uses)
-        if most is not None and self.kept.by_tool.get(tool_name, 0) >= most:
-            message = f"the {most} calls of {tool_name!r} in one conversation are used up"
+        most = self._most_uses(tool, max_uses, config)
+        if most is not None and self.uses.get(tool, 0) >= most:
+            message = _used_up(most, "call", f"of {tool_name!r} in one conversation")
             return _refusal("max_uses_reached", message)
         return None
 
@@ -167,6 +213,9 @@ class Meter:
         parent: Of the conversation that this one works for: its calls, tokens and seconds are
             spent, too, and its bounds hold as well. Rounds are each one's own.
         clock: Seconds that only grow.
+        identity: Name of a tool -> what says which tool it is: one that is shown under two names is
+            counted as one. None: its name.
+        stamp: Gives the same object for as long as all names say the same tools.
     """
 
     def __init__(
@@ -174,8 +223,12 @@ class Meter:
         config: ToolCallConfig,
         parent: Meter | None = None,
         clock: Callable[[], float] = time.monotonic,
+        identity: Callable[[str], str] | None = None,
+        stamp: Callable[[], object] = lambda: None,
     ) -> None:
-        self._own = Spending(config, clock)
+        self._own = Spending(config, clock, identity, stamp)
+        self._others = 0
+        """How many replies are bounded by other settings, too."""
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))
         """Its own spending, then that of the conversations that it works for."""
 
@@ -218,8 +271,12 @@ class Meter:
         reason = self.reached()
         if reason is not None:
             return _refusal(reason, "the turn has come to its bound")
-        self._own.rounds += 1
+        self.count_round()
         return None
+
+    def count_round(self) -> None:
+        """Counts one request to the model that no bound holds up: its last chance to answer."""
+        self._own.rounds += 1
 
     def take(self, tool_name: str, max_uses: int | None = None) -> Refusal | None:
         """Counts one call; None: it may run. One that may not is not counted anywhere.
@@ -228,20 +285,55 @@ class Meter:
             tool_name: The tool.
             max_uses: What its definition says; the conversation's own setting goes before.
         """
+        tool = self._own.tool_of(tool_name)
         for each in self.line:
-            refusal = each.refusal(tool_name, max_uses)
+            refusal = each.refusal(tool_name, tool, max_uses)
+            if refusal is not None:
+                return refusal
+        if self._others:
+            also = _ALSO.get().get(self, self.config)
+            refusal = self._own.refusal(tool_name, tool, max_uses, also)
             if refusal is not None:
                 return refusal
         for each in self.line:
-            each.count_call(tool_name)
+            each.count_call(tool_name, tool)
         return None
+
+    def give_back(self, tool_name: str) -> None:
+        """A call that was counted has not run: it counts no more."""
+        tool = self._own.tool_of(tool_name)
+        for each in self.line:
+            each.uncount_call(tool_name, tool)
+
+    @contextmanager
+    def also(self, config: ToolCallConfig) -> Iterator[None]:
+        """What is called meanwhile is held to the bounds of other settings, too.
+
+        They are those of the whole conversation, of which all its calls and tokens count:
+        `max_calls`, `max_uses` and `max_tokens`.
+
+        Args:
+            config: The other settings.
+        """
+        bounds = replace(
+            self.config,
+            max_calls=config.max_calls,
+            max_uses=config.max_uses,
+            max_tokens=config.max_tokens,
+        )
+        token = _ALSO.set({**_ALSO.get(), self: bounds})
+        self._others += 1
+        try:
+            yield
+        finally:
+            self._others -= 1
+            _ALSO.reset(token)
 
     def add_tokens(self, usage: Mapping[str, Any] | None) -> None:
         """Adds what one reply cost, under the names that its provider has for it."""
         if not isinstance(usage, Mapping):
             return
-        read, wrote = _sum(usage, _INPUT), _sum(usage, _OUTPUT)
-        total = max(read + wrote, _sum(usage, _TOTAL))
+        read, wrote, total = tokens_of(usage)
         for each in self.line:
             each.count_tokens(read, wrote, total)
 
@@ -280,8 +372,10 @@ class Meter:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What counts for the whole conversation, as JSON values."""
-        return dict(msgspec.to_builtins(self._own.kept))
+        """What was spent, as JSON values."""
+        own = self._own
+        turn = {name: getattr(own, name) for name in ("rounds", "calls_of_turn", "seconds")}
+        return {**msgspec.to_builtins(own.kept), "uses": dict(own.uses), **turn}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Goes on from what `to_dict` wrote.
@@ -289,18 +383,18 @@ class Meter:
         Raises:
             msgspec.ValidationError: It is something else; nothing has changed then.
         """
-        self._own.kept = msgspec.convert(data, _Kept)
+        kept = msgspec.convert(data, _Kept)
+        self._own.uses = dict(kept.by_tool if kept.uses is None else kept.uses)
+        self._own.kept = replace(kept, uses=None)
+        self._own.tell_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
+
+
+def _used_up(most: int | None, unit: str, where: str) -> str:
+    if most == 1:
+        return f"the only {unit} {where} is used up"
+    return f"the {most} {unit}s {where} are used up"
 
 
 def _refusal(reason: str, message: str) -> Refusal:
     told = f"{message}: answer with what is known, without this call"
     return Refusal(ErrorType.LIMIT_REACHED.value, told, {"reason": reason})
-
-
-def _sum(usage: Mapping[str, Any], ways: tuple[tuple[str, ...], ...]) -> int:
-    for names in ways:
-        found = (usage.get(name) for name in names)
-        counted = sum(each for each in found if type(each) is int and each > 0)
-        if counted:
-            return counted
-    return 0

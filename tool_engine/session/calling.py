@@ -15,34 +15,43 @@ import msgspec
 from tool_engine.errors import VariableError
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.call import (
-    DEFAULT_TIMEOUT,
     ErrorType,
     Refusal,
     ToolExecutionContext,
     ToolExecutionResult,
 )
+from tool_engine.model.caller import check_context
 from tool_engine.model.tool import Tool
-from tool_engine.session.deferral import result_of, tool_of
-from tool_engine.session.labels import labels_of_result
+from tool_engine.output.shaping import is_quick
+from tool_engine.protocols.written import is_written
+from tool_engine.session.contexts import context_of
+from tool_engine.session.deferral import result_of, tool_of, withheld
+from tool_engine.session.keeping import REFUSED, Ended, remember, remember_read
+from tool_engine.session.naming import named_twice, refusal_named
 from tool_engine.session.presentation import (
     Presentation,
+    Presented,
+    present,
     present_in_time,
+    with_limit,
     without_hidden_limit,
 )
-from tool_engine.session.references import Expanded, expand
-from tool_engine.session.result import SessionResult
+from tool_engine.session.references import Expanded, expand, make_ready, refers
+from tool_engine.session.result import SessionResult, reason_of
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.skills import READING
-from tool_engine.session.state import Deferred, SessionState
-from tool_engine.session.toolbox import Placed
-from tool_engine.session.variable_tools import keep_call_in_time, names_of_call
+from tool_engine.session.state import Deferred, Rest, SessionState
+from tool_engine.session.toolbox import Found, Placed
+from tool_engine.session.variable_definitions import VARIABLE_TOOLS, check_arguments
+from tool_engine.session.variable_tools import (
+    NamesOfCall,
+    names_of_call,
+)
 from tool_engine.session.variables import Variable
+from tool_engine.session.written import expand_written
 
 __all__ = ["SessionCalls", "confirmed"]
 
-_CALLER: Final = "conversation_agent"
-_UNSET: Final = 30.0
-"""The `timeout` of settings that say nothing: then the tool's own decides."""
 _NOTHING: Final = Expanded({}, ())
 _WHOLE: Final = Presentation()
 _NEWS: Final = {
@@ -81,6 +90,10 @@ class SessionCalls:
     ) -> SessionResult:
         """One call; see `ToolSession.execute`."""
         session = self._session
+        if context is not None:
+            check_context(context)
+        if session.variables.has_large and isinstance(params, dict) and refers(params):
+            await make_ready(params, session.variables)
         placed = session.toolbox.find(tool_name) if isinstance(tool_name, str) else None
         # What names no tool may be anything that a program or a model can come up with.
         tool_name = str(tool_name)
@@ -99,20 +112,28 @@ class SessionCalls:
 
     async def _resumed(self, token: str, decision: ApprovalDecision) -> SessionResult:
         book = self._session.gate.book
-        known = {each.token: each for each in await book.pending_anywhere()}
+        known = await book.find(token)
         kept = self._session.deferred.get(token, Deferred())
-        tool = tool_of(self._session, known[token], kept) if token in known else None
-        named = None if tool is None else msgspec.structs.replace(tool, name=known[token].tool_name)
+        tool = None if known is None else tool_of(self._session, known, kept)
+        named = None
+        if tool is not None and known is not None:
+            named = msgspec.structs.replace(tool, name=known.tool_name)
         request = await book.answer(token, decision, named)
         self._session.deferred.pop(token, None)
         name = request.tool_name if tool is None else tool.name
         if tool is None or named is None or not decision.is_approved:
             refusal = self._session.gate.refused(request, named, decision.reason)
+            refusal = refusal_named(refusal, request.tool_name, name)
             if request.kind == "result":
-                return result_of(name, request, refusal)
+                return await result_of(name, request, kept, refusal)
             return await self._refused(name, None, request.params, None, refusal)
         if request.kind == "result":
-            return result_of(name, request, None)
+            read = await result_of(name, request, kept, None)
+            if kept.rest is None:
+                # Another process has its variables, if anybody has.
+                call = Ended(tool, request.tool_name, request.params, read, kept.labels)
+                remember_read(self._session.variables, call, read.final_text or "")
+            return read
         placed = self._session.toolbox.find(name)
         off = None if kept.tool_name is None else self._off(name)
         if off is not None:
@@ -126,10 +147,19 @@ class SessionCalls:
         expanded = Expanded(request.params, variables, self._session.variables)
         return await self._run(placed, request.params, expanded, None, request.fingerprint)
 
+    def _off_since(self, found: Found | None, tool_name: str) -> Refusal | None:
+        """The same as `_off`, of a tool that was on, just after somebody has looked again."""
+        is_as_it_was = self._session.toolbox.found is found and self._session.parent is None
+        return None if is_as_it_was else self._off(tool_name)
+
     def _off(self, tool_name: str) -> Refusal | None:
         """Why a tool that is there may not be called; None: it may."""
         if self._session.get(tool_name) is not None:
             return None
+        if self._session.toolbox.find(tool_name) is None:
+            # It went away while somebody was asked.
+            missing = self._session.missing(tool_name)
+            return Refusal(ErrorType.TOOL_NOT_FOUND.value, missing)
         message = f"the tool {tool_name!r} is there, but not enabled in this conversation"
         return Refusal(ErrorType.REJECTED.value, message)
 
@@ -142,7 +172,7 @@ class SessionCalls:
         refusal: Refusal,
     ) -> SessionResult:
         session = self._session
-        bound = self.bound(context, placed)
+        bound = context_of(session, context, None if placed is None else placed.tool)
         bound.scope = SessionScope(session.own, session.gate, _NOTHING)
         sent = params if isinstance(params, dict) else {"value": params}
         result = session.source.refuse(str(tool_name), sent, bound, refusal)
@@ -157,17 +187,20 @@ class SessionCalls:
         consented: str | None = None,
     ) -> SessionResult:
         session, tool_name = self._session, placed.name
-        bound = self.bound(context, placed)
+        bound = context_of(session, context, None if placed is None else placed.tool)
         scope = SessionScope(
             session.own,
             session.gate,
             expanded,
             consented,
             # What was approved may be a tool that only other ones call.
-            partial(self._off, tool_name) if consented is None else lambda: None,
+            partial(self._off_since, session.toolbox.found, tool_name)
+            if consented is None
+            else None,
             is_confirmed=confirmed.get(),
         )
-        confirmed.set(False)
+        if confirmed.get():
+            confirmed.set(False)
         bound.scope = scope
         try:
             result = await session.source.execute(placed.name, expanded.params, bound)
@@ -179,6 +212,11 @@ class SessionCalls:
         finally:
             for token, is_itself in scope.deferred.items():
                 self._note(token, scope, tool_name if is_itself else None)
+        if scope.tool is not None and not result.is_success:
+            result = named_twice(result, scope.tool.name)
+        if result.metadata.get("attempts") == 0 and result.error_type not in _ASKED:
+            # What is wrong with it can be put right: that is no use of the tool.
+            session.meter.give_back(tool_name)
         return await self._ended(tool_name, placed, params, expanded, result, scope)
 
     def _checked(self, tool_name: Any, placed: Placed | None, params: Any) -> _Ready | Refusal:
@@ -186,53 +224,30 @@ class SessionCalls:
         session = self._session
         if placed is None:
             return Refusal(ErrorType.TOOL_NOT_FOUND.value, session.missing(tool_name))
-        off = self._off(tool_name)
-        if off is not None:
-            return off
+        # It was looked up a moment ago; of a helper, those it works for have a say, too.
+        if not placed.is_enabled or session.parent is not None:
+            off = self._off(tool_name)
+            if off is not None:
+                return off
         refusal = session.meter.take(tool_name, placed.tool.max_uses)
         if refusal is not None:
             return refusal
         if not isinstance(params, dict):
             # What is wrong with it is for the validation to say.
             return _Ready(placed, _NOTHING._replace(params=params))
-        sent = without_hidden_limit(params, placed.tool)
         try:
-            return _Ready(placed, expand(sent, session.variables))
+            return _Ready(placed, self._put_in(placed, params))
         except VariableError as error:
+            session.meter.give_back(tool_name)
             return Refusal(ErrorType.VALIDATION_ERROR.value, str(error))
 
-    def bound(
-        self, context: ToolExecutionContext | None, placed: Placed | None = None
-    ) -> ToolExecutionContext:
-        """A copy of the context that says which conversation a call belongs to."""
-        session = self._session
-        if context is None:
-            context = ToolExecutionContext()
-        timeout = context.timeout
-        if timeout is DEFAULT_TIMEOUT or timeout is None:
-            timeout = self._timeout(None if placed is None else placed.tool)
-        is_anonymous = context.caller_id is None and context.caller_type == "unknown"
-        return msgspec.structs.replace(
-            context,
-            caller_id=session.agent_id if is_anonymous else context.caller_id,
-            caller_type=_CALLER if is_anonymous else context.caller_type,
-            conversation_id=context.conversation_id or session.conversation_id,
-            session_id=session.session_id,
-            timeout=timeout,
-        )
-
-    def _timeout(self, tool: Tool | None) -> float:
-        own = None if tool is None else tool.timeout
-        session: SessionState | None = self._session
-        limits = []
-        # A helper has no more time than whoever it works for.
-        while session is not None:
-            limit = session.config.timeout
-            if own is not None:
-                limit = own if limit == _UNSET else min(own, limit)
-            limits.append(limit)
-            session = session.parent
-        return min(limits)
+    def _put_in(self, placed: Placed, params: dict[str, Any]) -> Expanded:
+        sent = without_hidden_limit(params, placed.tool)
+        if placed.is_own and placed.name in VARIABLE_TOOLS:
+            check_arguments(placed.tool, sent)
+        if is_written(params):
+            return expand_written(sent, placed.tool, self._session.variables)
+        return expand(sent, self._session.variables)
 
     async def _ended(
         self,
@@ -248,72 +263,91 @@ class SessionCalls:
         self.number += 1
         tool, names = None if placed is None else placed.tool, None
         presentation = session.presentations.get(tool_name, _WHOLE)
-        is_kept = presentation.is_kept and result.error_type not in _REFUSED
+        is_kept = presentation.is_kept and result.error_type not in REFUSED
         if is_kept and placed is not None and scope is not None and tool_name not in READING:
             # What a model reads of its own variables is in them already.
             names = names_of_call(tool_name, self.number, session.variables)
         arguments = expanded.params if isinstance(expanded.params, dict) else {}
-        shown = await present_in_time(
+        # Functions in code read what the tool ran with, defaults filled in.
+        filled = {} if scope is None or presentation is _WHOLE else scope.params
+        present_it = present if is_quick(result.output) else present_in_time
+        presented = present_it(
             result,
-            _with_limit(arguments, params),
+            with_limit({**arguments, **filled}, params),
             tool,
             presentation,
             self._limit(tool_name, tool, presentation),
             variable=names.result if names is not None and result.is_success else None,
             language=session.config.language,
+            has_reader=session.config.tool_toggles.get("read_var", True),
         )
-        known = {name: getattr(result, name) for name in ToolExecutionResult.__struct_fields__}
-        known |= {"tool_name": tool_name, "formatted_text": shown.formatted_text}
-        if shown.findings:
-            known["metadata"] = {**result.metadata, "findings": shown.findings}
-        if placed is not None and result.error_type not in _REFUSED:
-            refusal = await self._review(placed, arguments, shown.final_text, result, scope)
-            if refusal is not None:
-                return _withheld(known, refusal)
-        if tool is not None and names is not None and scope is not None:
-            ran = msgspec.structs.replace(result, tool_name=(scope.tool or tool).name)
-            labels = labels_of_result(tool, arguments, ran, scope.labels)
-            put_in = frozenset(scope.labels)
-            await keep_call_in_time(
-                session.variables, tool, names, arguments, result, labels, put_in
-            )
-        has_result = names is not None and result.is_success
-        return SessionResult(
-            **known,
-            final_text=shown.final_text,
-            is_truncated=shown.is_truncated,
-            reject_reason=_reason(result),
-            result_variable=names.result if names is not None and has_result else None,
-            args_variable=None if names is None else names.args,
-        )
+        # What is short is there at once.
+        shown = presented if isinstance(presented, Presented) else await presented
+        read, refusal = _read(tool_name, result, shown), None
+        if placed is not None and result.error_type not in REFUSED:
+            said, sent = placed.tool, arguments
+            if scope is not None and scope.tool is not None:
+                # Rules are about the tool as the engine has it, and about what it ran with.
+                said, sent = scope.tool, scope.params
+            if not session.gate.is_readable(said, sent, not result.is_success):
+                refusal = await self._review(said, sent, shown.final_text, result)
+                refusal = refusal and refusal_named(refusal, said.name, tool_name)
+            token = None if refusal is None else (refusal.details or {}).get("approval_token")
+            if token is not None:
+                rest = partial(self._kept, read, tool, names, arguments, result, scope)
+                self._note(token, scope, placed.name, rest)
+        return await self._kept(read, tool, names, arguments, result, scope, refusal)
 
-    async def _review(
+    async def _kept(
         self,
-        placed: Placed,
-        params: dict[str, Any],
-        text: str,
+        read: SessionResult,
+        tool: Tool | None,
+        names: NamesOfCall | None,
+        arguments: dict[str, Any],
         result: ToolExecutionResult,
         scope: SessionScope | None,
+        refusal: Refusal | None,
+    ) -> SessionResult:
+        """The result that a model reads, with the variables that hold it, or may not read."""
+        session = self._session
+        if refusal is not None:
+            return withheld(read, refusal)
+        if tool is not None and scope is not None:
+            ran_as = (scope.tool or tool).name
+            call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels))
+            own = session.presentations.get(read.tool_name, _WHOLE)
+            is_as_kept = own.format is None and own.truncate is None
+            text = read.final_text or ""
+            await remember(session.variables, call, names, text, is_as_kept=is_as_kept)
+        if names is not None:
+            # With room for one variable the result has taken its place.
+            is_there = names.args in session.variables
+            read.args_variable = names.args if is_there else None
+            read.result_variable = names.result if result.is_success else None
+        return read
+
+    async def _review(
+        self, tool: Tool, params: dict[str, Any], text: str, result: ToolExecutionResult
     ) -> Refusal | None:
         """Why the model may not read a result, which stays out of its variables then."""
-        gate, call_id, tool = self._session.gate, result.call_id or "", placed.tool
-        if scope is not None and scope.tool is not None:
-            # Rules are about the tool as the engine has it, and about what it ran with.
-            tool, params = scope.tool, scope.params
-        refusal = await gate.review(call_id, tool, params, text, not result.is_success)
-        token = None if refusal is None else (refusal.details or {}).get("approval_token")
-        if token is not None:
-            self._note(token, scope, placed.name)
-        return refusal
+        gate, call_id = self._session.gate, result.call_id or ""
+        is_error, error_type = not result.is_success, result.error_type
+        return await gate.review(call_id, tool, params, text, is_error, error_type=error_type)
 
-    def _note(self, token: str, scope: SessionScope | None, tool_name: str | None) -> None:
+    def _note(
+        self,
+        token: str,
+        scope: SessionScope | None,
+        tool_name: str | None,
+        rest: Rest | None = None,
+    ) -> None:
         """What `resume` has to know; of requests that have expired it is forgotten."""
-        is_open = {each.token for each in self._session.gate.book.pending()}
-        deferred = self._session.deferred
-        for each in deferred.keys() - is_open:
-            del deferred[each]
+        deferred, book = self._session.deferred, self._session.gate.book
+        # The oldest stand first; those that may be answered are not looked at each time.
+        while deferred and not book.is_open(oldest := next(iter(deferred))):
+            del deferred[oldest]
         labels = frozenset[str]() if scope is None else frozenset(scope.labels)
-        deferred[token] = Deferred(labels, tool_name)
+        deferred[token] = Deferred(labels, tool_name, rest)
 
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Characters: the session's word, the code's, the definition's, then the default. S7."""
@@ -325,39 +359,25 @@ class SessionCalls:
         return config.limit
 
 
-_REFUSED: Final = frozenset(
-    kind.value
-    for kind in (
-        ErrorType.TOOL_NOT_FOUND,
-        ErrorType.EXECUTION_REJECTED,
-        ErrorType.APPROVAL_REQUIRED,
-        ErrorType.REJECTED,
-        ErrorType.LIMIT_REACHED,
+_ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)
+"""How calls end that ran, or of which somebody was asked, which is bounded, too."""
+
+
+def _read(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
+    """A result with what a model reads of it."""
+    metadata = result.metadata
+    return SessionResult(
+        result.is_success,
+        tool_name,
+        result.output,
+        result.error,
+        result.error_type,
+        result.validation_errors,
+        result.execution_time,
+        result.executed_at,
+        {**metadata, "findings": shown.findings} if shown.findings else metadata,
+        formatted_text=shown.formatted_text,
+        final_text=shown.final_text,
+        is_truncated=shown.is_truncated,
+        reject_reason=reason_of(result),
     )
-)
-"""Of a call that was refused there is nothing to read that the refusal does not say."""
-
-
-def _with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
-    """The arguments that the tool ran with, and the limit that is not for the tool. U39."""
-    asked = params.get("limit") if isinstance(params, dict) else None
-    return arguments if asked is None else {"limit": asked, **arguments}
-
-
-def _withheld(known: dict[str, Any], refusal: Refusal) -> SessionResult:
-    """A result that the program has, and the model may not read. S31."""
-    details = {} if refusal.details is None else {"error_details": refusal.details}
-    rejected = {
-        "is_success": False,
-        "error": refusal.error,
-        "error_type": refusal.error_type,
-        "metadata": {**known["metadata"], **details},
-    }
-    reason = (refusal.details or {}).get("reason")
-    return SessionResult(**{**known, **rejected}, final_text=None, reject_reason=reason)
-
-
-def _reason(result: ToolExecutionResult) -> str | None:
-    details = result.metadata.get("error_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    return reason if isinstance(reason, str) else None

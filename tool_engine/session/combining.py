@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-from msgspec.structs import replace
-
 from tool_engine.errors import ToolConflictError
 from tool_engine.model.call import (
     ErrorType,
@@ -18,7 +16,9 @@ from tool_engine.model.call import (
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import CombinedTools, ToolSource
+from tool_engine.session.identity import leaves_of, origin_of
 from tool_engine.session.memberships import memberships
+from tool_engine.session.naming import named
 from tool_engine.session.tool_view import (
     bound,
     described,
@@ -49,6 +49,13 @@ class CombinedSource(CombinedTools):
 
     def __repr__(self) -> str:
         return f"combine({', '.join(map(repr, self._sources.values()))})"
+
+    @property
+    def generation(self) -> Any:
+        """Another value after each change of a source, also of what is not shown here."""
+        roof = self._current()
+        # A group may say something else of a tool that only other tools call.
+        return roof.number, roof.state
 
     @property
     def store(self) -> Any:
@@ -108,9 +115,24 @@ class CombinedSource(CombinedTools):
         entries = self._current().entries
         return [name for name, each in entries.items() if each.own.name in inner[each.source]]
 
+    def origin(self, tool_name: str) -> tuple[ToolSource, str]:
+        """The innermost source that has a tool, and the name that it has there."""
+        entry = self._current().entries.get(tool_name)
+        return (
+            (self, tool_name)
+            if entry is None
+            else origin_of(self._sources[entry.source], entry.own.name)
+        )
+
+    def leaves(self) -> list[ToolSource]:
+        """The innermost sources."""
+        return [leaf for each in self._sources.values() for leaf in leaves_of(each)]
+
     def bound(self, turn: Callable[[], int]) -> Self:
         """The same for one conversation, whose turns `turn` tells."""
         sources = {name: bound(source, turn) for name, source in self._sources.items()}
+        if all(sources[name] is source for name, source in self._sources.items()):
+            return self
         return type(self)(sources, on_conflict=self.on_conflict)
 
     def has_room(self, tool_name: str) -> bool:
@@ -148,8 +170,7 @@ class CombinedSource(CombinedTools):
             source, own = next(iter(self._sources.values())), tool_name
         else:
             source, own = self._sources[entry.source], entry.own.name
-        result = refused(source, own, params, context, refusal)
-        return result if result.tool_name == tool_name else replace(result, tool_name=tool_name)
+        return named(refused(source, own, params, context, refusal), tool_name)
 
     def _conflict(self, name: str) -> str:
         first, second, *_ = (tool for _, tool in self._tools() if tool.name == name)

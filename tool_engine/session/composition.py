@@ -17,6 +17,7 @@ from tool_engine.model.bounds import nearest
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import CombinedTools, ToolSource
 from tool_engine.session.combining import CombinedSource
+from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.tool_view import Source, ToolView, bound, checked_source
 
 __all__ = [
@@ -76,8 +77,12 @@ def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
 
     Raises:
         ToolConflictError: Two tools would have one name; so does a later question.
-        ConfigurationError: A new name can be none.
+        ConfigurationError: The names are no mapping, or a new one can be none.
     """
+    if not isinstance(names, Mapping):
+        raise ConfigurationError(
+            f"rename takes a mapping of old names to new ones, got {type(names).__name__}"
+        )
     for old, new in names.items():
         if not isinstance(new, str) or not _NAME.fullmatch(new):
             raise ConfigurationError(
@@ -95,7 +100,8 @@ def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
     Tools may still call the others from inside.
 
     Raises:
-        ConfigurationError: It is neither a function nor a list of names.
+        ConfigurationError: It is neither a function nor a list of names. When the tools are listed:
+            the function failed, or is async.
     """
     if not callable(tools) and (isinstance(tools, str | bytes) or not _are_names(tools)):
         raise ConfigurationError(f"keep takes a function of a tool, or names, got {tools!r}")
@@ -125,7 +131,8 @@ class _Prefixed(ToolView):
 
     def bound(self, turn: Callable[[], int]) -> _Prefixed:
         """The same view for one conversation."""
-        return _Prefixed(bound(self._source, turn), self._text)
+        source = bound(self._source, turn)
+        return self if source is self._source else _Prefixed(source, self._text)
 
     def _show(self, tool: Tool) -> Tool:
         return replace(tool, name=f"{self._text}{tool.name}")
@@ -141,7 +148,8 @@ class _Renamed(ToolView):
 
     def bound(self, turn: Callable[[], int]) -> _Renamed:
         """The same view for one conversation."""
-        return _Renamed(bound(self._source, turn), self._names)
+        source = bound(self._source, turn)
+        return self if source is self._source else _Renamed(source, self._names)
 
     @property
     def findings(self) -> list[Any]:
@@ -165,7 +173,10 @@ class _Kept(ToolView):
 
     def bound(self, turn: Callable[[], int]) -> _Kept:
         """The same view for one conversation."""
-        return _Kept(bound(self._source, turn), self._keeps)
+        source = bound(self._source, turn)
+        # What a function says may be another thing for the next conversation.
+        is_shared = source is self._source and not callable(self._keeps)
+        return self if is_shared else _Kept(source, self._keeps)
 
     @property
     def findings(self) -> list[Any]:
@@ -180,7 +191,20 @@ class _Kept(ToolView):
 
     def _show(self, tool: Tool) -> Tool | None:
         keeps = self._keeps
-        is_kept = keeps(tool) if callable(keeps) else tool.name in keeps
+        if not callable(keeps):
+            return tool if tool.name in keeps else None
+        try:
+            is_kept: object = keeps(tool)
+        except Exception as error:
+            raise ConfigurationError(
+                f"keep failed for the tool {tool.name!r}: {type(error).__name__}: {error}"
+            ) from error
+        if is_unawaited(is_kept):
+            # It would count as a yes, whatever it comes to.
+            raise ConfigurationError(
+                f"keep gave {type(is_kept).__name__} for the tool {tool.name!r}: pass a plain "
+                "function that gives True or False"
+            )
         return tool if is_kept else None
 
 
@@ -214,6 +238,7 @@ class _Prepared(ToolView):
         if told is None or told is tool:
             return tool if told is tool else None
         if not isinstance(told, Tool):
+            is_unawaited(told)
             raise ConfigurationError(
                 f"prepare gave {type(told).__name__} for the tool {tool.name!r}: give a Tool, or "
                 "None to leave it out"

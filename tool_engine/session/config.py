@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from functools import cache
+from typing import Any, Final, Self, get_args, get_origin
 
 import msgspec
 
@@ -25,6 +26,8 @@ _SEED_KEYS: Final = {
     "maxIterations": "max_iterations",
     "requireConfirmation": "require_confirmation",
     "parallelExecution": "parallel_execution",
+    "groupDefaults": "group_toggles",
+    "toolDefaults": "tool_toggles",
 }
 
 
@@ -72,7 +75,8 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
     group_permissions: dict[str, Permission] = {}
     tool_permissions: dict[str, Permission] = {}
     rules: dict[str, Permission] = {}
-    """`tool`, `tool:param=glob`, each perhaps with `::SilentReject` -> what holds. U32."""
+    """`tool`, `tool:param=glob`, each perhaps with `::SilentReject` -> what holds; a list of
+    `PermissionRule` stands for that. U32."""
     approval_timeout: float = 300.0
     """Seconds after which a request that nobody answered is refused."""
     limit: int = 8000
@@ -121,11 +125,16 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
     def _check_types(self) -> None:
         """What code passes is as right as what comes from JSON: no text for a number."""
-        for field in msgspec.structs.fields(type(self)):
+        for field in _fields(type(self)):
+            value = getattr(self, field.name)
             try:
-                msgspec.convert(getattr(self, field.name), field.type)
+                converted = msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
-                raise ConfigurationError(f"{field.name}: {error}") from error
+                place, fault = _place_of(field.name, field.type, value, error)
+                raise ConfigurationError(f"{place}: {fault}") from error
+            if isinstance(converted, dict):
+                # Whoever passed it may go on changing it: unchecked, and for all who share it.
+                msgspec.structs.force_setattr(self, field.name, converted)
 
     def _read_permissions(self) -> None:
         if self.permission is not None:
@@ -133,6 +142,8 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "permission", made)
         for name in ("group_permissions", "tool_permissions", "rules"):
             said = getattr(self, name)
+            if name == "rules":
+                said = _rules(said)
             if not isinstance(said, Mapping):
                 raise ConfigurationError(f"{name} must be a mapping, got {said!r}")
             made_all = {key: _permission(f"{name}[{key!r}]", each) for key, each in said.items()}
@@ -162,21 +173,16 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The settings from JSON values.
 
-        The names of the founding document are taken, too (`toolToggles`); with them, and only with
-        one of them, `timeout` is in milliseconds. A9. What `toolToggles` names is a `toolId`, or
-        the name of a tool. A7.
+        The names of the founding documents are taken, too (`toolToggles`, `groupDefaults`); with
+        them, and only with one of them, `timeout` is in milliseconds. A9. What `toolToggles` names
+        is a `toolId`, or the name of a tool. A7. S33.
 
         Raises:
             ConfigurationError: A key is unknown or a value has the wrong type.
         """
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"settings must be a mapping, got {type(data).__name__}")
-        for key in data.keys() & _SEED_KEYS.keys():
-            if _SEED_KEYS[key] in data:
-                raise ConfigurationError(
-                    f"{key} and {_SEED_KEYS[key]} say the same setting twice: give one of them"
-                )
-        named = {_SEED_KEYS.get(key, key): value for key, value in data.items()}
+        named = _named(data)
         unknown = sorted(map(str, set(named) - set(cls.__struct_fields__)))
         if unknown:
             hint = nearest(unknown[0], cls.__struct_fields__)
@@ -187,6 +193,53 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         if "toolToggles" in data:
             named.setdefault("toggles_by_tool_id", True)
         return cls(**named)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    # To read the annotations takes longer than all that is checked.
+    return msgspec.structs.fields(kind)
+
+
+def _named(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings under their own names."""
+    said: dict[str, str] = {}
+    for key in data:
+        name = _SEED_KEYS.get(key, key)
+        if name in said:
+            raise ConfigurationError(
+                f"{said[name]} and {key} say the same setting twice: give one of them"
+            )
+        said[name] = key
+    return {name: data[key] for name, key in said.items()}
+
+
+def _place_of(
+    name: str, kind: Any, value: object, error: msgspec.ValidationError
+) -> tuple[str, msgspec.ValidationError]:
+    """Where in a setting the fault is, and what it is."""
+    entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
+    for key, each in entries:
+        try:
+            msgspec.convert(each, get_args(kind)[1])
+            msgspec.convert({key: each}, kind)
+        except msgspec.ValidationError as fault:
+            return f"{name}[{key!r}]", fault
+    return name, error
+
+
+def _rules(said: Any) -> Any:
+    """Rules as a mapping; what is none is left as it is."""
+    if not isinstance(said, list | tuple) or not all(
+        isinstance(each, PermissionRule) for each in said
+    ):
+        return said
+    made = {each.text: each.permission for each in said}
+    if len(made) < len(said):
+        texts = [each.text for each in said]
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise ConfigurationError(f"rules has {twice!r} twice: leave one of them out")
+    return made
 
 
 def _permission(name: str, said: object) -> Permission:

@@ -6,27 +6,23 @@ punctuation hide nothing. What was translated, encoded or told in other words is
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from tool_engine.model.output import to_text
+from tool_engine.session.letters import LEAST, letters_of
+from tool_engine.session.traces import EDGE, Trace, Traced, beginning
 from tool_engine.session.variables import Variable
 
 __all__ = ["LEAST", "MOST_SEARCHED", "MOST_SOUGHT", "Copy", "copies"]
 
-LEAST: Final = 48
-"""Letters and digits in a row that make a copy: about eight words."""
 MOST_SOUGHT: Final = 131_072
 """The most letters and digits of the arguments that are looked at, from their beginning."""
 MOST_SEARCHED: Final = 2_097_152
 """The most characters of variables that are looked at; those that were used last go first."""
 _BLOCK: Final = 16
 """Each run of `LEAST` holds a whole block, wherever blocks begin."""
-_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf])")
-_NO_LETTER: Final = re.compile(r"[\W_]+")
-_NO_ASCII_LETTER: Final = bytes(code for code in range(128) if not chr(code).isalnum())
-_LOWER: Final = bytes(range(256)).lower()
 
 
 class Copy(NamedTuple):
@@ -38,107 +34,154 @@ class Copy(NamedTuple):
     """Letters and digits in a row that are the same."""
 
 
-def copies(value: Any, variables: Iterable[Variable]) -> Iterator[Copy]:
+class _Holder(NamedTuple):
+    """A variable, and what it may have in common with the arguments."""
+
+    variable: Variable
+    pieces: Iterable[str]
+    text: str | None
+    """All its letters; None: it is gone, and nobody knows more of it than the pieces."""
+
+
+def copies(
+    value: Any, variables: Iterable[Variable], traces: Iterable[Trace] = ()
+) -> Iterator[Copy]:
     """The variables of which a long piece stands in `value`.
 
     A piece belongs to the variable that held it first: what a tool echoed later is no other text.
 
     Args:
-        value: JSON values; their texts count as one, so that splitting hides nothing.
+        value: JSON values; all that they hold counts as one text, so that splitting hides nothing.
         variables: Where to look, the last used first.
+        traces: Of variables that are gone. What is found of one is named like it, and without a
+            value.
     """
-    sought = _Sought(_sought(value))
-    if sought.is_empty:
+    ways = [letters for letters in _ways(value) if len(letters) >= LEAST]
+    if not ways:
         return
-    holders: list[str] = []
-    for variable, text in _oldest_first(variables):
-        for piece in sought.pieces(text):
-            if not any(piece in holder for holder in holders):
-                holders.append(text)
-                yield Copy(variable, len(piece))
-                break
+    sought = _Sought(ways)
+    holders = [_Holder(each, sought.pieces(text), text) for each, text in _searched(variables)]
+    holders += _gone(ways, traces)
+    texts: list[str] = []
+    parts: list[str] = []
+    for holder in sorted(holders, key=lambda each: each.variable.updated.timestamp()):
+        piece = next((each for each in holder.pieces if not _is_held(each, texts, parts)), None)
+        if holder.text is None:
+            parts += holder.pieces
+        elif piece is not None:
+            texts.append(holder.text)
+        if piece is not None:
+            yield Copy(holder.variable, len(piece))
+
+
+def _is_held(piece: str, texts: Iterable[str], parts: Iterable[str]) -> bool:
+    """Whether an older variable held a piece; of one that is gone its ends are not known."""
+    return any(piece in each for each in texts) or any(piece[EDGE:-EDGE] in each for each in parts)
+
+
+def _gone(ways: list[str], traces: Iterable[Trace]) -> list[_Holder]:
+    """What of variables that are gone stands in the arguments."""
+    sought = [Traced(letters) for letters in ways]
+    found = []
+    for each in traces:
+        pieces = [piece for way in sought for piece in way.pieces(each.marks)]
+        if pieces:
+            gone = Variable(name=each.name, value=None, labels=each.labels, updated=each.updated)
+            found.append(_Holder(gone, pieces, None))
+    return found
 
 
 class _Sought:
-    """A text, and where in it each block begins first."""
+    """Texts, and where in each of them each block begins first."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.is_empty = len(text) < LEAST
-        last = -1 if self.is_empty else len(text) - _BLOCK
-        self._places = {text[place : place + _BLOCK]: place for place in range(last, -1, -1)}
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = [(text, _places(text)) for text in texts]
+        first = self._texts[0][1]
+        # Most blocks of other texts are nowhere: that is found out at once.
+        self._blocks = first.keys() if len(texts) == 1 else {*chain(*(at for _, at in self._texts))}
 
     def pieces(self, other: str) -> Iterator[str]:
         """The longest runs that are the same here and in `other`, at least `LEAST` long."""
         place = done = 0
         while place + _BLOCK <= len(other):
-            found = self._places.get(other[place : place + _BLOCK])
-            begin, end = (0, 0) if found is None else self._grown(found, other, place, done)
+            begin = end = 0
+            if (block := other[place : place + _BLOCK]) in self._blocks:
+                begin, end = self._longest(block, other, place, done)
             if end - begin >= LEAST:
                 yield other[begin:end]
                 place = done = end
             else:
                 place += _BLOCK
 
-    def _grown(self, mine: int, other: str, place: int, floor: int) -> tuple[int, int]:
-        """Where the run in `other` begins and ends that has the block at `place` in it."""
-        text = self._text
-        before = 0
-        while (
-            before < min(mine, place - floor)
-            and text[mine - before - 1] == other[place - before - 1]
-        ):
-            before += 1
-        after = _BLOCK
-        most = min(len(text) - mine, len(other) - place)
-        while after < most and text[mine + after] == other[place + after]:
-            after += 1
-        return place - before, place + after
+    def _longest(self, block: str, other: str, place: int, floor: int) -> tuple[int, int]:
+        """Where the longest run in `other` begins and ends that has the block at `place` in it."""
+        runs = [
+            _grown(text, places[block], other, place, floor)
+            for text, places in self._texts
+            if block in places
+        ]
+        return max(runs, key=lambda run: run[1] - run[0])
 
 
-def _oldest_first(variables: Iterable[Variable]) -> list[tuple[Variable, str]]:
-    """As many as may be searched, with their letters, by when they got what they hold."""
+def _places(text: str) -> dict[str, int]:
+    last = len(text) - _BLOCK
+    return {text[place : place + _BLOCK]: place for place in range(last, -1, -1)}
+
+
+def _grown(text: str, mine: int, other: str, place: int, floor: int) -> tuple[int, int]:
+    """Where the run in `other` begins and ends that is the same as the one at `mine`."""
+    before = 0
+    while (
+        before < min(mine, place - floor) and text[mine - before - 1] == other[place - before - 1]
+    ):
+        before += 1
+    after = _BLOCK
+    most = min(len(text) - mine, len(other) - place)
+    while after < most and text[mine + after] == other[place + after]:
+        after += 1
+    return place - before, place + after
+
+
+def _searched(variables: Iterable[Variable]) -> list[tuple[Variable, str]]:
+    """As many as may be searched, with their letters."""
     left = MOST_SEARCHED
     searched = []
     for variable in variables:
-        text = variable.text[:left]
+        # Of a long list no more is written than is looked at.
+        text = beginning(variable.value, left) if variable.chars > left else variable.text
         left -= len(text)
-        letters = _letters(text)
+        letters = letters_of(text)
         if len(letters) >= LEAST:
             searched.append((variable, letters))
         if not left:
             break
-    return sorted(searched, key=lambda each: each[0].updated.timestamp())
+    return searched
 
 
-def _sought(value: Any) -> str:
-    """The letters of a value: all in their order, then those of texts that keys stand between."""
-    told = list(_texts(value))
-    whole = "".join(letters for letters, _ in told)[:MOST_SOUGHT]
-    if not any(is_key for _, is_key in told):
-        return whole
-    values = "".join(letters for letters, is_key in told if not is_key)[:MOST_SOUGHT]
-    # No variable has a line break between its letters.
-    return f"{whole}\n{values}"
+def _ways(value: Any) -> Iterable[str]:
+    """The letters of a value in their order: all, and those of what is told between others.
+
+    A model that repeats rows writes their keys and numbers, too; one that hides a text may put them
+    between its words.
+    """
+    told = list(_told(value))
+    return dict.fromkeys(
+        "".join(letters for letters, kind in told if kind not in left_out)[:MOST_SOUGHT]
+        for left_out in ("", "k", "n", "kn")
+    )
 
 
-def _texts(value: Any) -> Iterator[tuple[str, bool]]:
-    """The letters of every text in a value, however deep it is, and whether it is a key."""
-    rest = [(value, False)]
+def _told(value: Any) -> Iterator[tuple[str, str]]:
+    """The letters of all that a value has, however deep: texts `t`, keys `k`, and the rest `n`."""
+    rest = [(value, "t")]
     while rest:
-        item, is_key = rest.pop()
+        item, kind = rest.pop()
         if isinstance(item, str):
-            yield _letters(item), is_key
+            yield letters_of(item), kind
         elif isinstance(item, dict):
             pairs = reversed(item.items())
-            rest.extend(each for key, part in pairs for each in ((part, False), (key, True)))
+            rest.extend(each for key, part in pairs for each in ((part, "t"), (key, "k")))
         elif isinstance(item, list | tuple):
-            rest.extend((part, False) for part in reversed(item))
-
-
-def _letters(text: str) -> str:
-    if "\\" in text:
-        text = _ESCAPE.sub("", text)
-    if text.isascii():
-        return text.encode().translate(_LOWER, _NO_ASCII_LETTER).decode()
-    return _NO_LETTER.sub("", unicodedata.normalize("NFKC", text)).casefold()
+            rest.extend((part, "t") for part in reversed(item))
+        else:
+            yield letters_of(to_text(item)), "n"

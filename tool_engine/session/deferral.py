@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
@@ -11,7 +13,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.result import SessionResult
 from tool_engine.session.state import Deferred, SessionState
 
-__all__ = ["result_of", "tool_of"]
+__all__ = ["result_of", "tool_of", "withheld"]
 
 
 def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:
@@ -39,11 +41,28 @@ def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> 
     return session.source.get(request.tool_name) if own is None else own[0]
 
 
-def result_of(tool_name: str, request: ApprovalRequest, refusal: Refusal | None) -> SessionResult:
-    """A result that was withheld until somebody decided whether the model may read it."""
+async def result_of(
+    tool_name: str, request: ApprovalRequest, kept: Deferred, refusal: Refusal | None
+) -> SessionResult:
+    """A result that was withheld until somebody decided whether the model may read it.
+
+    In the process of its call it is whole; another one has the text that was to be read.
+    """
+    if kept.rest is not None:
+        return await kept.rest(refusal)
     metadata: dict[str, Any] = {"call_id": request.call_id}
     if refusal is None:
         text = request.result or ""
+        if request.error_type is not None:
+            return SessionResult(
+                is_success=False,
+                tool_name=tool_name,
+                error=text,
+                error_type=request.error_type,
+                metadata=metadata,
+                formatted_text=text,
+                final_text=text,
+            )
         return SessionResult(
             True,
             tool_name,
@@ -59,5 +78,20 @@ def result_of(tool_name: str, request: ApprovalRequest, refusal: Refusal | None)
         error=refusal.error,
         error_type=refusal.error_type,
         metadata=metadata | details,
+        reject_reason=(refusal.details or {}).get("reason"),
+    )
+
+
+def withheld(read: SessionResult, refusal: Refusal) -> SessionResult:
+    """A result that the program has, and the model may not read. S31."""
+    details = {} if refusal.details is None else {"error_details": refusal.details}
+    return msgspec.structs.replace(
+        read,
+        is_success=False,
+        error=refusal.error,
+        error_type=refusal.error_type,
+        metadata={**read.metadata, **details},
+        final_text=None,
+        is_truncated=False,
         reject_reason=(refusal.details or {}).get("reason"),
     )

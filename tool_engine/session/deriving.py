@@ -32,6 +32,8 @@ def derived(
     unknown = sorted(set(changes) - _BOUNDS)
     if unknown:
         raise ConfigurationError(f"a derived session cannot have other {', '.join(unknown)}")
+    if isinstance(tools, str):
+        raise ConfigurationError(f"tools must be a list of names, got {tools!r}; write [{tools!r}]")
     own = set(session.own_tools)
     chosen = (
         {tool.name for tool in session.tools()} - own

@@ -15,6 +15,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.placing import split_name
 from tool_engine.session.toolbox import Toolbox
 
@@ -87,11 +88,12 @@ class ToolDiscoveryService:
 
         Raises:
             ToolConflictError: Two tools have one name.
+            ConfigurationError: The filter is no plain function, or failed.
         """
         tools = self._toolbox.tools()
         enabled = {tool.name for tool in tools}
         if filter is not None:
-            tools = [each.tool for each in self._toolbox.all() if filter(each.tool)]
+            tools = [each.tool for each in self._toolbox.all() if _is_found(each.tool, filter)]
         found: dict[str, DiscoveredTool] = {}
         for tool in sorted(tools, key=lambda each: each.name):
             owner, method = split_name(tool.name)
@@ -169,6 +171,18 @@ def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
     if not isinstance(config, Mapping):
         raise ConfigurationError(f"config must be a ToolCallConfig or a mapping, got {config!r}")
     return ToolCallConfig.from_dict(config)
+
+
+def _is_found(tool: Tool, asked: MethodFilter) -> bool:
+    try:
+        found: object = asked(tool)
+    except Exception as error:
+        raise ConfigurationError(
+            f"filter failed for the tool {tool.name!r}: {type(error).__name__}: {error}"
+        ) from error
+    if is_unawaited(found):
+        raise ConfigurationError("filter must be a plain function of a tool, and not async")
+    return bool(found)
 
 
 def _method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tool_engine.approval.gate import ApprovalGate
@@ -18,8 +19,10 @@ from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecution
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.content import text_of
 from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
-from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult
+from tool_engine.protocols.native import form_of
+from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult, asking
 from tool_engine.protocols.registry import PROTOCOLS
+from tool_engine.session.bounds import Meter
 from tool_engine.session.calling import confirmed
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.discovery import (
@@ -29,7 +32,7 @@ from tool_engine.session.discovery import (
     as_config,
 )
 from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.result import SessionResult
+from tool_engine.session.result import SessionResult, as_session_result
 from tool_engine.session.toolbox import Toolbox
 
 __all__ = ["CycleFacade"]
@@ -42,6 +45,7 @@ class CycleFacade(ABC):
 
     toolbox: Toolbox
     gate: ApprovalGate
+    meter: Meter
     policy: SessionPolicy
     """What holds for its calls, by all that anybody has said about them."""
     _discovery: ToolDiscoveryService | None = None
@@ -78,7 +82,9 @@ class CycleFacade(ABC):
 
         Args:
             reply: A whole reply in any form that the protocol parses, or a `ParsedReply`.
-            protocol: The one that told the model of the tools; None: that of the settings.
+            protocol: The one that told the model of the tools; None: that of the settings. Where
+                that is a text protocol, and the reply holds calls in the form of a provider, as
+                `{"choices": ...}` does, it is the provider's.
             on_before_execute: Asked before each call, besides what the settings say of consent.
                 Without an approver, its True is the consent that the settings ask for.
             on_result: Told of each call and its result, as soon as there is one.
@@ -91,17 +97,30 @@ class CycleFacade(ABC):
             asyncio.CancelledError: The caller was cancelled; so were the calls that ran.
         """
         on_before_execute = self._consenting(on_before_execute)
-        options = _options(self.toolbox.config, on_before_execute, on_result=on_result)
-        return await self._taken(reply, await self._speaking(protocol), options)
+        if isinstance(reply, Iterator):
+            # To see whose form its parts have is to take them.
+            reply = list(reply)
+        config = self.toolbox.config
+        # In a turn the meter counts, which knows of the calls of the replies before.
+        most = sys.maxsize if self.meter.is_in_turn else None
+        tell = _telling(on_result)
+        options = _options(config, on_before_execute, on_result=tell, max_calls=most)
+        return await self._taken(reply, await self._speaking(protocol, reply), options)
 
     async def _taken(
         self, reply: Any, protocol: ToolCallingProtocol, options: CycleOptions
     ) -> ToolCallCycleResult:
         try:
-            return await process_tool_calls(self, reply, protocol, options)
+            cycle = await process_tool_calls(self, reply, protocol, options)
         finally:
             # What `prepare` is told: the calls of a reply belong to the turn that it answers.
             self.toolbox.turn += 1
+        if not self.meter.is_in_turn:
+            # Whoever takes a turn through counts a reply when it comes.
+            self.meter.add_tokens(cycle.reply.usage)
+        # Those of calls that never came to the conversation are its results, too.
+        cycle.execution_results[:] = map(as_session_result, cycle.execution_results)
+        return cycle
 
     async def process_cycle(
         self,
@@ -135,18 +154,19 @@ class CycleFacade(ABC):
         timeout = None if chosen.timeout == ToolCallConfig().timeout else chosen.timeout
         names = {tool.name for tool in self.toolbox.under(chosen).tools()}
         options = _options(chosen, on_before_execute, timeout=timeout, tools=names)
-        speaking = await self._speaking(chosen.protocol)
-        with self.policy.also(chosen):
+        speaking = await self._speaking(None, text, chosen.protocol)
+        with self.policy.also(chosen), self.meter.also(chosen):
             return await self._taken(text, speaking, options)
 
     def _consenting(self, ask: BeforeExecute | None) -> BeforeExecute | None:
         """`ask`; what it allows is allowed, where nobody else can be asked."""
+        asks: Any = asking(ask)
         if not callable(ask) or self.gate.approver is not None:
             return ask
 
         async def asked(call: ToolCall, tool: Tool) -> bool | str | None:
             confirmed.set(False)
-            answer: Any = ask(call, tool)
+            answer: Any = asks(call, tool)
             if inspect.isawaitable(answer):
                 answer = await answer
             # In this task the call comes next.
@@ -155,12 +175,19 @@ class CycleFacade(ABC):
 
         return asked
 
-    async def _speaking(self, protocol: ToolCallingProtocol | str | None) -> ToolCallingProtocol:
-        name = protocol or self.toolbox.config.protocol
+    async def _speaking(
+        self, protocol: ToolCallingProtocol | str | None, reply: object, settings: str | None = None
+    ) -> ToolCallingProtocol:
+        """The protocol that reads a reply: the one that is named, or else that of the settings."""
+        name = protocol or settings or self.toolbox.config.protocol
         if isinstance(name, str) and name not in PROTOCOLS:
             # To look among the installed packages is to read files.
-            return await asyncio.to_thread(self.protocol, name)
-        return self.protocol(protocol)
+            speaking = await asyncio.to_thread(self.protocol, name)
+        else:
+            speaking = self.protocol(name)
+        reads_text = protocol is None and getattr(speaking, "writes_text", False)
+        form = form_of(reply) if reads_text else None
+        return speaking if form is None else self.protocol(form)
 
     def format_cycle_results(
         self,
@@ -243,16 +270,26 @@ class CycleFacade(ABC):
 
 
 def _options(
-    config: ToolCallConfig, on_before_execute: BeforeExecute | None, **fields: Any
+    config: ToolCallConfig,
+    on_before_execute: BeforeExecute | None,
+    *,
+    max_calls: int | None = None,
+    **fields: Any,
 ) -> CycleOptions:
     return CycleOptions(
         max_parallel=None if config.parallel_execution else 1,
         order=BY_EFFECT,
-        max_calls=config.max_calls_per_turn,
+        max_calls=max_calls or config.max_calls_per_turn,
         on_before_execute=on_before_execute,
         language=config.language,
         **fields,
     )
+
+
+def _telling(tell: OnResult | None) -> OnResult | None:
+    if not callable(tell):
+        return tell
+    return lambda call, result: tell(call, as_session_result(result))
 
 
 def _refuse(call: ToolCall, tool: Tool) -> str:

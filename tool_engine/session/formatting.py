@@ -14,10 +14,20 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.output import stand_in, to_text
 from tool_engine.protocols.content import blocks_of, text_of_blocks
 
-__all__ = ["data_of", "default_text", "text_in_pieces"]
+__all__ = [
+    "PIECE",
+    "data_of",
+    "default_text",
+    "short_text",
+    "text_in_pieces",
+    "weight_of",
+    "written",
+]
 
-_PIECE: Final = 65_536
+PIECE: Final = 65_536
 """Characters and values that are written at one go: a millisecond or two."""
+_SHORT: Final = 2**64
+"""Whole numbers below it are written as they are."""
 
 
 def data_of(output: Mapping[str, Any]) -> Any:
@@ -25,16 +35,25 @@ def data_of(output: Mapping[str, Any]) -> Any:
     return output["result"] if len(output) == 1 and "result" in output else output
 
 
+def short_text(output: Mapping[str, Any]) -> str | None:
+    """The same as `default_text`, of an output that is a plain text or number; None: it is none."""
+    return _short(output["result"]) if len(output) == 1 and "result" in output else None
+
+
 def default_text(result: ToolExecutionResult) -> str:
     """All of a result as text; of a failure, its error. A37, S27."""
-    blocks = blocks_of(result.output) if result.is_success else []
-    if blocks:
-        return text_of_blocks(blocks)
-    return text_in_pieces(data_of(result.output)) if result.is_success else result.error or ""
+    if not result.is_success:
+        return result.error or ""
+    output = result.output
+    blocks = blocks_of(output) if "content" in output else []
+    return text_of_blocks(blocks) if blocks else text_in_pieces(data_of(output))
 
 
 def text_in_pieces(value: Any) -> str:
     """The same text as `to_text`, made so that other threads get their turn. Never raises."""
+    text = _short(value)
+    if text is not None:
+        return text
     if isinstance(value, str) and all(_encodable(piece) == piece for piece in _pieces(value)):
         return str.__str__(value)
     try:
@@ -44,10 +63,17 @@ def text_in_pieces(value: Any) -> str:
         return to_text(value)
 
 
+def _short(value: Any) -> str | None:
+    kind = type(value)
+    if kind is str and len(value) <= PIECE and value.isascii():
+        return value  # type: ignore[no-any-return] # of exactly this type
+    return str(value) if kind is int and -_SHORT < value < _SHORT else None
+
+
 def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         text = str.__str__(value)
-        yield from (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+        yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
     else:
         yield from _json(value, ())
 
@@ -59,51 +85,51 @@ def _encodable(text: str) -> str:
 def _json(value: Any, around: tuple[int, ...]) -> Iterator[str]:
     if id(value) in around:
         raise ValueError("it holds itself")
-    if isinstance(value, str) and len(value) > _PIECE:
+    if isinstance(value, str) and len(value) > PIECE:
         yield '"'
         for piece in _pieces(value):
-            yield _written(piece)[1:-1]
+            yield written(piece)[1:-1]
         yield '"'
-    elif isinstance(value, dict) and _weight(value) > _PIECE:
+    elif isinstance(value, dict) and weight_of(value) > PIECE:
         yield "{"
         yield from _members(value, (*around, id(value)))
         yield "}"
-    elif isinstance(value, list | tuple) and _weight(value) > _PIECE:
+    elif isinstance(value, list | tuple) and weight_of(value) > PIECE:
         yield "["
         yield from _entries(value, (*around, id(value)))
         yield "]"
     else:
-        yield _written(value)
+        yield written(value)
 
 
 def _members(value: dict[Any, Any], around: tuple[int, ...]) -> Iterator[str]:
     few: dict[Any, Any] = {}
-    room, comma = _PIECE, ""
+    room, comma = PIECE, ""
     for key, item in value.items():
-        weight = _weight(item) + _weight(key)
+        weight = weight_of(item) + weight_of(key)
         if few and weight > room:
-            yield comma + _written(few)[1:-1]
-            few, room, comma = {}, _PIECE, ", "
-        if weight > _PIECE:
-            yield comma + _written({key: 0})[1:-2]
+            yield comma + written(few)[1:-1]
+            few, room, comma = {}, PIECE, ", "
+        if weight > PIECE:
+            yield comma + written({key: 0})[1:-2]
             yield from _json(item, around)
             comma = ", "
         else:
             few[key] = item
             room -= weight
     if few:
-        yield comma + _written(few)[1:-1]
+        yield comma + written(few)[1:-1]
 
 
 def _entries(value: list[Any] | tuple[Any, ...], around: tuple[int, ...]) -> Iterator[str]:
     few: list[Any] = []
-    room, comma = _PIECE, ""
+    room, comma = PIECE, ""
     for item in value:
-        weight = _weight(item)
+        weight = weight_of(item)
         if few and weight > room:
-            yield comma + _written(few)[1:-1]
-            few, room, comma = [], _PIECE, ", "
-        if weight > _PIECE:
+            yield comma + written(few)[1:-1]
+            few, room, comma = [], PIECE, ", "
+        if weight > PIECE:
             yield comma
             yield from _json(item, around)
             comma = ", "
@@ -111,24 +137,30 @@ def _entries(value: list[Any] | tuple[Any, ...], around: tuple[int, ...]) -> Ite
             few.append(item)
             room -= weight
     if few:
-        yield comma + _written(few)[1:-1]
+        yield comma + written(few)[1:-1]
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A small value as JSON on one line.
+
+    Raises:
+        ValueError: JSON cannot hold it.
+        TypeError: The same, of a key.
+    """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=stand_in)
 
 
-def _weight(value: Any) -> int:
+def weight_of(value: Any) -> int:
     """How many characters and values there are in a value; not counted on above a piece."""
     total = 0
     rest = [value]
-    while rest and total <= _PIECE:
+    while rest and total <= PIECE:
         item = rest.pop()
         total += 1
         if isinstance(item, str):
             total += len(item)
         elif isinstance(item, dict | list | tuple):
             total += len(item)
-            if total <= _PIECE:
+            if total <= PIECE:
                 rest.extend(item.values() if isinstance(item, dict) else item)
     return total

@@ -32,19 +32,24 @@ class Shortened(NamedTuple):
     """Characters from there on that the model has not read, at least 1."""
 
 
-def hints_of(cut: Shortened, variable: str | None, language: str) -> list[str]:
+def hints_of(
+    cut: Shortened, variable: str | None, language: str, *, has_reader: bool = True
+) -> list[str]:
     """The hint in its wordings, the most helpful first; the last one is empty. U39, S30.
 
     Args:
         cut: What is shown.
         variable: The variable that holds all of the text; None: nothing holds it.
         language: `en` or `zh`.
+        has_reader: Whether the model has `read_var`.
     """
     notice = _NOTICE[language].format(shown=cut.shown, total=cut.total)
     told = [notice]
     if variable is not None:
         notice += _WHOLE[language].format(reference(variable))
-        told = [notice + _NEXT[language].format(_read_var(variable, cut)), notice, told[0]]
+        told.insert(0, notice)
+        if has_reader:
+            told.insert(0, notice + _NEXT[language].format(_read_var(variable, cut)))
     return [*(f"{_BEGIN}{text}{_END}" for text in told), ""]
 
 

@@ -7,26 +7,40 @@ tool that `accepts` labels takes the content when each of them has a word that i
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ErrorType, Refusal, ToolExecutionResult
 from tool_engine.model.tool import Tool
+from tool_engine.output.shaping import is_quick
 from tool_engine.session.copies import copies
 from tool_engine.session.references import Expanded
+from tool_engine.session.traces import OWN_WORDS, Trace
 from tool_engine.session.variables import Variable, VariableStore
 
-__all__ = ["labels_of_copies", "labels_of_result", "refusal_of_labels", "refused_labels"]
+__all__ = [
+    "labels_of_copies",
+    "labels_of_copies_in_time",
+    "labels_of_result",
+    "refusal_in_time",
+    "refusal_of_labels",
+    "refused_labels",
+]
 
-_OWN_WORDS: Final = frozenset({"model", "rule"})
-"""What the model wrote itself, or was told to do: to repeat it gives nothing away."""
 _ADDRESSES: Final = ("url", "final_url")
 """The keys of arguments and of outputs that hold an address."""
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_NONE: Final[Sequence[str]] = ()
+_REMEMBERED: Final = 1024
+"""Tools of which it is known where their calls go."""
+_LITTLE: Final = 262_144
+"""Characters of variables that are looked through on the event loop."""
 _SPACE: Final = re.compile(r"\s")
 
 
@@ -58,10 +72,15 @@ def labels_of_result(
         result: How the call ended.
         used: The labels of what was put into the arguments.
     """
-    label = f"tool:{_word(result.tool_name)} effect:{_word(tool.effect)}"
-    labels = {f"{label} host:{host}" for host in _asked(tool, params)} or {label}
-    labels.update(f"{label} host:{host}" for host in _hosts(result.output))
-    return frozenset(labels.union(used))
+    asks = _asks_of(tool)
+    alone = _label(result.tool_name, tool.effect, asks.host)
+    asked = _NONE if asks.is_fixed else _hosts(params)
+    told = _hosts(result.output)
+    if not asked and not told:
+        return alone.union(used) if used else alone
+    (label,) = _label(result.tool_name, tool.effect, None)
+    labels = frozenset[str]() if asked else alone
+    return labels.union((f"{label} host:{host}" for host in (*asked, *told)), used)
 
 
 def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
@@ -69,8 +88,21 @@ def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
 
     What the model wrote before it was in any result is its own, and has no label here.
     """
-    found = copies(value, store.find())
-    return frozenset[str]().union(*(each.variable.labels for each in found)) - _OWN_WORDS
+    return _labels_of_copies(value, store.find(), list(store.traces))
+
+
+async def labels_of_copies_in_time(value: Any, store: VariableStore) -> frozenset[str]:
+    """The same as `labels_of_copies`; what is much is looked through in a thread."""
+    if _is_little(value, store):
+        return labels_of_copies(value, store)
+    return await asyncio.to_thread(_labels_of_copies, value, store.find(), list(store.traces))
+
+
+def _labels_of_copies(
+    value: Any, variables: Iterable[Variable], traces: Iterable[Trace]
+) -> frozenset[str]:
+    found = copies(value, variables, traces)
+    return frozenset[str]().union(*(each.variable.labels for each in found)) - OWN_WORDS
 
 
 def refusal_of_labels(
@@ -84,21 +116,51 @@ def refusal_of_labels(
             a part of.
         params: The arguments of this call, where they are others than those of `expanded`.
     """
-    if tool.accepts is None:
-        return None
+    store = expanded.store
+    refusal = _of_references(tool, expanded)
+    if refusal is not None or tool.accepts is None or store is None:
+        return refusal
+    sent = expanded.params if params is None else params
+    return _of_copies(tool, sent, store.find(), list(store.traces))
+
+
+async def refusal_in_time(tool: Tool, expanded: Expanded, params: dict[str, Any]) -> Refusal | None:
+    """The same as `refusal_of_labels`; what is much is looked through in a thread."""
+    store = expanded.store
+    if tool.accepts is None or store is None or _is_little(params, store):
+        return refusal_of_labels(tool, expanded, params)
+    refusal = _of_references(tool, expanded)
+    if refusal is not None:
+        return refusal
+    # Other calls go on writing into the store meanwhile.
+    variables, traces = store.find(), list(store.traces)
+    return await asyncio.to_thread(_of_copies, tool, params, variables, traces)
+
+
+def _is_little(value: Any, store: VariableStore) -> bool:
+    """Whether it takes a few milliseconds to look for copies."""
+    return is_quick(value) and store.chars + store.traces.chars <= _LITTLE
+
+
+def _of_references(tool: Tool, expanded: Expanded) -> Refusal | None:
     for variable in expanded.variables:
         refused = refused_labels(variable.labels, tool.accepts)
         if refused:
             return _refusal(tool, variable, refused, f"the variable {variable.name!r}")
-    if expanded.store is None:
-        return None
-    sent = expanded.params if params is None else params
-    for copy in copies(list(sent.values()), expanded.store.find()):
+    return None
+
+
+def _of_copies(
+    tool: Tool, sent: dict[str, Any], variables: Iterable[Variable], traces: Iterable[Trace]
+) -> Refusal | None:
+    for copy in copies(list(sent.values()), variables, traces):
         variable = copy.variable
         # What the model wrote before a tool echoed it came from nowhere else.
-        refused = refused_labels(variable.labels - _OWN_WORDS, tool.accepts)
+        refused = refused_labels(variable.labels - OWN_WORDS, tool.accepts)
         if refused:
-            what = f"a text of {copy.size} letters and digits from the variable {variable.name!r}"
+            # What is no variable is told in words.
+            name = variable.name if " " in variable.name else f"the variable {variable.name!r}"
+            what = f"a text of {copy.size} letters and digits from {name}"
             return _refusal(tool, variable, refused, what)
     return None
 
@@ -122,26 +184,47 @@ def _is_accepted(label: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(word, pattern) for word in label.split() for pattern in patterns)
 
 
-def _hosts(values: Any) -> Iterator[str]:
+def _hosts(values: Any) -> Sequence[str]:
     """The hosts of the addresses that arguments or an output hold under the known keys."""
-    if not isinstance(values, Mapping):
-        return
-    for key in _ADDRESSES:
-        address = values.get(key)
-        if isinstance(address, str) and (host := _host(address)):
-            yield host
+    if type(values) is not dict and not isinstance(values, Mapping):
+        return _NONE
+    if "url" not in values and "final_url" not in values:
+        return _NONE
+    addresses = [values[key] for key in _ADDRESSES if key in values]
+    hosts = [_host(each) for each in addresses if isinstance(each, str)]
+    return [host for host in hosts if host]
 
 
-def _asked(tool: Tool, params: Any) -> set[str]:
-    """The hosts that a call asks."""
+class _Asks(NamedTuple):
+    """What a definition says of the hosts that its calls ask."""
+
+    tool: Tool
+    """Kept, so that no other one gets its identity."""
+    is_fixed: bool
+    """Whether its arguments, whatever they are called, cannot change where its request goes."""
+    host: str | None
+
+
+_asks: Final[dict[int, _Asks]] = {}
+
+
+def _asks_of(tool: Tool) -> _Asks:
+    known = _asks.get(id(tool))
+    if known is None:
+        if len(_asks) >= _REMEMBERED:
+            _asks.clear()
+        known = _asks[id(tool)] = _read(tool)
+    return known
+
+
+def _read(tool: Tool) -> _Asks:
+    # Read once: a loaded tool makes the mapping anew each time.
     request = tool.implementation_config.get("request")
     if not isinstance(request, Mapping):
-        return set(_hosts(params))
-    # Whatever its arguments are called, they cannot change where its request goes.
+        return _Asks(tool, False, None)
     address = request.get("url")
     origin = _ORIGIN.match(address) if isinstance(address, str) else None
-    host = None if origin is None else _host(origin[0])
-    return {host} if host else set()
+    return _Asks(tool, True, None if origin is None else _host(origin[0]) or None)
 
 
 def _host(address: str) -> str | None:
@@ -154,6 +237,13 @@ def _host(address: str) -> str | None:
     except ToolExecutionError:
         return None
     return str(url.raw_host)
+
+
+@lru_cache(maxsize=1024)
+def _label(tool_name: str, effect: str, host: str | None) -> frozenset[str]:
+    """The one label of what came from a tool."""
+    told = "" if host is None else f" host:{host}"
+    return frozenset({f"tool:{_word(tool_name)} effect:{_word(effect)}{told}"})
 
 
 def _word(text: str) -> str:

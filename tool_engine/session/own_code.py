@@ -1,4 +1,4 @@
-"""What if the code that a tool brings for its results does not work?"""
+"""What if the code that somebody brings does not work?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tool_engine.logger import get_logger
 from tool_engine.redaction import redact_text
 from tool_engine.session.formatting import text_in_pieces
 
-__all__ = ["made_text"]
+__all__ = ["is_unawaited", "made_text"]
 
 _LONGEST_REASON: Final = 200
 _log = get_logger(__name__)
@@ -35,9 +35,15 @@ def made_text(
     else:
         if isinstance(text, str):
             return text_in_pieces(text)
-        if inspect.iscoroutine(text):
-            text.close()
+        is_unawaited(text)
         told = f"returned {type(text).__name__} and no text"
     findings.append(f"the {what} of {tool_name!r} {told}; the default was used")
     _log.warning("presentation_failed", tool_name=tool_name, what=what, reason=told)
     return None
+
+
+def is_unawaited(value: object) -> bool:
+    """Whether a function gave what somebody has to wait for, where nobody can; nobody will."""
+    if inspect.iscoroutine(value):
+        value.close()
+    return inspect.isawaitable(value)

@@ -58,13 +58,21 @@ def group_from(fields: Mapping[str, Any]) -> ToolGroup:
     Raises:
         ConfigurationError: They describe none; the message names every fault.
     """
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(
+            f"group must be a ToolGroup, or its definition as a mapping, got {fields!r:.80}"
+        )
     definitions = import_module("tool_engine.catalog.group_definition")
     definition = {**fields, "kind": definitions.GROUP}
     faults = definitions.group_faults(definition)
     if faults:
-        told = "; ".join(f"{'.'.join(map(str, each.path))}: {each.sentence}" for each in faults)
+        told = "; ".join(": ".join(filter(None, (_place(each), each.sentence))) for each in faults)
         raise ConfigurationError(f"this is no group: {told}")
     return cast("ToolGroup", definitions.build_group(definition, None))
+
+
+def _place(fault: Any) -> str:
+    return ".".join(map(str, fault.path))
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -5,27 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tool_engine.approval.policy import Decision, decide
+from tool_engine.approval.likeness import is_match
+from tool_engine.approval.policy import Decision, PermissionRule, decide
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.memberships import memberships
 from tool_engine.session.skills import READING
-from tool_engine.session.tool_view import shown_names
+from tool_engine.session.standing import Standing
+from tool_engine.session.tool_view import groups_of, shown_names
 from tool_engine.session.toolbox import Toolbox
 
 __all__ = ["SessionPolicy"]
 
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
+_REMEMBERED: Final = 256
+"""Tools of which it is known what is said of them."""
 _FREE: Final = Decision(ExecutionPolicy.AUTO, ResultPolicy.NEVER)
 _ALSO: Final[ContextVar[Mapping[SessionPolicy, SessionPolicy]]] = ContextVar("also", default={})  # noqa: B039 - nobody changes it
 """Of a conversation: what else decides, for the calls of one reply."""
+
+
+class _Said(NamedTuple):
+    """What is said of one tool, as long as nothing changes."""
+
+    tool: Tool
+    """Kept, so that no other one gets its identity."""
+    names: list[str]
+    rules: list[PermissionRule]
+    """Those that are about it: of thousands, few are."""
+    places: list[Permission | None]
 
 
 class SessionPolicy:
@@ -41,11 +56,16 @@ class SessionPolicy:
         self._parent = parent
         self._config = toolbox.config
         self._rules = self._config.permission_rules()
+        self._standing: Standing | None = None
+        self._is_silent = False
+        """Whether nobody but a tool's definition says anything."""
+        self._said: dict[int, _Said] = {}
+        """What is said of a tool, by its identity."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """What holds for a call of a tool, in the form in which the engine has it."""
-        own = self._own(tool, params)
-        also = _ALSO.get().get(self)
+        own, others = self._own(tool, params), _ALSO.get()
+        also = others.get(self) if others else None
         if also is not None:
             own = _stricter(own, also.decide(tool, params))
         return own if self._parent is None else _stricter(own, self._parent.decide(tool, params))
@@ -65,21 +85,39 @@ class SessionPolicy:
             _ALSO.reset(token)
 
     def _own(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
-        config = self._toolbox.config
-        if config is not self._config:
-            self._config, self._rules = config, config.permission_rules()
-        if tool.permission is None and not self._is_said_anything():
+        standing, config = self._toolbox.standing, self._toolbox.config
+        if standing is not self._standing or config is not self._config:
+            self._look(standing, config)
+        if self._is_silent and tool.permission is None:
             return _FREE
+        said = self._said.get(id(tool)) or self._look_at(tool)
+        return decide(tool.name, params, said.rules, said.places, other_names=said.names)
+
+    def _look_at(self, tool: Tool) -> _Said:
         # A rule for what the conversation calls a tool is a rule for the tool.
         shown = shown_names(self._toolbox.catalog, tool)
-        return decide(tool.name, params, self._rules, self._places(tool, shown), other_names=shown)
+        if len(self._said) >= _REMEMBERED:
+            self._said.clear()
+        names = {*shown, tool.name}
+        rules = [each for each in self._rules if any(is_match(name, each.tool) for name in names)]
+        said = self._said[id(tool)] = _Said(tool, shown, rules, self._places(tool, shown))
+        return said
+
+    def _look(self, standing: Standing, config: ToolCallConfig) -> None:
+        """Forgets what was said before a change."""
+        if config is not self._config:
+            self._config, self._rules = config, config.permission_rules()
+        self._standing, self._said = standing, {}
+        self._is_silent = not self._is_said_anything()
 
     def _is_said_anything(self) -> bool:
         config = self._config
         of_session = config.permission is not None or config.asks_always
         of_some = config.rules or config.tool_permissions or config.group_permissions
-        groups = self._toolbox.groups()
-        return of_session or bool(of_some) or any(each.group.permission for each in groups)
+        groups = [each.group for each in self._toolbox.groups()]
+        # Also those that gave way to the session's own.
+        groups += groups_of(self._toolbox.catalog).values()
+        return of_session or bool(of_some) or any(each.permission for each in groups)
 
     def _places(self, tool: Tool, shown: Sequence[str]) -> list[Permission | None]:
         config, toolbox = self._config, self._toolbox

@@ -9,10 +9,12 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.output import shown, to_text
 from tool_engine.model.tool import Tool
@@ -20,7 +22,7 @@ from tool_engine.output.shaping import is_quick, secret_texts
 from tool_engine.protocols.content import blocks_of
 from tool_engine.redaction.splitting import splits_secret
 from tool_engine.session.cutting import cut_text
-from tool_engine.session.formatting import data_of, default_text
+from tool_engine.session.formatting import data_of, default_text, short_text
 from tool_engine.session.hints import Shortened, hints_of
 from tool_engine.session.own_code import made_text
 
@@ -31,6 +33,8 @@ __all__ = [
     "ReturnType",
     "present",
     "present_in_time",
+    "telling_returns",
+    "with_limit",
     "with_return_type",
     "without_hidden_limit",
 ]
@@ -41,7 +45,7 @@ _LIMIT: Final = "limit"
 """The argument that every tool takes, though none declares it. U39."""
 _LEAST_BODY: Final = 100
 """Characters of the result that a hint must leave room for."""
-_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class ReturnType(msgspec.Struct, frozen=True):
@@ -58,6 +62,9 @@ class Presentation(msgspec.Struct, frozen=True, kw_only=True):
     The functions are plain ones and read what they are given without changing it; those of a large
     result run in a thread. Where one raises, or returns no text, the default is used and
     `Presented.findings` says so.
+
+    Raises:
+        ConfigurationError: A field has a value that it cannot have.
     """
 
     format: Callable[[Any, Mapping[str, Any]], str] | None = None
@@ -76,6 +83,28 @@ class Presentation(msgspec.Struct, frozen=True, kw_only=True):
     """The result -> a short text for logs. S8."""
     return_type: ReturnType | None = None
     """What the model is told that the tool returns."""
+
+    def __post_init__(self) -> None:
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name, value in fields.items():
+            kind, told = _KINDS[name]
+            is_switch = isinstance(value, bool) and kind is int
+            if value is not None and (is_switch or not isinstance(value, kind)):
+                raise ConfigurationError(f"{name} of a Presentation must be {told}, got {value!r}")
+
+
+_FUNCTION: Final = (Callable, "a function")
+_SWITCH: Final = (bool, "true or false")
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "format": _FUNCTION,
+    "truncate": _FUNCTION,
+    "is_whole": _SWITCH,
+    "is_kept": _SWITCH,
+    "limit": (int, "a whole number; 0 or -1 shows all"),
+    "compress_args": _FUNCTION,
+    "compress_result": _FUNCTION,
+    "return_type": (ReturnType, "a ReturnType"),
+}
 
 
 class Presented(msgspec.Struct, frozen=True):
@@ -103,15 +132,21 @@ async def present_in_time(
     *,
     variable: str | None = None,
     language: str = "en",
+    has_reader: bool = True,
 ) -> Presented:
     """The same as `present`; what is large is dealt with in a thread."""
-
-    def presented() -> Presented:
-        return present(
-            result, args, tool, presentation, limit, variable=variable, language=language
-        )
-
-    return presented() if is_quick(result.output) else await asyncio.to_thread(presented)
+    present_it = partial(
+        present,
+        result,
+        args,
+        tool,
+        presentation,
+        limit,
+        variable=variable,
+        language=language,
+        has_reader=has_reader,
+    )
+    return present_it() if is_quick(result.output) else await asyncio.to_thread(present_it)
 
 
 def present(
@@ -123,6 +158,7 @@ def present(
     *,
     variable: str | None = None,
     language: str = "en",
+    has_reader: bool = True,
 ) -> Presented:
     """What a model reads of a result. S15, S28. Never raises.
 
@@ -139,13 +175,14 @@ def present(
         limit: The most characters; 0 or -1: all; None: `presentation.limit`, else 8,000.
         variable: The variable that holds what the tool returned, for the hint.
         language: Of marker and hint: `en` or `zh`.
+        has_reader: Whether the model has `read_var`, so that the hint may speak of it.
     """
     findings: list[str] = []
     formatted, is_as_kept = _formatted(result, args, presentation, findings)
-    hinting = _Hinting(variable, is_as_kept, language)
     asked = _asked_limit(args, tool)
     if presentation.is_whole or asked == 0:
         return Presented(formatted, formatted, False, findings)
+    hinting = _Hinting(variable, is_as_kept, language, has_reader)
     if result.is_success and presentation.truncate is not None:
         name, own = result.tool_name, presentation.truncate
         cut = made_text(findings, "truncation", name, own, formatted, args)
@@ -175,10 +212,24 @@ def _formatted(
         text = made_text(findings, "formatter", name, presentation.format, data, args)
         if text is not None:
             return text, False
+    text = short_text(result.output) if result.is_success else None
+    if text is not None:
+        return text, True
     text = made_text(findings, "output", name, default_text, result)
     if text is None:
         return to_text(shown(result.output)), False
-    return text, not blocks_of(result.output)
+    return text, _is_as_kept(result.output, text)
+
+
+def _is_as_kept(output: dict[str, Any], text: str) -> bool:
+    """Whether a variable with the output has that text, so that places in it are the same.
+
+    A variable holds JSON: of a date or half a character it holds the letters, which as text are
+    without the quotes, or with one more backslash.
+    """
+    if blocks_of(output):
+        return False
+    return isinstance(data_of(output), str) or not (text.startswith('"') or "\\ud" in text)
 
 
 def _most(*limits: int | None) -> float:
@@ -206,6 +257,12 @@ def _declares_limit(tool: Tool | None) -> bool:
     return tool is not None and any(each.name == _LIMIT for each in tool.parameters)
 
 
+def with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
+    """The arguments that the tool ran with, and the limit that is not for the tool. U39."""
+    asked = params.get("limit") if isinstance(params, dict) else None
+    return arguments if asked is None else {"limit": asked, **arguments}
+
+
 def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str, Any]:
     """The arguments for the tool: without the `limit` that is meant for `present`. U39.
 
@@ -216,6 +273,23 @@ def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str,
     if _LIMIT not in params or _declares_limit(tool):
         return params
     return {name: value for name, value in params.items() if name != _LIMIT}
+
+
+def telling_returns(
+    prepare: Callable[[Tool, int], Tool | None] | None, presentations: Mapping[str, Presentation]
+) -> Callable[[Tool, int], Tool | None] | None:
+    """`prepare`, which also tells what tools return, if any presentation says it. S9."""
+    if all(each.return_type is None for each in presentations.values()):
+        return prepare
+
+    def told(tool: Tool, turn: int) -> Tool | None:
+        adapted = tool if prepare is None else prepare(tool, turn)
+        presentation = presentations.get(tool.name)
+        if adapted is None or presentation is None:
+            return adapted
+        return with_return_type(adapted, presentation.return_type)
+
+    return told
 
 
 def with_return_type(tool: Tool, return_type: ReturnType | None) -> Tool:
@@ -236,12 +310,19 @@ class _Hinting(NamedTuple):
     is_as_kept: bool
     """Whether the variable has the text that was cut, so that it can be read on from there."""
     language: str
+    has_reader: bool
 
     def hints(self, shown: int, total: int, head: int) -> list[str]:
         """The hint in its wordings, the most helpful first; the last one is empty."""
         start = head if self.is_as_kept else 0
         left_out = total - shown if self.is_as_kept else total
-        return hints_of(Shortened(shown, total, start, left_out), self.variable, self.language)
+        cut = Shortened(shown, total, start, left_out)
+        return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
+
+    def longest(self, total: int) -> list[str]:
+        """The same with numbers as long as that of all characters: none is longer."""
+        cut = Shortened(total, total, total, total)
+        return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
 
 
 def _cut(text: str, most: int, secrets: list[str], hinting: _Hinting) -> str:
@@ -249,8 +330,7 @@ def _cut(text: str, most: int, secrets: list[str], hinting: _Hinting) -> str:
         return splits_secret(text, place, secrets)
 
     total = len(text)
-    # No number in a hint is longer than that of all characters.
-    longest = hints_of(Shortened(total, total, total, total), hinting.variable, hinting.language)
+    longest = hinting.longest(total)
     rank = next(
         (at for at, hint in enumerate(longest) if most - len(hint) >= _LEAST_BODY),
         len(longest) - 1,

@@ -16,8 +16,10 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
 from tool_engine.redaction import redact_text
 from tool_engine.session.norms import NORMS
+from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.placing import GroupState
 from tool_engine.session.skills import KnownSkill, SkillReader
+from tool_engine.session.standing import Standing
 from tool_engine.session.toolbox import Toolbox
 from tool_engine.session.variables import VariableStore
 
@@ -27,6 +29,14 @@ _log: Final = get_logger(__name__)
 _CONDITION: Final = re.compile(r"\s*\{\{if +(?P<name>[^\s{}]+) *\}\} ?")
 _TOOLS: Final = "{{tools}}"
 _VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
+
+
+class _Told:
+    """The tools of a conversation, so that their prompt is known for as long as they stand."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self.index = toolbox.standing
+        self.list_all = toolbox.tools
 
 
 class SessionPrompt:
@@ -43,6 +53,8 @@ class SessionPrompt:
         self._norms = NORMS[language]
         self._skills = SkillReader(toolbox, variables, language)
         self._failures: dict[str, str] = {}
+        self._told: tuple[Standing, list[KnownSkill], str] | None = None
+        """The rules that were made last, and what they were made from."""
 
     @property
     def findings(self) -> list[str]:
@@ -63,7 +75,10 @@ class SessionPrompt:
         Raises:
             ToolConflictError: Two tools have one name.
         """
-        parts = self.rules(), prompt(self._toolbox.tools(), protocol) if self._is_on() else ""
+        parts = [self.rules()]
+        if self._is_on():
+            told: Any = _Told(self._toolbox)
+            parts.append(prompt(told, protocol))
         return "\n\n".join(part for part in parts if part)
 
     def rules(self) -> str:
@@ -74,11 +89,18 @@ class SessionPrompt:
         Raises:
             ToolConflictError: Two tools have one name.
         """
-        if not self._is_on():
-            return ""
+        standing, skills = self._toolbox.standing, self._skills.skills()
+        if self._told is None or self._told[0] is not standing or self._told[1] is not skills:
+            text = self._rules(skills) if self._is_on() else ""
+            # What a function says may be another thing the next time.
+            is_fixed = all(each.rules is None for each in standing.groups.values())
+            self._told = (standing, skills, text) if is_fixed else None
+            return text
+        return self._told[2]
+
+    def _rules(self, skills: list[KnownSkill]) -> str:
         names = [tool.name for tool in self._toolbox.tools()]
         groups = [group for group in self._toolbox.groups() if group.is_enabled]
-        skills = self._skills.skills()
         before, self._failures = self._failures, {}
         parts = [
             *([self._norms.tools] if names else []),
@@ -121,6 +143,7 @@ class SessionPrompt:
         except Exception as error:  # noqa: BLE001 - one group must not silence the others
             return self._failed(state, redact_text(f"{type(error).__name__}: {error}"))
         if not isinstance(text, str):
+            is_unawaited(text)
             return self._failed(state, f"they gave {type(text).__name__}, and no text")
         return text
 

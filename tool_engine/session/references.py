@@ -12,17 +12,33 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from tool_engine.errors import VariableError
 from tool_engine.session.variables import NAME, Variable, VariableStore
 
-__all__ = ["MAX_EXPANDED", "Expanded", "expand", "reference"]
+__all__ = [
+    "BEGIN",
+    "MAX_EXPANDED",
+    "REFERENCE",
+    "Expanded",
+    "expand",
+    "make_ready",
+    "reference",
+    "refers",
+]
 
 MAX_EXPANDED: Final = 16_777_216
 """The most characters that the references of one call may come to."""
-_BEGIN: Final = "$VAR_REF{{"
-_REFERENCE: Final = re.compile(
-    rf"(\$?)\$VAR_REF\{{\{{(?:({NAME})(?::([0-9]{{1,12}})(?::([0-9]{{1,12}}))?)?\}}\}})?"
+BEGIN: Final = "$VAR_REF{{"
+"""What every reference begins with."""
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+REFERENCE: Final = (
+    rf"\$(\$?)VAR_REF\{{\{{(?:({NAME})(?::([0-9]{{1,1000}})(?::([0-9]{{1,1000}}))?)?\}}\}})?"
 )
+"""What may be a reference; only one with a name in its second group is."""
+_REFERENCE: Final = re.compile(REFERENCE)
+_ONLY: Final = re.compile(rf"(?:{REFERENCE})+")
 
 
 class Expanded(NamedTuple):
@@ -33,6 +49,9 @@ class Expanded(NamedTuple):
     """What was put in, each once, in the order of its first reference."""
     store: VariableStore | None = None
     """Where they, and all others that the conversation keeps, are."""
+    texts: frozenset[str] = frozenset()
+    """The places of the texts of which a value may be read that the references make: of a list or
+    an object, only where nothing but references stood."""
 
     @property
     def labels(self) -> frozenset[str]:
@@ -43,7 +62,7 @@ class Expanded(NamedTuple):
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:
     """The text that refers to a variable, or to a part of it."""
     place = "" if start is None else f":{start}"
-    return f"{_BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
+    return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
 
 
 def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
@@ -57,28 +76,65 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
         VariableError: A reference is malformed, names no variable, stands in a key, or there is
             too much to put in.
     """
-    if not any(_BEGIN in text for text in _texts(params)):
+    if not refers(params):
         return Expanded(params, (), store)
     expansion = _Expansion(store)
     try:
-        expanded = {key: expansion.value(item, f"{key}") for key, item in params.items()}
+        expanded = {
+            expansion.key(key, "arguments"): expansion.value(item, f"{key}")
+            for key, item in params.items()
+        }
     except RecursionError:
         raise VariableError("the arguments with references are nested too deep") from None
-    return Expanded(expanded, tuple(expansion.used.values()), store)
+    texts = frozenset(expansion.texts)
+    return Expanded(expanded, tuple(expansion.used.values()), store, texts)
+
+
+async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
+    """Makes the texts of large variables that the arguments refer to, before `expand` needs them.
+
+    Args:
+        params: The arguments.
+        store: Where the variables are.
+    """
+    for text in _texts(params):
+        for found in _REFERENCE.finditer(text) if BEGIN in text else ():
+            if found[2] in store:
+                await store.texts.make(store.get(found[2]))
+
+
+def refers(params: dict[str, Any]) -> bool:
+    """Whether a text in the arguments holds what may be a reference."""
+    for key, item in params.items():
+        if isinstance(key, str) and BEGIN in key:
+            return True
+        if type(item) is str:
+            if BEGIN in item:
+                return True
+        elif type(item) not in _NUMBERS and _holds(item):
+            return True
+    return False
+
+
+def _holds(value: Any) -> bool:
+    try:
+        # To write it is many times as quick as to look at each of its parts.
+        return BEGIN.encode() in msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001 - no JSON, or too deep: its texts count all the same
+        return any(BEGIN in text for text in _texts(value))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, keys too, however deep it is."""
-    rest = [value]
+    """Every text in a value, keys too, however deep it is, and even if it holds itself."""
+    rest, seen = [value], set[int]()
     while rest:
         item = rest.pop()
         if isinstance(item, str):
             yield item
-        elif isinstance(item, dict):
-            rest.extend(item)
-            rest.extend(item.values())
-        elif isinstance(item, list | tuple):
-            rest.extend(item)
+        elif isinstance(item, dict | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            parts = [*item, *item.values()] if isinstance(item, dict) else item
+            rest.extend([part for part in parts if type(part) not in _NUMBERS])
 
 
 class _Expansion:
@@ -86,6 +142,7 @@ class _Expansion:
 
     def __init__(self, store: VariableStore) -> None:
         self.used: dict[str, Variable] = {}
+        self.texts: list[str] = []
         # A thousand references to one variable write its text once.
         self._written: dict[str, str] = {}
         self._store = store
@@ -93,18 +150,18 @@ class _Expansion:
 
     def value(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
-            return self._text(value, path) if _BEGIN in value else value
+            return self._text(value, path) if BEGIN in value else value
         if isinstance(value, dict):
             return {
-                self._key(key, path): self.value(item, f"{path}.{key}")
+                self.key(key, path): self.value(item, f"{path}.{key}")
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             return [self.value(item, f"{path}[{place}]") for place, item in enumerate(value)]
         return value
 
-    def _key(self, key: Any, path: str) -> Any:
-        if isinstance(key, str) and _BEGIN in key:
+    def key(self, key: Any, path: str) -> Any:
+        if isinstance(key, str) and BEGIN in key:
             raise VariableError(f"{path}: a key cannot refer to a variable: {key[:80]!r}")
         return key
 
@@ -114,8 +171,14 @@ class _Expansion:
             variable, text = self._take(whole, path)
             self._spend(len(text), path)
             # Its value is what its text says: a copy that the tool may do with as it likes.
-            return text if isinstance(variable.value, str) else json.loads(text)
-        return _REFERENCE.sub(lambda found: self._part(found, path), text)
+            if not isinstance(variable.value, str):
+                return json.loads(text)
+            self.texts.append(path)
+            return text
+        made = _REFERENCE.sub(lambda found: self._part(found, path), text)
+        if made.lstrip()[:1] not in ("[", "{") or _ONLY.fullmatch(text.strip()):
+            self.texts.append(path)
+        return made
 
     def _part(self, found: re.Match[str], path: str) -> str:
         if found[1]:
@@ -141,7 +204,7 @@ class _Expansion:
                 self.used[name] = self._store.get(name)
             except VariableError as error:
                 raise VariableError(f"{path}: {error}") from None
-            self._written[name] = self.used[name].text
+            self._written[name] = self._store.texts.of(self.used[name])
         return self.used[name], self._written[name]
 
     def _spend(self, size: int, path: str) -> None:

@@ -21,12 +21,20 @@ __all__ = ["Advice", "RepetitionGuard"]
 
 _VOLATILE: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+    r"|(?<![0-9a-fA-F])[0-9a-fA-F]{12}[47][0-9a-fA-F]{3}[89abAB][0-9a-fA-F]{15}(?![0-9a-fA-F])"
+    r"|(?<!\d)\d{8}T\d{6}(?:[.,]\d{1,9})?(?!\d)Z?"
     r"|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|(?<!\d)\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?!\d)"
     r"|(?<![\d.])1\d{9}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?![\d.])"
+    r"|(?<![\d.])\d{1,15}(?:\.\d{1,18})? ?(?:ms|\u00b5s|\u03bcs|ns)(?!\w)"
+    r"|(?<![\d.])\d{1,15}\.\d{1,18} ?(?:s|secs?|seconds)(?!\w)"
+    r'|(?<=")\w{0,32}(?:[Dd]uration|[Ee]lapsed|[Ll]atency|took)\w{0,32}": ?\d{1,15}(?:\.\d{1,18})?'
 )
-"""UUIDs, dates with or without a time, times of day, and Unix times from 2001 to 2033."""
+"""UUIDs, dates with or without a time, times of day, Unix times from 2001 to 2033, and durations:
+with a unit too fine for a question, or under a name that says so."""
 _REMEMBERED: Final = 64
+_LOOKED_AT: Final = 32_768
+"""Characters, at either end of a result, in which what changes by itself is found."""
 
 
 class Advice(Enum):
@@ -106,6 +114,12 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 def _fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:
     # The arguments count as they are: to ask for another day is another question.
-    said = _VOLATILE.sub("~", to_text(result))
-    parts = (tool_name, to_text(dict(sorted(params.items()))), said)
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+    said = result if isinstance(result, str) else to_text(result)
+    # All of a very long one cannot be looked at while others wait.
+    end = max(_LOOKED_AT, len(said) - _LOOKED_AT)
+    head, tail = (_VOLATILE.sub("~", each) for each in (said[:_LOOKED_AT], said[end:]))
+    found = hashlib.sha256()
+    asked = f"{tool_name}\0{to_text(dict(sorted(params.items())))}\0"
+    for part in (asked, head, said[_LOOKED_AT:end], tail):
+        found.update(part.encode("utf-8", "replace"))
+    return found.hexdigest()

@@ -8,7 +8,13 @@ from typing import Any, Final
 from tool_engine.model.call import ErrorType, ToolExecutionResult
 from tool_engine.session.formatting import data_of
 
-__all__ = ["ResultStatus", "SessionResult", "as_tool_call_result"]
+__all__ = [
+    "ResultStatus",
+    "SessionResult",
+    "as_session_result",
+    "as_tool_call_result",
+    "reason_of",
+]
 
 
 class ResultStatus(str, Enum):
@@ -56,13 +62,39 @@ class SessionResult(ToolExecutionResult, kw_only=True):
     @property
     def status(self) -> ResultStatus:
         """How the call ended, in the words of the founding document."""
+        details = self.metadata.get("error_details")
+        if self.approval_token is not None and (details or {}).get("kind") == "result":
+            # It has run, and must not look as if it had not.
+            return ResultStatus.RESULT_REJECTED
         return _STATUS.get(self.error_type, ResultStatus.ERROR)
 
     @property
     def approval_token(self) -> str | None:
         """Of a call that ended as `approval_required`: what `session.resume` takes."""
+        if self.error_type != ErrorType.APPROVAL_REQUIRED.value:
+            return None
         details = self.metadata.get("error_details")
         return details.get("approval_token") if isinstance(details, dict) else None
+
+
+def as_session_result(result: ToolExecutionResult) -> SessionResult:
+    """The result of a call that ended before the conversation made anything of it.
+
+    Such as one that was not asked for rightly, or not allowed: there is only why to be read.
+    """
+    if isinstance(result, SessionResult):
+        return result
+    known = {name: getattr(result, name) for name in ToolExecutionResult.__struct_fields__}
+    told = result.error or ""
+    reason = reason_of(result)
+    return SessionResult(**known, formatted_text=told, final_text=told, reject_reason=reason)
+
+
+def reason_of(result: ToolExecutionResult) -> str | None:
+    """Why somebody refused the call; None: nobody said."""
+    details = result.metadata.get("error_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return reason if isinstance(reason, str) else None
 
 
 def as_tool_call_result(result: SessionResult) -> dict[str, Any]:

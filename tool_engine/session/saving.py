@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.errors import SessionError, ToolEngineError
-from tool_engine.interfaces import Approver
+from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
+from tool_engine.interfaces import Approver, SessionStorage
+from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.state import Deferred, SessionState
@@ -17,6 +19,19 @@ from tool_engine.session.tool_view import Source
 from tool_engine.session.variables import VariableStore
 
 __all__ = ["SavedSession"]
+
+_MOST_UNKNOWN: Final = 64
+"""Saves in a row of which nobody knows whether they happened."""
+_NOWHERE: Final = "nothing keeps sessions here: pass storage=..., or an engine"
+
+
+class _Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody has to register again."""
+
+    tools: list[str]
+    """The tools that only the conversation has."""
+    groups: list[str]
+    """Its own groups of which a function makes the rules."""
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,6 +51,10 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     deferred_names: dict[str, str] = {}
     news: list[str] = []
     more: dict[str, Any] = {}
+    revision: str | None = ""
+    children: Annotated[int, msgspec.Meta(ge=0)] = 0
+    turn: Annotated[int, msgspec.Meta(ge=0)] = 0
+    code: _Code = msgspec.field(default_factory=lambda: _Code([], []))
 
 
 class SavedSession(SessionState):
@@ -43,6 +62,13 @@ class SavedSession(SessionState):
 
     calls: SessionCalls
     """What takes its calls through."""
+    children: int = 0
+    """Helpers without a name of their own that worked for it."""
+    _code = _Code([], [])
+    """What it had when it was saved."""
+    revisions: tuple[str, ...] = ()
+    """What may be kept of it: the state that it goes on from, then those that it has tried to save
+    since without learning whether they were."""
 
     def to_dict(self) -> dict[str, Any]:
         """All that the conversation is, as JSON values: it goes on with `from_dict`.
@@ -56,11 +82,11 @@ class SavedSession(SessionState):
             "agent_id": self.agent_id,
             "conversation_id": self.conversation_id,
             "config": self.toolbox.config.to_dict(),
-            "toolbox": self.toolbox.to_dict(),
+            "toolbox": _with_lists(self.toolbox.to_dict()),
             "variables": self.variables.to_dict(),
-            "approvals": self.gate.book.to_dict(),
+            "approvals": _with_lists(self.gate.book.to_dict()),
             "meter": self.meter.to_dict(),
-            "guard": self.guard.to_dict(),
+            "guard": _with_lists(self.guard.to_dict()),
             "calls": self.calls.number,
             "news": list(self.calls.news),
             "deferred": {token: sorted(each.labels) for token, each in deferred.items()},
@@ -69,6 +95,10 @@ class SavedSession(SessionState):
                 for token, each in deferred.items()
                 if each.tool_name is not None
             },
+            "revision": self.revisions[0] if self.revisions else None,
+            "children": self.children,
+            "turn": self.toolbox.turn,
+            "code": msgspec.to_builtins(self._with_code()),
         }
 
     def _take_up(self, kept: _Kept) -> None:
@@ -84,6 +114,35 @@ class SavedSession(SessionState):
         }
         self.calls.news = kept.news
         self.more = kept.more
+        self.revisions = () if kept.revision is None else (kept.revision,)
+        self.children = kept.children
+        self.toolbox.turn = kept.turn
+        self._code = kept.code
+
+    def _with_code(self) -> _Code:
+        """What somebody has to register again after this."""
+        made = [each.name for each in self.toolbox.groups() if each.is_own and each.rules]
+        return _Code(
+            sorted({*self.own_tools, *self._code.tools}),
+            sorted({*made, *self._code.groups}),
+        )
+
+    def left_out(self) -> list[str]:
+        """What the conversation had when it was saved, and has no more until it is registered."""
+        made = {each.name for each in self.toolbox.groups() if each.rules}
+        return [
+            *(
+                f"the tool {name!r} was the conversation's own when it was saved: register it again"
+                for name in self._code.tools
+                if name not in self.own_tools
+            ),
+            *(
+                f"a function made the rules of the group {name!r} when the conversation was saved: "
+                "register the group again"
+                for name in self._code.groups
+                if name not in made
+            ),
+        ]
 
     @classmethod
     def from_dict(
@@ -104,6 +163,11 @@ class SavedSession(SessionState):
         Raises:
             SessionError: The data is not what `to_dict` writes; the message names the place.
         """
+        if not isinstance(data, Mapping):
+            raise SessionError(
+                "data must be what to_dict() gave, and the engine comes after it, got "
+                f"{type(data).__name__}"
+            )
         try:
             kept = msgspec.convert(dict(data), _Kept)
             session = cls(
@@ -117,24 +181,75 @@ class SavedSession(SessionState):
                 **options,
             )
             session._take_up(kept)
-        except (msgspec.ValidationError, ToolEngineError, TypeError, ValueError) as error:
+        except (
+            msgspec.ValidationError,
+            ToolEngineError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ) as error:
             raise SessionError(f"this is no kept session: {error}") from error
         return session
 
-    async def save(self, more: Mapping[str, Any] | None = None) -> None:
-        """Keeps the conversation in its storage, in the place of what was kept before.
+    async def save(
+        self,
+        more: Mapping[str, Any] | None = None,
+        *,
+        as_id: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Keeps the conversation in its storage, in the place of the state that it goes on from.
+
+        What somebody else has saved meanwhile, in this process or another one, stays: of two that
+        go on from one state, the one that saves first has the place, and the other one is told.
 
         Args:
             more: What else belongs to it, such as the messages: JSON values, for `session.more`.
+            as_id: Keeps a copy under this id, of which nothing may be kept yet; the session itself
+                stays what it is.
+            overwrite: Takes the place of whatever is kept, whoever saved it.
 
         Raises:
-            SessionError: There is no storage.
+            SessionConflictError: Somebody else has saved it; nothing was kept.
+            SessionError: There is no storage, or something is no JSON value.
             RecordsUnavailableError: The database does not answer.
         """
         if self.storage is None:
-            raise SessionError("nothing keeps sessions here: pass storage=..., or an engine")
+            raise SessionError(_NOWHERE)
         self.more = dict(self.more if more is None else more)
-        await self.storage.save(self.session_id, {**self.to_dict(), "more": self.more})
+        if as_id is not None and as_id != self.session_id:
+            await self._save_copy(self.storage, as_id, overwrite=overwrite)
+            return
+        known = self.revisions
+        revision = secrets.token_hex(8)
+        # As long as the storage has not answered, this may be what it keeps.
+        self.revisions = (*known[:1], *known[1:][-_MOST_UNKNOWN:], revision)
+        data = {**self.to_dict(), "more": self.more, "revision": revision}
+        if not await _saved(self.storage, self.session_id, data, known, overwrite=overwrite):
+            self.revisions = tuple(each for each in self.revisions if each != revision)
+            raise SessionConflictError(_conflict(self.session_id, is_new=not known))
+        if revision in self.revisions:
+            self.revisions = self.revisions[self.revisions.index(revision) :]
+
+    async def is_behind(self) -> bool:
+        """Whether somebody else has saved the conversation, so that `save` would be refused.
+
+        Raises:
+            SessionError: There is no storage, or what is kept is damaged.
+            RecordsUnavailableError: The database does not answer.
+        """
+        if self.storage is None:
+            raise SessionError(_NOWHERE)
+        found = await self.storage.load(self.session_id)
+        return found is not None and revision_of(found) not in self.revisions
+
+    async def _save_copy(self, storage: SessionStorage, as_id: str, *, overwrite: bool) -> None:
+        check_session_id(as_id)
+        data = {**self.to_dict(), "more": self.more, "revision": secrets.token_hex(8)}
+        data["session_id"] = as_id
+        data["approvals"] = {**data["approvals"], "session_id": as_id}
+        if not await _saved(storage, as_id, data, (), overwrite=overwrite):
+            raise SessionConflictError(_conflict(as_id, is_new=True))
 
     @classmethod
     async def restore(
@@ -152,10 +267,58 @@ class SavedSession(SessionState):
             SessionError: What is kept is no session, or there is no storage.
             RecordsUnavailableError: The database does not answer.
         """
-        storage = options.get("storage") or getattr(
-            getattr(engine, "store", None), "sessions", None
-        )
+        storage = options.get("storage")
         if storage is None:
-            raise SessionError("nothing keeps sessions here: pass storage=..., or an engine")
+            storage = getattr(getattr(engine, "store", None), "sessions", None)
+        if storage is None:
+            raise SessionError(_NOWHERE)
         data = await storage.load(session_id)
-        return None if data is None else cls.from_dict(data, engine, approver, **options)
+        if data is None:
+            return None
+        session = cls.from_dict(data, engine, approver, **options)
+        if session.session_id != session_id:
+            raise SessionError(
+                f"what is kept under the id {session_id!r} is the session {session.session_id!r}: "
+                "save it under its own id, or use from_dict"
+            )
+        return session
+
+
+def _with_lists(value: Any) -> Any:
+    """JSON values as JSON gives them back: it knows no tuples."""
+    if isinstance(value, dict):
+        return {key: _with_lists(each) for key, each in value.items()}
+    return [_with_lists(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+async def _saved(
+    storage: SessionStorage,
+    session_id: str,
+    data: dict[str, Any],
+    known: Collection[str],
+    *,
+    overwrite: bool,
+) -> bool:
+    """Whether the data were kept; False: what is kept is none of the states that are known."""
+    save_if = getattr(storage, "save_if", None)
+    if not overwrite and callable(save_if):
+        return bool(await save_if(session_id, data, known))
+    if not overwrite:
+        found = await storage.load(session_id)
+        if found is not None and revision_of(found) not in known:
+            return False
+    await storage.save(session_id, data)
+    return True
+
+
+def _conflict(session_id: str, *, is_new: bool) -> str:
+    if is_new:
+        return (
+            f"another session is kept under the id {session_id!r}, and stays: go on from it with "
+            "restore(), choose another id, or take its place with save(overwrite=True)"
+        )
+    return (
+        f"somebody else has saved the session {session_id!r} since it was read here, and that "
+        "stays: go on from there with restore(), keep this one under another id with "
+        "save(as_id=...), or take its place with save(overwrite=True)"
+    )

@@ -9,8 +9,9 @@ from tool_engine.approval.gate import ApprovalGate
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.approval import fingerprint_of
 from tool_engine.model.call import Refusal
+from tool_engine.model.copying import copied
 from tool_engine.model.tool import Tool
-from tool_engine.session.labels import refusal_of_labels
+from tool_engine.session.labels import refusal_in_time
 from tool_engine.session.references import Expanded
 
 __all__ = ["FindOwn", "SessionScope"]
@@ -33,13 +34,27 @@ class SessionScope:
         is_off: Why the call may not run after all, by what was turned off since; None: it may.
     """
 
+    __slots__ = (
+        "_call_id",
+        "_consented",
+        "_expanded",
+        "_gate",
+        "_is_confirmed",
+        "_is_off",
+        "_own",
+        "deferred",
+        "labels",
+        "params",
+        "tool",
+    )
+
     def __init__(
         self,
         own: FindOwn,
         gate: ApprovalGate,
         expanded: Expanded,
         consented: str | None = None,
-        is_off: Callable[[], Refusal | None] = lambda: None,
+        is_off: Callable[[], Refusal | None] | None = None,
         *,
         is_confirmed: bool = False,
     ) -> None:
@@ -57,12 +72,27 @@ class SessionScope:
         self.deferred: dict[str, bool] = {}
         """Token of a request -> whether it is about the call itself, and none that its tool makes.
         """
-        self.labels: set[str] = set(expanded.labels)
+        self.labels: set[str] = set(expanded.labels) if expanded.variables else set()
         """Where the content came from that was put into its arguments, or that it has read."""
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """A tool that only this conversation has."""
         return self._own(tool_name)
+
+    def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
+        """Whether nobody has anything to say about the call; else `consent` says it."""
+        is_first = self._call_id is None or call_id == self._call_id
+        if tool.accepts is not None or self._consented is not None or self._is_confirmed:
+            return False
+        if not self._gate.is_free(tool, params):
+            return False
+        if is_first:
+            if self._is_off is not None and self._is_off() is not None:
+                return False
+            self._call_id = call_id
+            # The tool may do with its arguments as it likes.
+            self.tool, self.params = tool, copied(params)
+        return True
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why the call may not run; None: it may."""
@@ -71,7 +101,7 @@ class SessionScope:
         is_first = call_id == self._call_id
         if is_first:
             self.tool, self.params = tool, params
-        refusal = refusal_of_labels(tool, self._expanded, params)
+        refusal = await refusal_in_time(tool, self._expanded, params)
         if refusal is not None:
             return refusal
         if self._consented is not None and self._consented == fingerprint_of(
@@ -87,4 +117,6 @@ class SessionScope:
         token = None if refusal is None else (refusal.details or {}).get("approval_token")
         if token is not None:
             self.deferred[token] = is_first
-        return refusal or (self._is_off() if is_first else None)
+        if refusal is not None or self._is_off is None or not is_first:
+            return refusal
+        return self._is_off()

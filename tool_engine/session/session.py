@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
+from tool_engine.errors import (
+    ApprovalError,
+    ConfigurationError,
+    ToolConflictError,
+    ToolNotFoundError,
+)
 from tool_engine.executors.handler import executor_for
 from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
-from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.bounds import nearest
-from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
@@ -22,14 +26,18 @@ from tool_engine.session.bounds import Meter, Usage
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.composition import Prepare
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.contexts import context_of
 from tool_engine.session.deriving import derived
+from tool_engine.session.discovery import as_config
 from tool_engine.session.facade import CycleFacade
+from tool_engine.session.identity import identity_of
+from tool_engine.session.parts import check_parts
 from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.presentation import Presentation, with_return_type
+from tool_engine.session.presentation import Presentation, telling_returns
 from tool_engine.session.prompt import SessionPrompt
 from tool_engine.session.references import Expanded
 from tool_engine.session.repetition import RepetitionGuard
-from tool_engine.session.result import SessionResult
+from tool_engine.session.result import SessionResult, as_session_result
 from tool_engine.session.saving import SavedSession
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.state import Deferred
@@ -54,7 +62,7 @@ class ToolSession(CycleFacade, SavedSession):
         engine: A `ToolEngine`, or what `combine`, `prefix`, `rename`, `keep` and `prepare` make of
             some.
         session_id: Names the conversation, in records too.
-        config: What it may do.
+        config: What it may do; of a mapping, what `ToolCallConfig.from_dict` reads in it.
         approver: Who is asked for consent; None: nobody, so that what must be asked is refused.
         agent_id: Who calls, in records; None: `session_id`.
         conversation_id: Of its calls; None: `session_id`.
@@ -79,7 +87,7 @@ class ToolSession(CycleFacade, SavedSession):
         self,
         engine: Source,
         session_id: str,
-        config: ToolCallConfig | None = None,
+        config: ToolCallConfig | Mapping[str, Any] | None = None,
         approver: Approver | None = None,
         *,
         agent_id: str | None = None,
@@ -91,12 +99,11 @@ class ToolSession(CycleFacade, SavedSession):
         parent: ToolSession | None = None,
     ) -> None:
         check_session_id(session_id)
-        chosen = ToolCallConfig() if config is None else config
-        if not isinstance(chosen, ToolCallConfig):
-            raise ConfigurationError(f"config must be a ToolCallConfig, got {config!r}")
+        check_parts(presentations, storage, variables, parent)
+        chosen = as_config({} if config is None else config)
         self.session_id = session_id
         self.agent_id = check_session_id(session_id if agent_id is None else agent_id)
-        self.conversation_id = conversation_id or session_id
+        self.conversation_id = check_session_id(conversation_id or session_id)
         self.variables = VariableStore(chosen.capacity) if variables is None else variables
         """What the conversation keeps under names: results, arguments, and what is written."""
         self._variable_tools = VariableTools(self.variables)
@@ -104,52 +111,46 @@ class ToolSession(CycleFacade, SavedSession):
         """The tools that were registered for this conversation only, and what runs them."""
         self.presentations = dict(presentations or {})
         """Tool -> how its results become texts."""
-        told = prepare
-        if any(each.return_type is not None for each in self.presentations.values()):
-            told = self._telling(prepare)
-        self.toolbox = Toolbox(engine, chosen, self._all_own, prepare=told)
+        told = telling_returns(prepare, self.presentations)
+        self.toolbox = Toolbox(engine, chosen, self._all_own, prepare=told, stamp=self._registered)
         """Its tools and groups, and which of them are on."""
         store = getattr(engine, "store", None)
-        self.storage = storage or getattr(store, "sessions", None)
+        # One that is empty may count as false.
+        self.storage = getattr(store, "sessions", None) if storage is None else storage
         self.parent = parent
         """The session that it works for."""
-        self.meter: Meter = Meter(chosen, None if parent is None else parent.meter)
+        above = None if parent is None else parent.meter
+        self.meter: Meter = Meter(
+            chosen, above, identity=self._identity, stamp=lambda: self.toolbox.found
+        )
         """What it has spent, against its bounds."""
         self.guard = RepetitionGuard(chosen.hint_at, chosen.stop_at)
         """Notices a model that repeats itself."""
-        book = (
-            ApprovalBook(
-                session_id, chosen.approval_timeout, storage=getattr(store, "approvals", None)
-            )
-            if parent is None
-            else parent.gate.book  # what the user has decided holds for helpers, too
-        )
         of_parent = None if parent is None else parent.policy
         self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
-        self.gate = ApprovalGate(book, approver, self.policy.decide)
+        self.gate = ApprovalGate(self._book(chosen, store), approver, self.policy.decide)
         """Says what needs consent, and asks for it."""
         self._prompt = SessionPrompt(self.toolbox, self.variables, chosen.language)
         self.deferred: dict[str, Deferred] = {} if parent is None else parent.deferred
         self.calls = SessionCalls(self)
         self._protocols: dict[str, ToolCallingProtocol] = {}
-        self._children = itertools.count(1)
         self.more: dict[str, Any] = {}
         """What was saved beside the conversation, such as its messages: JSON values."""
 
     def __repr__(self) -> str:
         return f"<ToolSession {self.session_id!r}, {self.toolbox!r}, {self.meter!r}>"
 
-    def _telling(self, prepare: Prepare | None) -> Prepare:
-        """`prepare`, which also tells what tools return. S9."""
+    def _book(self, config: ToolCallConfig, store: Any) -> ApprovalBook:
+        if self.parent is not None:
+            # What the user has decided holds for helpers, too.
+            return self.parent.gate.book
+        storage = getattr(store, "approvals", None)
+        return ApprovalBook(self.session_id, config.approval_timeout, storage=storage)
 
-        def told(tool: Tool, turn: int) -> Tool | None:
-            adapted = tool if prepare is None else prepare(tool, turn)
-            presentation = self.presentations.get(tool.name)
-            if adapted is None or presentation is None:
-                return adapted
-            return with_return_type(adapted, presentation.return_type)
-
-        return told
+    def _identity(self, tool_name: str) -> str:
+        if tool_name in self.own_tools:
+            return f"{tool_name} of the session"
+        return identity_of(self.source, tool_name)
 
     # The tools.
 
@@ -189,8 +190,7 @@ class ToolSession(CycleFacade, SavedSession):
     def missing(self, tool_name: object) -> str:
         """What to say of a tool that the conversation does not have."""
         shown = str(tool_name)[:_LONGEST]
-        hint = nearest(shown, [each.name for each in self.toolbox.all() if each.is_enabled])
-        return f"there is no tool {shown!r} in this conversation{hint}"
+        return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
 
     def register_tool(self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any]) -> Tool:
         """Adds a tool that only this conversation has.
@@ -230,12 +230,13 @@ class ToolSession(CycleFacade, SavedSession):
             or self._prompt.own(tool_name)
         )
 
-    def _all_own(self) -> list[Tool]:
-        return [
-            *(tool for tool, _ in self.own_tools.values()),
-            *self._variable_tools.tools(),
-            *self._prompt.tools(),
-        ]
+    def _registered(self) -> object:
+        # Whoever adds a tool may do so in the dictionary itself.
+        return tuple(self.own_tools.values())
+
+    def _all_own(self) -> tuple[Tool, ...]:
+        registered = (tool for tool, _ in self.own_tools.values())
+        return (*registered, *self._variable_tools.tools(), *self._prompt.tools())
 
     def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
         """The object that tells a model of these tools; the same one for the same name.
@@ -245,10 +246,14 @@ class ToolSession(CycleFacade, SavedSession):
                 settings.
 
         Raises:
-            ConfigurationError: There is no such protocol.
+            ConfigurationError: There is no such protocol, or this is none.
         """
-        if protocol is not None and not isinstance(protocol, str):
+        if isinstance(protocol, ToolCallingProtocol):
             return protocol
+        if protocol is not None and not isinstance(protocol, str):
+            raise ConfigurationError(
+                f"protocol must be a name or a ToolCallingProtocol, got {protocol!r:.80}"
+            )
         name = protocol or self.config.protocol
         if name not in self._protocols:
             options = {"tools": self} if name in PROTOCOLS else {}
@@ -266,7 +271,7 @@ class ToolSession(CycleFacade, SavedSession):
     @property
     def findings(self) -> list[str]:
         """What somebody should know who expects a tool, a group or its rules to be told of."""
-        return [*self.toolbox.findings, *self._prompt.findings]
+        return [*self.toolbox.findings, *self._prompt.findings, *self.left_out()]
 
     # The calls.
 
@@ -287,6 +292,7 @@ class ToolSession(CycleFacade, SavedSession):
             How the call ended; what a model reads of it is `final_text`.
 
         Raises:
+            ConfigurationError: The context is none.
             asyncio.CancelledError: The caller was cancelled.
         """
         return await self.calls.execute(tool_name, params, context)
@@ -297,11 +303,11 @@ class ToolSession(CycleFacade, SavedSession):
         params: Mapping[str, Any] | None,
         context: ToolExecutionContext | None,
         refusal: Refusal,
-    ) -> ToolExecutionResult:
+    ) -> SessionResult:
         """Ends a call that is not made, as the engine's method of this name."""
-        bound = self.calls.bound(context)
+        bound = context_of(self, context, None)
         bound.scope = SessionScope(self.own, self.gate, Expanded({}, ()))
-        return self.source.refuse(tool_name, params, bound, refusal)
+        return as_session_result(self.source.refuse(tool_name, params, bound, refusal))
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:
         """A caller with a history of its own, whose calls are calls of this conversation.
@@ -331,7 +337,9 @@ class ToolSession(CycleFacade, SavedSession):
             ToolNotFoundError: A tool is not enabled here.
             ConfigurationError: A change is none of a bound.
         """
-        named = str(next(self._children)) if name is None else name
+        if name is None:
+            self.children += 1
+        named = str(self.children) if name is None else name
         return derived(self, named, tools, changes)
 
     # Approvals.
@@ -345,24 +353,26 @@ class ToolSession(CycleFacade, SavedSession):
         """
         return self.gate.book.pending()
 
-    async def resume(self, token: str, decision: ApprovalDecision | bool) -> SessionResult:
+    async def resume(self, token: str, decision: Answer) -> SessionResult:
         """Takes the answer to a request that was deferred, and goes on with its call.
 
         The call runs with the arguments that were shown, and only if its tool is what it was.
 
         Args:
             token: That of the request: `result.approval_token`.
-            decision: The answer.
+            decision: The answer: True, False, the reason of a refusal, or an `ApprovalDecision`.
 
         Returns:
             How the call ended now.
 
         Raises:
             ApprovalError: There is no such open request, it has expired, or the tool has changed.
+                That is no answer: then the request stays open.
         """
-        if isinstance(decision, bool):
-            decision = ApprovalDecision(is_approved=decision)
-        return await self.calls.resume(token, decision)
+        decided = decision_from(decision)
+        if decided is None:
+            raise ApprovalError("None is no answer to a call that waits: say True or False")
+        return await self.calls.resume(str(token), decided)
 
     def take_news(self) -> list[str]:
         """What became of calls that were deferred and have ended since, for the model to read.

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.interfaces import SessionStorage, ToolExecutor
+from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.session.bounds import Meter
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.presentation import Presentation
 from tool_engine.session.repetition import RepetitionGuard
+from tool_engine.session.result import SessionResult
 from tool_engine.session.tool_view import Source
 from tool_engine.session.toolbox import Toolbox
 from tool_engine.session.variables import VariableStore
 
-__all__ = ["Deferred", "SessionState"]
+__all__ = ["Deferred", "Rest", "SessionState"]
+
+
+Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
 
 
 class Deferred(NamedTuple):
@@ -27,6 +32,8 @@ class Deferred(NamedTuple):
     """Where the content came from that was put into its arguments."""
     tool_name: str | None = None
     """What the conversation calls the tool; None: another tool called it."""
+    rest: Rest | None = None
+    """Of a result, in the process of its call: what is left to do when somebody has answered."""
 
 
 class SessionState(ABC):

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from msgspec.structs import replace
@@ -18,10 +19,13 @@ from tool_engine.model.call import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
+from tool_engine.model.caller import check_context
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.identity import leaves_of, origin_of
 from tool_engine.session.memberships import is_tool_of, memberships
+from tool_engine.session.naming import named
 
 __all__ = [
     "Source",
@@ -41,6 +45,7 @@ __all__ = [
 
 _LONGEST_NAME: Final = 80
 """More of a name that nobody has is not looked at, nor told."""
+_NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 _CONDITION: Final = re.compile(r"\{\{if\s+([^{}\s]+)\s*\}\}")
 
 
@@ -192,7 +197,7 @@ class ToolView(ABC):
         entry = self._current().entries.get(tool_name)
         if entry is not None:
             result = await self._source.execute(entry.own.name, params, context)
-            return _named(result, tool_name)
+            return named(result, tool_name)
         if is_own_tool(context, tool_name) and self.has_room(tool_name):
             return await self._source.execute(tool_name, params, context)
         return self.refuse(tool_name, params, context, self._missing(tool_name))
@@ -207,12 +212,21 @@ class ToolView(ABC):
         """Ends a call that whoever made it does not let run; see `ToolEngine.refuse`."""
         entry = self._current().entries.get(tool_name)
         own = tool_name if entry is None else entry.own.name
-        return _named(refused(self._source, own, params, context, refusal), tool_name)
+        return named(refused(self._source, own, params, context, refusal), tool_name)
 
     def near_names(self, tool_name: str) -> list[str]:
         """The names that tools have here which have this one somewhere further in."""
         inner = near_names(self._source, tool_name)
         return [name for name, each in self._current().entries.items() if each.own.name in inner]
+
+    def origin(self, tool_name: str) -> tuple[ToolSource, str]:
+        """The innermost source that has a tool, and the name that it has there."""
+        entry = self._current().entries.get(tool_name)
+        return origin_of(self._source, tool_name if entry is None else entry.own.name)
+
+    def leaves(self) -> list[ToolSource]:
+        """The innermost sources."""
+        return leaves_of(self._source)
 
     def has_room(self, tool_name: str) -> bool:
         """Whether a conversation's own tool of this name takes the place of no other one."""
@@ -283,7 +297,7 @@ def bound(source: ToolSource, turn: Callable[[], int]) -> ToolSource:
 
 def groups_of(source: object) -> Mapping[str, ToolGroup]:
     """The groups that a source has."""
-    return getattr(source, "groups", None) or {}
+    return getattr(source, "groups", None) or _NO_GROUPS
 
 
 def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
@@ -318,7 +332,7 @@ def has_room(source: ToolSource, tool_name: str) -> bool:
 
 def is_own_tool(context: ToolExecutionContext | None, tool_name: str) -> bool:
     """Whether only the conversation that calls has a tool of this name."""
-    scope = None if context is None else context.scope
+    scope = context.scope if context is not None and check_context(context) else None
     return scope is not None and scope.own(tool_name) is not None
 
 
@@ -369,10 +383,6 @@ def renamed_group(
 
 def _condition(found: re.Match[str], names: Mapping[str, str]) -> str:
     return f"{{{{if {names.get(found[1], found[1])}}}}}"
-
-
-def _named(result: ToolExecutionResult, name: str) -> ToolExecutionResult:
-    return result if result.tool_name == name else replace(result, tool_name=name)
 
 
 def _conflict(name: str, first: Tool, second: Tool) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -17,27 +17,44 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.composition import Prepare, Source, as_source, prepare
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.placing import GroupRules, GroupState, Placed, group_from, toggle_of
-from tool_engine.session.tool_view import bound, groups_of, listed, shown_names
+from tool_engine.session.placing import GroupRules, GroupState, Placed, group_from
+from tool_engine.session.standing import (
+    OwnGroup,
+    Seen,
+    Standing,
+    is_on,
+    named_groups,
+    standing_of,
+)
+from tool_engine.session.strangers import strangers_in
+from tool_engine.session.tool_view import bound, groups_of, near_names, shown_names
 
-__all__ = ["GroupRules", "GroupState", "Placed", "Toolbox"]
+__all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
 
 
-class _OwnGroup(NamedTuple):
-    group: ToolGroup
-    rules: GroupRules | None
+_MANY: Final = 500
+"""Tools that a name is compared with one by one."""
+_LIKELY: Final = 20
 
 
-class _View(NamedTuple):
-    """What everything came to, when it was looked at last."""
+class Found(NamedTuple):
+    """How everything stood when it was looked at last, and what says whether it still does."""
 
-    key: tuple[Any, ...]
-    placed: dict[str, Placed]
-    groups: dict[str, GroupState]
-    memberships: dict[str, tuple[ToolGroup, ...]]
-    """Tool -> the groups it is in, whether they are on or not."""
-    conflict: str | None
-    """What is wrong with a name that several tools have; it stands for none of them."""
+    standing: Standing
+    stamp: object
+    generation: object
+    config: ToolCallConfig
+    groups: Mapping[str, ToolGroup]
+    own_groups: dict[str, OwnGroup]
+
+
+class _On(NamedTuple):
+    """The groups that are on, and what they were found from."""
+
+    config: ToolCallConfig
+    groups: Mapping[str, ToolGroup]
+    own: dict[str, OwnGroup]
+    enabled: tuple[ToolGroup, ...]
 
 
 class Toolbox:
@@ -52,6 +69,8 @@ class Toolbox:
         config: What is on from the start; what is toggled changes `toolbox.config`.
         own: Gives the tools that only this conversation has.
         prepare: Adapts what the model is told of each tool in each turn: see `prepare`.
+        stamp: Gives something equal for as long as `own` gives the same, while the toolbox itself
+            is as it was; None: `own` is asked each time.
     """
 
     def __init__(
@@ -61,6 +80,7 @@ class Toolbox:
         own: Callable[[], Sequence[Tool]] = tuple,
         *,
         prepare: Prepare | None = None,
+        stamp: Callable[[], object] | None = None,
     ) -> None:
         self.config = ToolCallConfig() if config is None else config
         self.turn = 0
@@ -68,17 +88,26 @@ class Toolbox:
         self.catalog: Source = _of_one(catalog, prepare, lambda: self.turn)
         """What runs the tools: knows each one as the model does."""
         self._own = own
-        self._groups: dict[str, _OwnGroup] = {}
-        self._view: _View | None = None
-        self._on: tuple[tuple[object, ...], tuple[ToolGroup, ...]] | None = None
-        """What the groups that are on were found from, and these."""
+        self._stamp = stamp or (lambda: tuple(own()))
+        self._groups: dict[str, OwnGroup] = {}
+        self.found: Found | None = None
+        """What the last question came to: another object after each change that was noticed."""
+        self._on: _On | None = None
 
     def __repr__(self) -> str:
-        groups = [state.name for state in self.groups() if state.is_enabled]
+        try:
+            groups = [state.name for state in self.groups() if state.is_enabled]
+        except ConfigurationError as error:
+            return f"Toolbox({error})"
         tools = sum(each.is_enabled for each in self.all())
         return f"Toolbox({tools} tools on, groups {', '.join(groups) or 'none'})"
 
     # What the model is told of.
+
+    @property
+    def standing(self) -> Standing:
+        """How everything stands: another object as soon as anything does otherwise."""
+        return self._current()
 
     def tools(self) -> list[Tool]:
         """The tools that are on, as the model is told of them; the session's own stand last.
@@ -86,10 +115,10 @@ class Toolbox:
         Raises:
             ToolConflictError: Two tools have one name; the message names both, and the cure.
         """
-        view = self._current()
-        if view.conflict is not None:
-            raise ToolConflictError(view.conflict)
-        return [each.tool for each in view.placed.values() if each.is_enabled]
+        standing = self._current()
+        if standing.conflict is not None:
+            raise ToolConflictError(standing.conflict)
+        return standing.told.copy()
 
     def all(self) -> list[Placed]:
         """Every tool whose name is clear, on or off; the session's own stand last."""
@@ -99,17 +128,33 @@ class Toolbox:
         """The tool that the model knows by this name, on or off; None: none, or more than one."""
         return self._current().placed.get(shown_name)
 
+    def hint(self, name: str) -> str:
+        """`; did you mean 'x'?` where a tool that is on has nearly this name, else nothing."""
+        placed = self._current().placed
+        return nearest(name, (each for each in self._likely(name) if placed[each].is_enabled))
+
+    def _likely(self, name: str) -> set[str]:
+        """The names of the tools that a name may be meant for."""
+        names = set(self._current().placed)
+        find = getattr(getattr(self.catalog, "index", None), "nearest", None)
+        if len(names) > _MANY and find is not None:
+            # An engine finds the likely ones of thousands in no time.
+            own = (each.name for each in self._own())
+            names &= {*find(name, _LIKELY), *own}
+        return names
+
     def groups(self) -> list[GroupState]:
         """All groups by name, on or off."""
         return list(self._current().groups.values())
 
     def enabled_groups(self) -> tuple[ToolGroup, ...]:
         """The groups that are on, by name; asks for no tools, not even the session's own."""
-        key = (self.config, groups_of(self.catalog), self._groups)
-        if self._on is None or any(a is not b for a, b in zip(self._on[0], key, strict=True)):
-            named = self._named_groups().values() if self.config.enabled else ()
-            self._on = (key, tuple(each.group for each in named if self._is_on(each.group)))
-        return self._on[1]
+        config, groups, own, on = self.config, groups_of(self.catalog), self._groups, self._on
+        if on is None or on.config is not config or on.groups is not groups or on.own is not own:
+            named = named_groups(self.catalog, own).values() if config.enabled else ()
+            enabled = tuple(each.group for each in named if is_on(each.group, config))
+            self._on = on = _On(config, groups, own, enabled)
+        return on.enabled
 
     def groups_of(self, shown_name: str) -> list[str]:
         """The names of all groups that a tool is in, on or off."""
@@ -141,8 +186,20 @@ class Toolbox:
             f"the session's own group {name!r} stands in the place of the catalog's: rename one"
             for name in hidden
         ]
-        conflict = self._current().conflict
-        return told if conflict is None else [*told, conflict]
+        standing = self._current()
+        told += strangers_in(
+            self.config,
+            standing.placed,
+            standing.groups,
+            self._is_named_so,
+            self._likely,
+        )
+        return told if standing.conflict is None else [*told, standing.conflict]
+
+    def _is_named_so(self, engine_name: str) -> bool:
+        """Whether an engine knows one of the tools by this name."""
+        near = (self.find(name) for name in near_names(self.catalog, engine_name))
+        return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
 
     # What is on. S22.
 
@@ -165,10 +222,13 @@ class Toolbox:
             Whether it is on now.
 
         Raises:
-            ConfigurationError: There is no such group; the message names the nearest.
+            ConfigurationError: There is no such group; the message names the nearest. Or it is to
+                be on, and nobody approved it: see `ToolGroup.is_quarantined`.
         """
         wanted = not self._group(name).is_enabled if enabled is None else _flag(enabled)
-        self._group(name)
+        group = self._group(name).group
+        if wanted and group.is_quarantined:
+            raise ConfigurationError("; ".join(group.findings))
         toggles = {**self.config.group_toggles, name: wanted}
         self.config = replace(self.config, group_toggles=toggles)
         return wanted
@@ -214,7 +274,7 @@ class Toolbox:
             )
         if rules is not None and not callable(rules):
             raise ConfigurationError(f"rules must be a function of tool names, got {rules!r}")
-        self._groups = {**self._groups, made.name: _OwnGroup(made, rules)}
+        self._groups = {**self._groups, made.name: OwnGroup(made, rules)}
         return made
 
     def under(self, config: ToolCallConfig) -> Toolbox:
@@ -253,7 +313,7 @@ class Toolbox:
             self.config, tool_toggles=kept.tool_toggles, group_toggles=kept.group_toggles
         )
         self._groups = {
-            group.name: _OwnGroup(group, self._rules_of(group.name)) for group in kept.groups
+            group.name: OwnGroup(group, self._rules_of(group.name)) for group in kept.groups
         }
 
     def _rules_of(self, name: str) -> GroupRules | None:
@@ -262,109 +322,38 @@ class Toolbox:
 
     def _group(self, name: str) -> GroupState:
         groups = self._current().groups
-        if name not in groups:
+        if not isinstance(name, str) or name not in groups:
             raise ConfigurationError(f"there is no group {name!r:.80}{nearest(name, groups)}")
         return groups[name]
 
     def _tool(self, name: str) -> Placed:
         placed = self._current().placed
-        if name not in placed:
+        if not isinstance(name, str) or name not in placed:
             raise ConfigurationError(f"there is no tool {name!r:.80}{nearest(name, placed)}")
         return placed[name]
 
     # Looking.
 
-    def _current(self) -> _View:
-        own = tuple(self._own())
-        groups = groups_of(self.catalog)
-        generation = getattr(self.catalog, "generation", None)
-        key = (generation, self.config, own, groups, self._groups)
-        view = self._view
-        if view is None or generation is None or not _is_same(view.key, key):
-            view = self._view = self._looked(key, own)
-        return view
+    def _current(self) -> Standing:
+        found = self.found
+        if (
+            found is None
+            or found.config is not self.config
+            or found.own_groups is not self._groups
+            or found.stamp != self._stamp()
+            or found.generation is None
+            or found.generation != getattr(self.catalog, "generation", None)
+            or found.groups is not groups_of(self.catalog)
+        ):
+            found = self.found = self._look()
+        return found.standing
 
-    def _named_groups(self) -> dict[str, _OwnGroup]:
-        """All groups by name; the session's own go before the catalog's."""
-        groups = groups_of(self.catalog)
-        named = {name: _OwnGroup(group, None) for name, group in groups.items()} | self._groups
-        return {name: named[name] for name in sorted(named)}
-
-    def _looked(self, key: tuple[Any, ...], own: Sequence[Tool]) -> _View:
-        tools, conflict = listed(self.catalog)
-        taken = self._conflicts_of(own, {tool.name for tool in tools})
-        clear = [tool for tool in tools if tool.name not in taken]
-        named = self._named_groups()
-        members: dict[str, list[ToolGroup]] = {}
-        for each in named.values():
-            for tool in each.group.members(clear):
-                members.setdefault(tool.name, []).append(each.group)
-        placed = {tool.name: self._placed(tool, members.get(tool.name, ())) for tool in clear}
-        placed |= {tool.name: self._placed_own(tool) for tool in own if tool.name not in taken}
-        states = {
-            name: self._state(each, [t for t in placed if each.group in members.get(t, ())], placed)
-            for name, each in named.items()
-        }
-        # A group that gave way to the session's one of its name still says who is asked.
-        hidden = [group for name, group in groups_of(self.catalog).items() if name in self._groups]
-        for group in hidden:
-            for tool in group.members(clear):
-                members.setdefault(tool.name, []).append(group)
-        memberships = {name: tuple(each) for name, each in members.items()}
-        return _View(key, placed, states, memberships, taken[min(taken)] if taken else conflict)
-
-    def _conflicts_of(self, own: Sequence[Tool], names: set[str]) -> dict[str, str]:
-        """Name -> what is wrong with it, of the session's own tools."""
-        taken: dict[str, str] = {}
-        seen: set[str] = set()
-        for tool in own:
-            if tool.name in seen:
-                taken[tool.name] = (
-                    f"the session has two tools named {tool.name!r} of its own: rename one"
-                )
-            elif tool.name in names or self.catalog.get(tool.name) is not None:
-                taken[tool.name] = (
-                    f"the session's own tool {tool.name!r} and the catalog's {tool.name!r} have "
-                    "one name: rename one, or put prefix() or rename() around the catalog"
-                )
-            seen.add(tool.name)
-        return taken
-
-    def _is_on(self, group: ToolGroup) -> bool:
-        if group.name in self.config.group_toggles:
-            return self.config.group_toggles[group.name]
-        default = self.config.default_group_enabled
-        return group.is_enabled if default is None else default
-
-    def _placed(self, tool: Tool, groups: Iterable[ToolGroup]) -> Placed:
-        config = self.config
-        on = [group for group in groups if self._is_on(group)]
-        toggle = toggle_of(tool.name, config)
-        if toggle is not None:
-            is_enabled = toggle
-        elif groups:
-            offered = any(tool.name not in group.disabled_tools for group in on)
-            is_enabled = config.default_tool_enabled and offered
-        else:
-            is_enabled = config.default_tool_enabled
-        is_told = config.enabled and is_enabled and tool.is_enabled
-        return Placed(tool.name, tool, is_told, False, tuple(group.name for group in on))
-
-    def _placed_own(self, tool: Tool) -> Placed:
-        is_enabled = self.config.enabled and toggle_of(tool.name, self.config) is not False
-        return Placed(tool.name, tool, is_enabled, True)
-
-    def _state(
-        self, each: _OwnGroup, names: Sequence[str], placed: Mapping[str, Placed]
-    ) -> GroupState:
-        return GroupState(
-            each.group,
-            self.config.enabled and self._is_on(each.group),
-            tuple(names),
-            tuple(name for name in names if placed[name].is_enabled),
-            each.rules,
-            each.group.name in self._groups,
-        )
+    def _look(self) -> Found:
+        catalog, own = self.catalog, tuple(self._own())
+        generation, groups = getattr(catalog, "generation", None), groups_of(catalog)
+        seen = Seen(generation, self.config, own, groups, self._groups)
+        standing = standing_of(catalog, seen)
+        return Found(standing, self._stamp(), generation, self.config, groups, self._groups)
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
@@ -379,11 +368,6 @@ def _of_one(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int])
     """The catalog as one conversation sees it: nobody else's turns count."""
     source = as_source(catalog)
     return as_source(bound(source if adapt is None else prepare(source, adapt), turn))
-
-
-def _is_same(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
-    """Whether nothing changed; what is the same object is not compared."""
-    return all(a is b or a == b for a, b in zip(old, new, strict=True))
 
 
 def _flag(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -10,16 +10,32 @@ from msgspec.structs import replace
 
 # Loaded with the session, so that nothing is imported while the event loop runs.
 from tool_engine.catalog.building import tool_of_mapping
+from tool_engine.errors import VariableError
+from tool_engine.model.bounds import nearest
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables import NAME, VariableKind
 
-__all__ = ["VARIABLE_TOOLS", "definition_of"]
+__all__ = ["FILTERS", "VARIABLE_TOOLS", "check_arguments", "definition_of"]
 
 VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
 """The names of the tools, in the order in which a model is told of them."""
 _MOST_READ: Final = 4_000
 _MOST_LISTED: Final = 100
 _ANY_JSON: Final = {"type": ["string", "number", "boolean", "array", "object", "null"]}
+FILTERS: Final = ("type", "search", "tag")
+"""What `list_vars` can choose by."""
+_KINDS: Final = [each.value for each in VariableKind]
+_RAW: Final[Mapping[str, Mapping[str, Any]]] = {
+    "value": _ANY_JSON,
+    "filter": {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "enum": _KINDS},
+            "search": {"type": "string", "maxLength": 200},
+            "tag": {"type": "string", "maxLength": 100},
+        },
+    },
+}
 _NAME_RULE: Final = {"pattern": f"^{NAME}$"}
 _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "read_var": {
@@ -30,6 +46,8 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
             "costs nothing."
         ),
         "effect": "read",
+        # So many characters were asked for, and where they are cut nothing reads on.
+        "result": {"limit": 0},
         "parameters": [
             {
                 "name": "name",
@@ -66,7 +84,7 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
                 "name": "type",
                 "type": "string",
                 "description": "Only variables of this kind; LLMAdd are the ones that you wrote",
-                "validation": {"enum": [each.value for each in VariableKind]},
+                "validation": {"enum": _KINDS},
             },
             {
                 "name": "search",
@@ -79,6 +97,11 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
                 "type": "string",
                 "description": "Only those with this tag",
                 "validation": {"max_length": 100},
+            },
+            {
+                "name": "filter",
+                "type": "object",
+                "description": "The same three as one object, instead of them",
             },
             {
                 "name": "page",
@@ -166,7 +189,28 @@ def definition_of(name: str) -> Tool:
     tool = tool_of_mapping(definition, "<session>")
     # Set here: the loader checks a raw schema with a library that nothing else needs so early.
     parameters = [
-        replace(each, schema=dict(_ANY_JSON)) if each.name == "value" else each
+        replace(each, schema=dict(_RAW[each.name])) if each.name in _RAW else each
         for each in tool.parameters
     ]
     return replace(tool, parameters=parameters)
+
+
+def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Says what is no argument of a tool, which would be left out without the model noticing.
+
+    Raises:
+        VariableError: The message names the nearest.
+    """
+    _check_keys("", arguments, [each.name for each in tool.parameters], tool.name)
+    chosen = arguments.get("filter")
+    if tool.name == "list_vars" and isinstance(chosen, Mapping):
+        _check_keys("filter.", chosen, FILTERS, "its filter")
+
+
+def _check_keys(path: str, arguments: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    for key in arguments:
+        if key not in known:
+            raise VariableError(
+                f"invalid arguments: unknown parameter '{path}{str(key)[:80]}'"
+                f"{nearest(key, known)}; {what} takes {', '.join(known)}"
+            )

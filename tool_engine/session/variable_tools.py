@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -17,9 +18,9 @@ from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import HIDDEN
 from tool_engine.redaction.names import is_secret_key
-from tool_engine.session.labels import labels_of_copies
-from tool_engine.session.variable_definitions import VARIABLE_TOOLS, definition_of
-from tool_engine.session.variables import Variable, VariableKind, VariableStore, as_kept
+from tool_engine.session.labels import labels_of_copies_in_time
+from tool_engine.session.variable_definitions import FILTERS, VARIABLE_TOOLS, definition_of
+from tool_engine.session.variables import Variable, VariableKind, VariableStore, copied
 
 __all__ = [
     "CarriesLabels",
@@ -33,6 +34,10 @@ __all__ = [
 _SHOWN: Final = 200
 """Characters of a description in a list."""
 _UNKNOWN: Final = "unknown"
+_FROM_NOWHERE: Final = frozenset({_UNKNOWN})
+_OF_MODEL: Final = frozenset({"model"})
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_INSTANT: Final = timedelta(microseconds=1)
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _DEEPEST: Final = 64
 """Levels of arguments: no call of more is validated."""
@@ -85,7 +90,6 @@ class _VariableExecutor:
         self._runs: Mapping[str, Callable[[dict[str, Any], ToolExecutionContext], Any]] = {
             "read_var": self._read,
             "list_vars": self._list,
-            "write_var": self._write,
             "remove_vars": self._remove,
         }
 
@@ -94,6 +98,12 @@ class _VariableExecutor:
     ) -> dict[str, Any]:
         """What the tool returns; a coroutine, since the store belongs to the event loop."""
         try:
+            if tool.name == "read_var":
+                await self._store.texts.make(self._store.get(params["name"]))
+            if tool.name == "write_var":
+                has_value = "value" in params
+                labels = await self._labels(params["value"], context) if has_value else _OF_MODEL
+                return self._write(params, labels)
             output: dict[str, Any] = self._runs[tool.name](params, context)
         except VariableError as error:
             raise ToolExecutionError(str(error), is_final=True) from error
@@ -101,7 +111,7 @@ class _VariableExecutor:
 
     def _read(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
         variable = self._store.get(params["name"])
-        text, start = variable.text, params.get("start", 0)
+        text, start = self._store.texts.of(variable), params.get("start", 0)
         if start > len(text):
             raise VariableError(
                 f"start {start} is beyond the end: {variable.name!r} has {len(text)} characters, "
@@ -121,11 +131,12 @@ class _VariableExecutor:
         }
 
     def _list(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
-        kind = params.get("type")
+        wanted = _filter_of(params)
+        kind = wanted.get("type")
         found = self._store.find(
             kind=None if kind is None else VariableKind(kind),
-            search=params.get("search") or "",
-            tag=params.get("tag"),
+            search=wanted.get("search") or "",
+            tag=wanted.get("tag"),
         )
         size, page = params.get("pageSize", 25), params.get("page", 1)
         pages = max(1, -(-len(found) // size))
@@ -138,7 +149,7 @@ class _VariableExecutor:
             "total": len(found),
         }
 
-    def _write(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+    def _write(self, params: dict[str, Any], labels: frozenset[str]) -> dict[str, Any]:
         name = params["name"]
         old = self._store.get(name) if name in self._store else None
         if old is not None and old.kind is not VariableKind.LLM_ADD:
@@ -159,13 +170,13 @@ class _VariableExecutor:
         if "tags" in params:
             written["tags"] = tuple(dict.fromkeys(params["tags"]))
         if "value" in params:
-            written["labels"] = self._labels(params["value"], context)
+            written["labels"] = labels
         new = replace(old, **written, updated=Variable(name=name, value=None).updated)
         return _listed(self._store.add(new))
 
-    def _labels(self, value: Any, context: ToolExecutionContext) -> frozenset[str]:
+    async def _labels(self, value: Any, context: ToolExecutionContext) -> frozenset[str]:
         """Where a value came from: neither a copy nor a detour makes it the model's own."""
-        labels = {"model"} | labels_of_copies(value, self._store)
+        labels = {"model"} | await labels_of_copies_in_time(value, self._store)
         scope = context.scope
         labels |= scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN}
         if context.is_for_tool:
@@ -179,6 +190,16 @@ class _VariableExecutor:
         return {"removed": removed, "missing": missing}
 
 
+def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What `list_vars` is to choose by, as one object or beside it."""
+    alone = {key: params[key] for key in FILTERS if params.get(key) is not None}
+    wanted = {key: item for key, item in (params.get("filter") or {}).items() if item is not None}
+    for key in alone.keys() & wanted.keys():
+        if alone[key] != wanted[key]:
+            raise VariableError(f"{key} and filter.{key} say something else: leave one of them out")
+    return alone | wanted
+
+
 def names_of_call(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
     """The names of a call's variables: `{tool}_{number}_result` and `{tool}_{number}_args`. S29.
 
@@ -187,13 +208,18 @@ def names_of_call(tool_name: str, number: int, store: VariableStore | None = Non
         number: The number of the call in its conversation.
         store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
     """
-    begin = f"{_OTHER.sub('_', tool_name)[:_LONGEST]}_{number}"
+    begin = f"{_named(tool_name)}_{number}"
     names = NamesOfCall(f"{begin}_result", f"{begin}_args")
     count = 1
-    while store is not None and any(name in store for name in names):
+    while store is not None and (names.result in store or names.args in store):
         count += 1
         names = NamesOfCall(f"{begin}_result-{count}", f"{begin}_args-{count}")
     return names
+
+
+@lru_cache(maxsize=1024)
+def _named(tool_name: str) -> str:
+    return _OTHER.sub("_", tool_name)[:_LONGEST]
 
 
 def keep_call(
@@ -235,8 +261,8 @@ async def keep_call_in_time(
     used: frozenset[str] | None = None,
 ) -> None:
     """The same as `keep_call`; what is large is copied in a thread."""
-    of_call = partial(_of_call, tool, names, params, result, labels, used)
     is_small = is_quick(result.output) and is_quick(params)
+    of_call = partial(_of_call, tool, names, params, result, labels, used, in_pieces=not is_small)
     for variable in of_call() if is_small else await asyncio.to_thread(of_call):
         store.take(variable)
 
@@ -248,25 +274,41 @@ def _of_call(
     result: ToolExecutionResult,
     labels: frozenset[str],
     used: frozenset[str] | None,
+    *,
+    in_pieces: bool = False,
 ) -> list[Variable]:
     """The variables of a call, the arguments first: they were there before the result."""
+    now = datetime.now(UTC)
+    sent = _without_secrets(params, tool.secret_parts, tool.secret_names)
+    value, chars = copied(sent, in_pieces=in_pieces)
     args = Variable(
         name=names[1],
-        value=_without_secrets(params, tool.secret_parts, tool.secret_names),
+        value=value,
         kind=VariableKind.TOOL_CALL_ARGS,
         desc=f"Arguments of a call of {tool.name}",
-        labels=frozenset({"model"}) | (labels if used is None else used),
+        labels=_OF_MODEL | (labels if used is None else used),
+        created=now,
+        updated=now,
+        chars=chars,
     )
     if not result.is_success:
-        return [as_kept(args)]
+        return [args]
+    later = datetime.now(UTC)
+    if later <= now:
+        # Whatever the clock says, what was sent was there before what came back.
+        later = now + _INSTANT
+    value, chars = copied(_unwrapped(result.output), in_pieces=in_pieces)
     output = Variable(
         name=names[0],
-        value=_unwrapped(result.output),
+        value=value,
         kind=VariableKind.TOOL_CALL_RESULT,
         desc=f"Result of a call of {tool.name}",
-        labels=labels,
+        labels=labels or _FROM_NOWHERE,
+        created=later,
+        updated=later,
+        chars=chars,
     )
-    return [as_kept(args), as_kept(output)]
+    return [args, output]
 
 
 def _without_secrets(
@@ -274,6 +316,8 @@ def _without_secrets(
 ) -> Any:
     """Arguments without what stands under the name of a secret; texts stay as they are."""
     if depth > _DEEPEST:
+        return value
+    if _has_no_secrets(value, parts, names):
         return value
     if isinstance(value, list):
         return [_without_secrets(item, parts, depth=depth + 1) for item in value]
@@ -285,6 +329,19 @@ def _without_secrets(
         else _without_secrets(item, parts, depth=depth + 1)
         for key, item in value.items()
     }
+
+
+def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) -> bool:
+    """Whether that is plain at a glance, of arguments that hold no lists and no objects."""
+    if type(value) is not dict or parts or names:
+        return False
+    for key, item in value.items():
+        if type(item) is str:
+            if is_secret_key(str(key)):
+                return False
+        elif type(item) not in _NUMBERS:
+            return False
+    return True
 
 
 def _unwrapped(output: Any) -> Any:

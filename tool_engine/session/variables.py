@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
@@ -15,15 +16,18 @@ import msgspec
 from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.bounds import check_count
 from tool_engine.model.output import to_text
+from tool_engine.session.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
+from tool_engine.session.traces import KeptTrace, Traces
 
-__all__ = ["MAX_CHARS", "NAME", "Variable", "VariableKind", "VariableStore", "as_kept"]
+__all__ = ["MAX_CHARS", "NAME", "Variable", "VariableKind", "VariableStore", "as_kept", "copied"]
 
 NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
 """The names that a variable may have."""
 MAX_CHARS: Final = 67_108_864
 """The most characters that all variables of a conversation come to, rules not counted."""
 _NAME: Final = re.compile(NAME)
-_HALF: Final = re.compile(r"(\\\\)|(\\ud[89a-f])")
+_LONGEST: Final = 200
+_PLAIN: Final = frozenset((str, int, bool, type(None)))
 
 
 class VariableKind(str, Enum):
@@ -59,7 +63,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     desc: str = ""
     """What it holds, for people and models."""
     tags: tuple[str, ...] = ()
-    labels: frozenset[str] = frozenset()
+    labels: frozenset[Annotated[str, msgspec.Meta(pattern=r"\S")]] = frozenset()
     """Where its content came from: a text for each origin, such as `user` or
     `tool:fetch_page effect:read host:example.com`. None given: what its kind says."""
     created: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
@@ -83,9 +87,9 @@ def as_kept(variable: Variable) -> Variable:
 
     Takes time in proportion to the value, and may do so in a thread.
     """
-    value, text = _copied(variable.value)
+    value, chars = copied(variable.value)
     labels = variable.labels or frozenset({_LABELS.get(variable.kind, _UNKNOWN)})
-    return msgspec.structs.replace(variable, value=value, chars=len(text), labels=labels)
+    return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
 class VariableStore:
@@ -110,8 +114,16 @@ class VariableStore:
         self.max_chars = max_chars
         self.evicted = 0
         """How many went because there were too many."""
-        # In the order of their last use: a dict remembers it, and moving to its end is cheap.
-        self._used: dict[str, Variable] = {}
+        self.traces = Traces()
+        """What tells of those that are gone, and of what they held before, without their texts."""
+        self.texts = KeptTexts()
+        """The texts of large ones, which take long to make."""
+        self.has_large = False
+        """Whether there ever was a large one."""
+        self.origins: set[str] = set()
+        """The labels of all that was ever kept, rules not counted."""
+        # In the order of their last use. A plain dict would look for its first entry ever longer.
+        self._used: OrderedDict[str, Variable] = OrderedDict()
         self._kept: dict[str, Variable] = {}
         self._chars = 0
 
@@ -123,6 +135,11 @@ class VariableStore:
 
     def __contains__(self, name: object) -> bool:
         return name in self._used or name in self._kept
+
+    @property
+    def chars(self) -> int:
+        """The characters of all texts, rules not counted."""
+        return self._chars
 
     def __iter__(self) -> Iterator[Variable]:
         """All variables: the rules, then the others, the longest unused first."""
@@ -138,9 +155,10 @@ class VariableStore:
             The variable as it is kept.
 
         Raises:
-            VariableError: The name cannot be referenced, or belongs to a rule.
+            VariableError: The name cannot be referenced, or belongs to a rule; or a field has a
+                value that it cannot have.
         """
-        return self.take(as_kept(variable))
+        return self.take(as_kept(_checked(variable)))
 
     def take(self, variable: Variable) -> Variable:
         """The same as `add`, for what `as_kept` made already.
@@ -149,17 +167,32 @@ class VariableStore:
             VariableError: As for `add`.
         """
         self._check_name(variable)
-        old = self._kept.get(variable.name) or self._used.get(variable.name)
-        if old is not None:
+        name = variable.name
+        if name in self._used or name in self._kept:
+            old = self._kept.get(name) or self._used[name]
             variable = msgspec.structs.replace(variable, created=old.created)
-        self._forget(variable.name)
-        if variable.is_kept:
-            self._kept[variable.name] = variable
+            self._forget(name)
+        if variable.kind is VariableKind.RULE:
+            self._kept[name] = variable
         else:
-            self._used[variable.name] = variable
+            self._used[name] = variable
             self._chars += variable.chars
-            self._evict()
+            self.has_large = self.has_large or variable.chars > LARGE
+            self.origins.update(variable.labels)
+            if len(self._used) > self.capacity or self._chars > self.max_chars:
+                self._evict()
         return variable
+
+    def note_read(self, name: str, labels: frozenset[str], text: str) -> None:
+        """Remembers what a model has read that no variable holds, so that copies of it are found.
+
+        Args:
+            name: What it was, such as `a result of 'fetch_page'`.
+            labels: Where it came from.
+            text: What was read; no more than checksums stay of it.
+        """
+        self.origins.update(labels)
+        self.traces.add(name, labels, datetime.now(UTC), text, len(text))
 
     def get(self, name: str) -> Variable:
         """The variable of that name, which counts as a use of it.
@@ -172,17 +205,18 @@ class VariableStore:
             return variable
         variable = self._used.pop(name, None)
         if variable is None:
-            raise VariableError(f"there is no variable {name[:80]!r}{self._near(name)}")
+            name = str(name)[:80]
+            raise VariableError(f"there is no variable {name!r}{self._near(name)}")
         self._used[name] = variable
         return variable
 
-    def remove(self, names: Iterable[str]) -> list[str]:
-        """Forgets variables, and tells which of the names there were.
+    def remove(self, names: str | Iterable[str]) -> list[str]:
+        """Forgets variables, and tells which of the names there were; a text is one name.
 
         Raises:
             VariableError: One of them is a rule; then none is forgotten.
         """
-        listed = list(dict.fromkeys(names))
+        listed = [names] if isinstance(names, str) else list(dict.fromkeys(names))
         rules = [name for name in listed if name in self._kept]
         if rules:
             raise VariableError(f"{rules[0]!r} is a rule, which cannot be removed")
@@ -219,6 +253,7 @@ class VariableStore:
             "max_chars": self.max_chars,
             "evicted": self.evicted,
             "variables": [_as_dict(each) for each in self],
+            "traces": self.traces.to_list(),
         }
 
     @classmethod
@@ -236,10 +271,15 @@ class VariableStore:
         for variable in kept.variables:
             store.add(variable)
         store.evicted = kept.evicted
+        store.traces.restore(kept.traces)
+        store.origins.update(*(each.labels for each in kept.traces))
         return store
 
     def _check_name(self, variable: Variable) -> None:
-        if not _NAME.fullmatch(variable.name):
+        name = variable.name
+        # What could be the name of a Python variable needs no closer look: names of calls are such.
+        is_plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST
+        if not is_plain and not _NAME.fullmatch(name):
             raise VariableError(
                 f"no variable can be named {variable.name[:80]!r}: a name has 1 to 200 of the "
                 "characters A-Z, a-z, 0-9, _ . / and -"
@@ -253,6 +293,9 @@ class VariableStore:
         old = self._used.pop(name, None)
         if old is not None:
             self._chars -= old.chars
+            self.texts.forget(old)
+            # What was read from it must not be typed out now that it is gone.
+            self.traces.add(old.name, old.labels, old.updated, old.value, old.chars)
         return old is not None
 
     def _evict(self) -> None:
@@ -265,9 +308,26 @@ class VariableStore:
     def _near(self, name: str) -> str:
         if not len(self):
             return "; nothing is kept yet"
-        known = [*self._used, *self._kept]
-        near = difflib.get_close_matches(name[:80], known, n=3, cutoff=0.4) or known[-3:]
+        # So many take a tenth of a second; more would hold up the other calls.
+        known = [*self._used, *self._kept][-1000:]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[-3:]
         return f"; near are {', '.join(near)}"
+
+
+def _checked(variable: Any) -> Variable:
+    """What a program wants to keep, with fields of the right types, or it could not be read back.
+
+    Raises:
+        VariableError: It is no variable, or has a field of another type.
+    """
+    if not isinstance(variable, Variable):
+        kind = type(variable).__name__
+        raise VariableError(f"no {kind} can be kept: pass Variable(name=..., value=...)")
+    try:
+        return msgspec.convert(msgspec.structs.asdict(variable), Variable)
+    except msgspec.ValidationError as error:
+        name = str(variable.name)[:80]
+        raise VariableError(f"the variable {name!r} cannot be kept: {error}") from error
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
@@ -277,6 +337,7 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     evicted: Annotated[int, msgspec.Meta(ge=0)]
     variables: list[Variable]
     max_chars: int = MAX_CHARS
+    traces: list[KeptTrace] = []
 
 
 def _as_dict(variable: Variable) -> dict[str, Any]:
@@ -286,19 +347,54 @@ def _as_dict(variable: Variable) -> dict[str, Any]:
     """
     rest = msgspec.structs.replace(variable, value=None)
     fields: dict[str, Any] = msgspec.to_builtins(rest, order="deterministic")
+    fields["tags"] = list(variable.tags)
     return {**fields, "value": msgspec.to_builtins(variable.value)}
 
 
-def _copied(value: Any) -> tuple[Any, str]:
-    """A value as it is kept, which nobody else holds, and its text."""
+def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
+    """A value as it is kept, which nobody else holds, and how many characters its text has.
+
+    Args:
+        value: The value.
+        in_pieces: Whether this is a thread, which lets others have their turn where it can: a large
+            value takes twice the time then.
+    """
+    chars = _chars_of_plain(value)
+    if chars is not None:
+        return value.copy() if type(value) is dict else value, chars
+    made = kept_in_pieces(value) if in_pieces else None
+    if made is not None:
+        return made
     text = to_text(value)
     if isinstance(value, str):
-        return text, text
-    if "\\ud" in text:
-        # Half of a surrogate pair: kept as the letters of its escape, which can be written.
-        text = _HALF.sub(lambda found: found[1] or f"\\{found[2]}", text)
+        return text, len(text)
+    text = without_halves(text)
     try:
         kept = json.loads(text)
     except RecursionError:  # pragma: no cover - what can be written can be read so far
         kept = text
-    return kept, kept if isinstance(kept, str) else text
+    return kept, len(kept if isinstance(kept, str) else text)
+
+
+def _chars_of_plain(value: Any) -> int | None:
+    """Characters of the text of what JSON gives back as it is, and is no deeper than one level.
+
+    None: it may be something else. The text itself is not written: only its length is needed.
+    """
+    kind = type(value)
+    if kind is str:
+        return len(value) if value.isascii() else None
+    if kind is dict:
+        if not all(type(key) is str and type(item) in _PLAIN for key, item in value.items()):
+            return None
+        # Without the space behind each colon and each comma that the text has.
+        spaces = max(0, 2 * len(value) - 1)
+    elif kind in _PLAIN:
+        spaces = 0
+    else:
+        return None
+    try:
+        written = msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001 - half of a surrogate pair, or a very large number
+        return None
+    return spaces + (len(written) if written.isascii() else len(written.decode()))

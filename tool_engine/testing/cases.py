@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tool_engine.approval.callback import CallbackApprover
+from tool_engine.approval.gate import gate_of_engine
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -43,6 +45,8 @@ class CaseRunner:
         self._engine = engine
         self._stand_ins = stand_ins
         self._validator = ToolParameterValidator(strict=True)
+        # Whoever has the tests run wants to see what the tool does, and nobody else is asked.
+        self._consent = gate_of_engine(CallbackApprover(lambda request: True))
 
     async def run(self, tool: Tool) -> list[CaseReport]:
         """A report for each example and test of `tool`, in the order of the definition."""
@@ -68,7 +72,7 @@ class CaseRunner:
     async def _run(self, tool: Tool, case: Mapping[str, Any], report: CaseReport) -> None:
         env = case.get("env", {})
         wanted = [name for each in self._reached(tool) for name in _variables(each)]
-        context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct")
+        context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", scope=self._consent)
         try:
             async with self._stand_ins.of(case) as scene:
                 with _environment(wanted, env):

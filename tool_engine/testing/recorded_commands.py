@@ -139,8 +139,8 @@ class RecordedShellExecutor:
         check_script(self._plans.of(tool), script)
         if self.recording.is_empty:
             raise ToolExecutionError(
-                f"{tool.name} runs only what somebody approves, and nobody is asked in a test; "
-                "record what the script would return: command: {stdout: …}"
+                f"{tool.name} runs no script in a test; record what the script would return: "
+                "command: {stdout: …}"
             )
         finished = self.recording.finished(["sh", "-c", script], _SHELL_OUTPUT)
         return output_of("the script", finished, None)

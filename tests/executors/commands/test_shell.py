@@ -13,16 +13,25 @@ from typing import Any
 
 import pytest
 
-from tool_engine import ToolEngine, ToolEngineConfig
+from tool_engine import (
+    ApprovalRequest,
+    CallbackApprover,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolSession,
+)
+from tool_engine.approval.describe import describe
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands import sandbox_launcher
 from tool_engine.executors.commands.sandbox_launcher import obstacle
-from tool_engine.executors.commands.shell import Approve, ShellExecutor
+from tool_engine.executors.commands.shell import ShellExecutor
+from tool_engine.interfaces import Approver
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
 Make = Callable[..., Tool]
 BOUND = 20.0
+LIMITS = "result: {max_chars: 1000}\n"
 
 needs_kernel = pytest.mark.skipif(bool(obstacle()), reason=obstacle() or "it can")
 
@@ -31,13 +40,14 @@ class Shell:
     def __init__(self, make: Make, folder: Path) -> None:
         self.make, self.folder = make, folder
 
-    async def run(
-        self, script: str, approve: Approve | None = lambda script, context: True, **config: Any
-    ) -> Any:
-        tool = self.make({"cwd": str(self.folder), "config": config}, "script", name="shell")
+    def tool(self, **config: Any) -> Tool:
+        return self.make({"cwd": str(self.folder), "config": config}, "script", name="shell")
+
+    async def run(self, script: str, **config: Any) -> Any:
         async with asyncio.timeout(BOUND):
             context = ToolExecutionContext(caller_id="ada")
-            return await ShellExecutor(approve).execute(tool, {"script": script}, context)
+            params = {"script": script}
+            return await ShellExecutor().execute(self.tool(**config), params, context)
 
 
 @pytest.fixture
@@ -63,46 +73,81 @@ async def test_where_it_runs(shell: Shell) -> None:
         await shell.run("true", read=["/no/such"])
 
 
-@needs_kernel
-async def test_only_what_somebody_approves(shell: Shell) -> None:
-    """The script that runs is the script that was shown, and only True is a yes."""
-    shown: list[tuple[str, str | None]] = []
-
-    def approve(script: str, context: ToolExecutionContext) -> bool:
-        shown.append((script, context.caller_id))
-        return True
-
-    async def approve_later(script: str, context: ToolExecutionContext) -> bool:
-        await asyncio.sleep(0)
-        return approve(script, context)
-
-    for yes in (approve, approve_later):
-        assert (await shell.run("echo a", yes))["stdout"] == "a\n"
-    assert shown == [("echo a", "ada")] * 2
-    for answer in (False, None, 1, "yes"):
-        with pytest.raises(ToolExecutionError, match="not approved; it has not been run"):
-            await shell.run("touch ran", lambda script, context, a=answer: a)  # type: ignore[misc]
-    assert not await asyncio.to_thread((shell.folder / "ran").exists)
+@pytest.mark.parametrize("permission", ["", "permission: ask_always\n", "permission: ask_once\n"])
+async def test_nothing_runs_without_consent(permission: str, tmp_path: Path) -> None:
+    """R12: where nobody can be asked nothing runs, in words that name the cure."""
+    async with asyncio.timeout(BOUND), _engine(tmp_path, None, permission) as engine:
+        assert engine.load_errors == []
+        result = await engine.execute("run_shell_command", {"script": f"touch {tmp_path}/ran"})
+    assert result.error_type == "execution_rejected"
+    assert "pass an approver to the engine or the session" in str(result.error)
+    assert not (tmp_path / "ran").exists()
 
 
 @needs_kernel
-async def test_without_an_approver(tmp_path: Path) -> None:
-    """K52: built in, it is there and refuses, in words that name the cure."""
-    (tmp_path / "shell.yaml").write_text(
+@pytest.mark.parametrize("in_session", [False, True])
+async def test_one_question_per_call(in_session: bool, tmp_path: Path) -> None:
+    """X3: whoever is asked sees the script as it will run, once; only a yes lets it run."""
+    asked: list[ApprovalRequest] = []
+    answers: list[bool | str] = [True, "not today"]
+
+    def answer(request: ApprovalRequest) -> bool | str:
+        asked.append(request)
+        return answers.pop(0)
+
+    approver = CallbackApprover(answer)
+    of_engine = None if in_session else approver
+    async with asyncio.timeout(BOUND), _engine(tmp_path, of_engine, LIMITS) as engine:
+        caller: Any = ToolSession(engine, "s", approver=approver) if in_session else engine
+        yes = await caller.execute("run_shell_command", {"script": "echo a\necho b"})
+        no = await caller.execute("run_shell_command", {"script": f"touch {tmp_path}/ran"})
+    assert yes.output["stdout"] == "a\nb\n"
+    assert (no.error_type, no.is_success) == ("execution_rejected", False)
+    assert "not today" in str(no.error)
+    assert not (tmp_path / "ran").exists()
+    assert len(asked) == 2
+    told = describe(asked[0])
+    assert f"a shell script runs in {tmp_path} (reads that folder; may change: nothing;" in told
+    assert "no network):\n  echo a\n  echo b" in told
+
+
+async def test_any_executor_of_scripts_asks(tmp_path: Path) -> None:
+    """X3: under another name, with other limits, or for a conversation alone, it asks as well."""
+    definition = {
+        "name": "mine",
+        "description": "Runs a script.",
+        "parameters": [{"name": "script", "type": "string", "required": True, "description": "It"}],
+        "entry": {"type": "custom", "handler": "own", "cwd": str(tmp_path)},
+        "result": {"max_chars": 1000},
+    }
+    (tmp_path / "mine.yaml").write_text(json.dumps(definition))
+    for permission in ({}, {"permission": "auto"}):
+        (tmp_path / "mine.yaml").write_text(json.dumps({**definition, **permission}))
+        config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+        async with asyncio.timeout(BOUND), ToolEngine(config) as engine:
+            engine.register_executor("own", ShellExecutor())
+            result = await engine.execute("mine", {"script": f"touch {tmp_path}/ran"})
+            assert result.error_type == "execution_rejected"
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_definition_cannot_do_without(tmp_path: Path) -> None:
+    """X3: `permission: auto` of a shell tool is a mistake, and not a way round the question."""
+    async with asyncio.timeout(BOUND), _engine(tmp_path, None, "permission: auto\n") as engine:
+        ((_, message),) = engine.load_errors
+        assert "lets scripts run that nobody has seen; write ask_always" in message
+
+
+def _engine(folder: Path, approver: Approver | None, more: str = "") -> ToolEngine:
+    (folder / "shell.yaml").write_text(
         "name: run_shell_command\n"
         "description: Runs a shell script.\n"
+        f"{more}"
         "parameters: [{name: script, type: string, required: true, description: The script}]\n"
-        f"entry: {{type: builtin, cwd: {tmp_path}}}\n"
+        f"entry: {{type: builtin, cwd: {folder}}}\n"
     )
-    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
-    async with asyncio.timeout(BOUND), ToolEngine(config) as engine:
-        assert engine.load_errors == []
-        result = await engine.execute("run_shell_command", {"script": "echo a"})
-        assert result.error_type == "execution_error"
-        assert "register_executor('run_shell_command', ShellExecutor(approve=" in str(result.error)
-        engine.register_executor("run_shell_command", ShellExecutor(lambda script, context: True))
-        result = await engine.execute("run_shell_command", {"script": "echo a"})
-        assert result.output["stdout"] == "a\n"
+    config = ToolEngineConfig(tools_directory=str(folder), auto_reload=False)
+    return ToolEngine(config, approver=approver)
 
 
 @needs_kernel
@@ -115,14 +160,12 @@ async def test_without_an_approver(tmp_path: Path) -> None:
         ("\ud800", "not valid Unicode"),
     ],
 )
-async def test_scripts_that_nobody_is_asked_about(shell: Shell, script: str, told: str) -> None:
-    """What cannot run, or what the author does not want, is refused first."""
-
-    def approve(script: str, context: ToolExecutionContext) -> bool:
-        raise AssertionError(script, context)
-
+async def test_scripts_that_never_run(shell: Shell, script: str, told: str) -> None:
+    """What cannot run, or what the author does not want, is refused; who is asked is told so."""
     with pytest.raises(ToolExecutionError, match=told):
-        await shell.run(script, approve, deny=["rm -rf"])
+        await shell.run(script, deny=["rm -rf"])
+    with pytest.raises(ToolExecutionError, match=told):
+        ShellExecutor().preview(shell.tool(deny=["rm -rf"]), {"script": script})
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,30 @@ async def test_another_process_goes_on(storage: SQLRecordStorage, open_storage: 
     assert [each.token for each in await other.approvals.pending("chat")] == ["t-1"]
 
 
+async def test_no_step_of_two_writers_is_lost(
+    storage: SQLRecordStorage, open_storage: Open
+) -> None:
+    """Of two who go on from one state one is told: whatever was kept is in what is kept last."""
+    other = await open_storage(str(storage.url))
+
+    async def count(name: str, sessions: Any) -> int:
+        kept = 0
+        for turn in range(15):
+            found = await sessions.load("chat") or {"steps": []}
+            said = {"steps": [*found["steps"], f"{name}{turn}"], "revision": f"{name}{turn}"}
+            kept += await sessions.save_if("chat", said, [found.get("revision", "")])
+        return kept
+
+    async with asyncio.timeout(BOUND), asyncio.TaskGroup() as group:
+        done = [
+            group.create_task(count(name, each.sessions))
+            for name, each in {"a": storage, "b": other}.items()
+        ]
+    found = await storage.sessions.load("chat")
+    assert found is not None
+    assert len(set(found["steps"])) == sum(task.result() for task in done) >= 15
+
+
 async def test_writers_of_all_kinds_at_once(storage: SQLRecordStorage, open_storage: Open) -> None:
     """Records, saves and answers of two storages get in one another's way, and none is lost."""
     other = await open_storage(str(storage.url))
@@ -279,6 +303,38 @@ async def test_postgres_of_the_version_before(postgres_server: Any, open_storage
     assert (await again.totals(RecordQuery())).execution_time > 1_000
     plan = await plan_of(again, session_statements.infos(1, 0, 0.0))
     assert "tool_sessions" in plan
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+async def test_sessions_of_the_version_before(
+    storage: SQLRecordStorage, open_storage: Open, *, has_run: bool
+) -> None:
+    """What was kept before states had names goes on; a statement that has run may run again."""
+    await storage.sessions.save("chat", {"turn": 1})
+    if not has_run:
+        await changed(storage, "ALTER TABLE tool_sessions DROP COLUMN revision")
+    await changed(storage, "UPDATE tool_engine_schema SET version = 5")
+    await storage.close()
+    again = await open_storage(str(storage.url))
+    assert await again.sessions.load("chat") == {"turn": 1}
+    assert not await again.sessions.save_if("chat", {"turn": 2}, [])
+    assert await again.sessions.save_if("chat", {"turn": 2}, [""])
+
+
+async def test_migration_that_fails_changes_nothing(tmp_path: Path, open_storage: Open) -> None:
+    """Only that a column is there already is no failure."""
+    path = tmp_path / "old.db"
+    storage = await open_storage(path)
+    await storage.sessions.save("chat", {"turn": 1})
+    await storage.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE tool_sessions")
+        connection.execute("CREATE VIEW tool_sessions AS SELECT 1 AS session_id")
+        connection.execute("UPDATE tool_engine_schema SET version = 5")
+        connection.commit()
+    with pytest.raises(RecordsUnavailableError, match="Cannot add a column to a view"):
+        await SQLRecordStorage(f"sqlite:///{path}").sessions.load("chat")
+    assert asked(path, "SELECT version FROM tool_engine_schema") == [(5,)]
 
 
 async def test_no_question_reads_every_session(database: Path, open_storage: Open) -> None:

@@ -266,6 +266,18 @@ def test_arguments_nested_deep(depth: int) -> None:
         json.dumps(decoded([odd, DONE]).message)
 
 
+@pytest.mark.parametrize("depth", [498, 600, 5000])
+def test_a_reply_nested_deep_says_what_to_do(depth: int) -> None:
+    """U47: the model is told how to write it, not how Python fails."""
+    args: Any = 1
+    for _ in range(depth):
+        args = {"a": args}
+    reply = decoded([chunk([{"functionCall": {"name": "getTime", "args": args}}]), DONE])
+    told = " ".join(each.message for each in reply.findings)
+    assert "cannot be read: it nests too deep; write it flatter" in told
+    assert "ecursion" not in told
+
+
 def test_long_and_hostile_streams() -> None:
     """Arguments in 4-byte pieces, and hostile bytes, take linear time: quadratic is minutes."""
     text = "abcd" * 5_000

@@ -25,7 +25,7 @@ def lock_command(
             "--approve",
             "-a",
             metavar="NAME",
-            help="Only this tool; repeatable.",
+            help="Only this tool, or group:NAME; repeatable.",
             autocompletion=complete_tool,
         ),
     ] = None,
@@ -39,7 +39,7 @@ def lock_command(
     as_json: JSONOption = False,
     tools: ToolsOption = None,
 ) -> int:
-    """Approve the tools as they are, for engines with `lock: enforce`.
+    """Approve the tools and groups as they are, for engines with `lock: enforce`.
 
     Example: tool-engine lock --approve get_weather
     """

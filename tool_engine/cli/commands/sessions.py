@@ -15,6 +15,7 @@ from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, sett
 __all__ = ["sessions_command"]
 
 _WORDS = {"show": "ID", "delete": "ID", "approve": "TOKEN", "refuse": "TOKEN"}
+_ALONE = ("list", "pending")
 
 
 def sessions_command(
@@ -72,12 +73,10 @@ def _step(words: list[str]) -> tuple[str, str]:
     if not words:
         return "list", ""
     step, *names = words
-    if step == "pending" and not names:
+    if step in _ALONE and not names:
         return step, ""
     if step in _WORDS and len(names) == 1:
         return step, names[0]
     if step in _WORDS:
         raise CommandError(f"write `tool-engine sessions {step} {_WORDS[step]}`")
-    raise CommandError(
-        f"sessions takes no {' '.join(words)!r}{nearest(step, [*_WORDS, 'pending'])}"
-    )
+    raise CommandError(f"sessions takes no {' '.join(words)!r}{nearest(step, [*_WORDS, *_ALONE])}")

@@ -1,16 +1,16 @@
 """How does a model run a shell script of its own, if somebody wants that at all?
 
-Only what somebody has approved runs, and only in a sandbox that the kernel keeps up (see
-`sandbox_launcher`): where either is missing, nothing runs and the error says what to do.
+Only what somebody has consented to runs, and only in a sandbox that the kernel keeps up (see
+`sandbox_launcher`): where either is missing, nothing runs and the error says what to do. The
+engine asks for the consent, as for every tool: see `ShellExecutor.needs_consent`.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,10 +28,7 @@ from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["Approve", "ShellExecutor", "check_script"]
-
-Approve = Callable[[str, ToolExecutionContext], bool | Awaitable[bool]]
-"""Is asked about each script, with the caller's context; only `True` lets it run."""
+__all__ = ["ShellExecutor", "check_script"]
 
 _SHELL: Final = "/bin/sh"
 _SYSTEM: Final = (
@@ -61,51 +58,55 @@ _DEVICES: Final = ("/dev/null",)
 
 
 class ShellExecutor:
-    """Runs scripts that a model writes; the tool's only parameter is `script`.
+    """Runs scripts that a model writes; the tool's only parameter is `script`."""
 
-    Args:
-        approve: Is asked before each run; without it, nothing runs.
-    """
+    needs_consent = True
+    """Somebody is asked about each script, whatever the definition does not say."""
 
-    def __init__(self, approve: Approve | None = None) -> None:
-        self._approve = approve
+    def __init__(self) -> None:
         self._plans = CompiledEntries(compile_entry)
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Asks for approval, then runs the script in the sandbox.
+        """Runs the script in the sandbox.
 
         Returns:
             `{"exit_code", "stdout", "stderr", "truncated"}`, whatever the exit code is.
 
         Raises:
-            ToolExecutionError: Nobody approves, this machine has no sandbox, or the script cannot
-                be run or wrote too much.
+            ToolExecutionError: This machine has no sandbox, or the script cannot be run or wrote
+                too much.
             TimeoutError: It did not end in time; nothing of it is left.
             DefinitionError: The tool's entry is wrong.
         """
-        plan, script = self._plans.of(tool), params[SCRIPT]
-        if obstacle := sandbox_launcher.obstacle():
-            raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
-        check_script(plan, script)
-        await self._ask(tool, script, context)
+        plan, script = self._runnable(tool, params)
         timeout = seconds_left(context)
         finished = await ProcessGroup(partial(_command, plan, script), timeout).run()
         return output_of("the script", finished, timeout)
 
-    async def _ask(self, tool: Tool, script: str, context: ToolExecutionContext) -> None:
-        if self._approve is None:
-            raise ToolExecutionError(
-                f"{tool.name} runs only what somebody approves, and nobody is asked here; register "
-                f"who is: engine.register_executor({tool.handler!r}, ShellExecutor(approve=...))"
-            )
-        answer = self._approve(script, context)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        # Nothing but True: an approver that forgets to return must not have approved.
-        if answer is not True:
-            raise ToolExecutionError("the script was not approved; it has not been run")
+    def preview(self, tool: Tool, params: dict[str, Any]) -> str:
+        """The script, line by line, and what it may reach: for whoever is asked for consent.
+
+        Raises:
+            ToolExecutionError: It would not be run.
+            DefinitionError: The tool's entry is wrong.
+        """
+        plan, script = self._runnable(tool, params)
+        writes = ", ".join(plan.write) or "nothing"
+        reads = "".join(f", {each}" for each in plan.read)
+        network = "may use the network" if plan.network else "no network"
+        return (
+            f"a shell script runs in {plan.cwd} (reads that folder{reads}; may change: {writes}; "
+            f"{network}):\n{script}"
+        )
+
+    def _runnable(self, tool: Tool, params: dict[str, Any]) -> tuple[ShellPlan, str]:
+        plan, script = self._plans.of(tool), params[SCRIPT]
+        if obstacle := sandbox_launcher.obstacle():
+            raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
+        check_script(plan, script)
+        return plan, script
 
 
 def check_script(plan: ShellPlan, script: str) -> None:

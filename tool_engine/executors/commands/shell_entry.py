@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
+from tool_engine.model.permission import ExecutionPolicy
 
 __all__ = ["ShellPlan", "check_entry", "compile_entry"]
 
@@ -37,6 +38,7 @@ class _Reader(EntryReader[ShellPlan]):
         self.keys(entry, _ENTRY_KEYS, "entry")
         config = self.config(_CONFIG_KEYS)
         self._check_parameters()
+        self._check_permission()
         write = self._texts(config, "write")
         if "/" in write:
             self.problem("entry.config.write", "opens the whole system; name the folders instead")
@@ -53,6 +55,15 @@ class _Reader(EntryReader[ShellPlan]):
         if names != [SCRIPT] or self.tool.parameters[0].type != "string":
             self.problem(
                 "parameters", f"must be one text named {SCRIPT!r}, the script; got {names}"
+            )
+
+    def _check_permission(self) -> None:
+        said = self.tool.permission
+        if said is not None and said.execution is ExecutionPolicy.AUTO:
+            self.problem(
+                "permission",
+                "lets scripts run that nobody has seen; write ask_always, or ask_once to be asked "
+                "about each script the first time",
             )
 
     def _cwd(self, cwd: Any) -> str:

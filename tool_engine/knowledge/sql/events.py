@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import Context
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -221,7 +222,8 @@ class SQLEventStorage:
         elif loop is not None and not self._is_closing:
             self._loop, self._bell = loop, asyncio.Event()
             self._bell.set()
-            self._task = loop.create_task(self._run(), name="tool-engine-events")
+            # Not in the context of the call that came first, which nothing must keep alive.
+            self._task = loop.create_task(self._run(), name="tool-engine-events", context=Context())
 
     async def _run(self) -> None:
         pause = _INTERVAL

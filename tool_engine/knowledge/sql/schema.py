@@ -69,6 +69,7 @@ _TABLES: Final = (
     ("tool_statistics",),
     ("tool_marks",),
     ("tool_sessions", "tool_approvals", "tool_decisions"),
+    (),
 )
 """What each migration adds."""
 TABLES: Final = tuple(name for added in _TABLES for name in added)
@@ -277,6 +278,7 @@ MIGRATIONS: Final = (
     ),
     (_MARKS,),
     _SESSIONS,
+    ("ALTER TABLE tool_sessions ADD COLUMN {if_missing}revision TEXT",),
 )
 """Statements by version; the first brings an empty database to version 1."""
 
@@ -292,6 +294,8 @@ _WORDS: Final = {
         "without_rowid": " WITHOUT ROWID",
         # Migrations hold the whole file.
         "lock_calls": "",
+        # It has no word for this: who runs the statements looks at the error.
+        "if_missing": "",
     },
     "postgresql": {
         "key": "BIGINT",
@@ -302,6 +306,7 @@ _WORDS: Final = {
         "then_key": ", key",
         "without_rowid": "",
         "lock_calls": "LOCK TABLE tool_calls IN SHARE MODE",
+        "if_missing": "IF NOT EXISTS ",
     },
 }
 

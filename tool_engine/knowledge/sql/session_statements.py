@@ -6,6 +6,7 @@ read first and then wants to write while somebody else does.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Double,
     LargeBinary,
     Select,
+    Text,
     TextClause,
     Update,
     bindparam,
@@ -59,12 +61,16 @@ def _typed(statement: str, *names: str) -> TextClause:
     return text(statement).bindparams(*(bindparam(name, type_=_KINDS[name]) for name in names))
 
 
-_SAVE: Final = _typed(
-    "INSERT INTO tool_sessions (session_id, created_at, updated_at, size, data) "
-    "VALUES (:session_id, :now, :now, :size, :data) ON CONFLICT (session_id) DO UPDATE SET "
-    "updated_at = excluded.updated_at, size = excluded.size, data = excluded.data",
-    *("now", "size", "data"),
+_PUT: Final = (
+    "INSERT INTO tool_sessions (session_id, created_at, updated_at, size, data, revision) "
+    "VALUES (:session_id, :now, :now, :size, :data, :revision) ON CONFLICT (session_id) "
+    "DO UPDATE SET updated_at = excluded.updated_at, size = excluded.size, "
+    "data = excluded.data, revision = excluded.revision"
 )
+_SAVE: Final = _typed(_PUT, *("now", "size", "data"))
+_SAVE_IF: Final = _typed(
+    f"{_PUT} WHERE coalesce(tool_sessions.revision, '') IN :revisions", *("now", "size", "data")
+).bindparams(bindparam("revisions", type_=Text(), expanding=True))
 _OPEN: Final = _typed(
     "INSERT INTO tool_approvals (token, session_id, is_open, asked_at, expires_at, data) "
     "VALUES (:token, :session_id, :is_open, :asked_at, :expires_at, :data) "
@@ -79,9 +85,30 @@ _REMEMBER: Final = _typed(
 )
 
 
-def saved(session_id: str, now: int, size: int, data: bytes) -> TextClause:
-    """Puts a conversation in the place of what was kept of it before."""
-    return _SAVE.bindparams(session_id=session_id, now=now, size=size, data=data)
+def saved(
+    session_id: str,
+    now: int,
+    size: int,
+    data: bytes,
+    *,
+    revision: str,
+    revisions: Collection[str] | None,
+) -> TextClause:
+    """Puts a conversation in the place of what was kept of it before.
+
+    Args:
+        session_id: The conversation.
+        now: Microseconds since 1970.
+        size: Characters.
+        data: What is kept.
+        revision: Which state of it this is.
+        revisions: One of them is the state that it takes the place of, or there is none; else the
+            row count is 0. None: whatever there is.
+    """
+    known = {"session_id": session_id, "now": now, "size": size, "data": data, "revision": revision}
+    if revisions is None:
+        return _SAVE.bindparams(**known)
+    return _SAVE_IF.bindparams(**known, revisions=list(revisions))
 
 
 def kept(session_id: str) -> Select[Any]:

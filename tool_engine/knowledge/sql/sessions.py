@@ -6,7 +6,7 @@ Each save is one transaction: who is killed in the middle of it leaves what was 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,7 +16,7 @@ from tool_engine.knowledge.conversation import copied
 from tool_engine.knowledge.sql.kept import KEEPING, packed, unpacked
 from tool_engine.knowledge.sql.keys import date_of, microseconds
 from tool_engine.knowledge.sql.opening import LazyDatabase
-from tool_engine.model.session import SessionInfo, check_page, check_session_id
+from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 __all__ = ["SQLSessionStorage"]
 
@@ -47,6 +47,24 @@ class SQLSessionStorage:
                 are too large.
             RecordsUnavailableError: The database does not take it; what was kept before stays.
         """
+        await self._save(session_id, data, None)
+
+    async def save_if(
+        self, session_id: str, data: dict[str, Any], revisions: Collection[str]
+    ) -> bool:
+        """As `save`, if what is kept has one of these revisions, or if nothing is kept.
+
+        It is one statement: of two processes that go on from one state, one is told False.
+
+        Raises:
+            SessionError: As for `save`.
+            RecordsUnavailableError: The database does not take it; what was kept before stays.
+        """
+        return await self._save(session_id, data, tuple(revisions))
+
+    async def _save(
+        self, session_id: str, data: dict[str, Any], revisions: Collection[str] | None
+    ) -> bool:
         check_session_id(session_id)
         what = f"the session {session_id!r}"
         copy = copied(data, what)
@@ -54,8 +72,12 @@ class SQLSessionStorage:
         async with turn:
             size, content = await asyncio.to_thread(packed, copy, what)
             now = microseconds(datetime.now(UTC))
+            statement = _statements().saved(
+                session_id, now, size, content, revision=revision_of(copy), revisions=revisions
+            )
             async with self._database.changing(KEEPING) as connection:
-                await connection.execute(_statements().saved(session_id, now, size, content))
+                done = await connection.execute(statement)
+        return bool(done.rowcount)
 
     async def load(self, session_id: str) -> dict[str, Any] | None:
         """What was kept last, a new value each time; None: nothing.

@@ -238,12 +238,21 @@ def _migrate(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
         for statement in statements("sqlite", _version(connection)):
-            connection.execute(statement)
+            _change(connection, statement)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _change(connection: sqlite3.Connection, statement: str) -> None:
+    try:
+        connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        # A statement may run again, and SQLite knows no ADD COLUMN IF NOT EXISTS.
+        if not str(error).startswith("duplicate column name"):
+            raise
 
 
 def _version(connection: sqlite3.Connection) -> int:

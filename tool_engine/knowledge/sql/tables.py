@@ -67,6 +67,7 @@ sessions: Final = Table(
     Column("updated_at", BigInteger),
     Column("size", BigInteger),
     Column("data", LargeBinary),
+    Column("revision", Text),
 )
 """Conversations, compressed."""
 approvals: Final = Table(

@@ -19,7 +19,7 @@ meant in two ways stays as it is, for the validation to refuse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -45,17 +45,20 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 
 
-def coerce(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def coerce(
+    tool: Tool, arguments: Mapping[str, Any], *, only: Collection[str] | None = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The arguments with each text as the value that the tool's schema wants, where it is sure.
 
     Args:
         tool: Whose parameters they are for.
         arguments: They are not changed.
+        only: Where the texts are that are read, such as `filter.sizes[2]`; None: all are.
 
     Returns:
         New arguments, and one sentence for each text that became something else.
     """
-    reader = _Reader(tool.parameters_schema)
+    reader = _Reader(tool.parameters_schema, only)
     value = reader.object(arguments, tool.parameters_schema, "")
     return value, tuple(reader.repairs)
 
@@ -101,8 +104,9 @@ def _plain(name: str) -> str:
 class _Reader:
     """Reads the texts of one call's arguments."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], only: Collection[str] | None) -> None:
         self._root = root
+        self._only = only
         self.repairs: list[str] = []
 
     def object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
@@ -118,7 +122,8 @@ class _Reader:
         if not isinstance(schema, Mapping):
             return value
         if isinstance(value, str):
-            read = self._text(value, schema)
+            is_left = self._only is not None and path not in self._only
+            read = _NO_VALUE if is_left else self._text(value, schema)
             if read is _NO_VALUE:
                 return value
             kind = _KINDS[type(read)]

@@ -41,6 +41,7 @@ _NULL: Final = "the arguments were written as null: read as {}"
 _BOM: Final = "a byte order mark before the arguments was left out"
 _FENCE: Final = "the code fence around the arguments was left out"
 _TWICE: Final = "the arguments were written as JSON inside a JSON string: the string was read"
+_TOO_DEEP: Final = "the arguments nest too deep to be read: write them flatter"
 _CURE: Final = "write one complete JSON object"
 _FENCED: Final = re.compile(r"```[A-Za-z0-9_-]*[ \t]*\r?\n(.*?)(?:\n[ \t]*)?```", re.DOTALL)
 # Closing tags and tokens of a model's own template hold nothing that could be an argument.
@@ -65,7 +66,13 @@ def read_arguments(text: str, *, repair: bool = True) -> ReadArguments:
     except json.JSONDecodeError as error:
         return _read_malformed(text, error, repair=repair)
     except (RefusedJSONError, RecursionError) as error:
-        return ReadArguments(None, error=f"the arguments cannot be read: {error}; {_CURE}")
+        return _unread(error)
+
+
+def _unread(fault: Exception) -> ReadArguments:
+    if isinstance(fault, RecursionError):
+        return ReadArguments(None, error=_TOO_DEEP)
+    return ReadArguments(None, error=f"the arguments cannot be read: {fault}; {_CURE}")
 
 
 def _object_of(value: Any, *, repair: bool, done: tuple[str, ...] = ()) -> ReadArguments:
@@ -104,7 +111,7 @@ def _read_malformed(text: str, error: json.JSONDecodeError, *, repair: bool) -> 
     except json.JSONDecodeError as fault:
         return ReadArguments(None, error=_malformed(fault))
     except (RefusedJSONError, RecursionError) as fault:
-        return ReadArguments(None, error=f"the arguments cannot be read: {fault}; {_CURE}")
+        return _unread(fault)
     except MissingExtraError as missing:
         return ReadArguments(None, error=f"{_malformed(error)} ({missing})")
 

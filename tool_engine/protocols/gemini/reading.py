@@ -19,6 +19,7 @@ __all__ = ["GeminiReader", "Payload", "camel_keys", "get"]
 _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z])")
 _MAX_DEPTH: Final = MAX_DEPTH + 20
 """Arguments stand eight levels deep in a reply; those that nest too deep have their own refusal."""
+_TOO_DEEP: Final = "it nests too deep; write it flatter"
 _CAPITAL: Final = re.compile("[A-Z]")
 _NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 
@@ -69,6 +70,9 @@ class GeminiReader:
     def _of_value(self, chunk: Any) -> Iterator[Payload]:
         try:
             value = plain(chunk)
+        except RecursionError:
+            self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
+            return
         except Exception as error:  # noqa: BLE001 - an SDK's object may refuse to be dumped
             self.problems.append(f"a part of the reply cannot be read: {error!r:.200}")
             return
@@ -85,7 +89,12 @@ class GeminiReader:
             pairs = _Pairs()
             try:
                 value = json.loads(text, object_pairs_hook=pairs.made)
-            except (ValueError, RecursionError) as error:
+            except RecursionError:
+                self.problems.append(
+                    f"a part of the reply is no JSON that can be read: {_TOO_DEEP}"
+                )
+                continue
+            except ValueError as error:
                 self.problems.append(f"a part of the reply is no JSON ({error}): {text[:80]!r}")
                 continue
             yield from self._shallow(Payload(value, has_repeated_keys=pairs.has_repeated))
@@ -93,7 +102,7 @@ class GeminiReader:
     def _shallow(self, payload: Payload) -> Iterator[Payload]:
         """The payload, unless it is nested so deep that it could not be looked through."""
         if is_deeper(payload.value, _MAX_DEPTH):
-            self.problems.append(f"a part of the reply nests more than {_MAX_DEPTH} levels deep")
+            self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
         else:
             yield payload
 

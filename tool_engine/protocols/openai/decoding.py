@@ -88,7 +88,7 @@ class OpenAIDecoder:
         try:
             return self._take(payload)
         except RecursionError:
-            return self._lose("a chunk of the reply nests too deep")
+            return self._lose("a chunk of the reply nests too deep: write it flatter")
 
     def _problem_events(self) -> list[StreamEvent]:
         problems = self._reader.problems[self._problems :]

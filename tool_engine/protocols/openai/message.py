@@ -16,6 +16,7 @@ from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.content import ResultPart, parts_of
+from tool_engine.protocols.objects import sendable
 from tool_engine.protocols.openai.calls import WireCall
 
 __all__ = ["assistant_message", "result_messages"]
@@ -43,7 +44,7 @@ def assistant_message(
     if reply.calls:
         pairs = zip(reply.calls, calls, strict=True)
         message["tool_calls"] = [_entry(call, wire) for call, wire in pairs]
-        message.update(extra)
+        message.update(sendable(extra))
     return [message] if reply.calls or message["content"] else []
 
 
@@ -51,9 +52,9 @@ def _entry(call: ToolCall, wire: WireCall) -> dict[str, Any]:
     name = _OTHER.sub("_", wire.name or _NO_NAME)[:64]
     if wire.is_custom:
         custom = {"name": name, "input": to_text(call.raw)}
-        return {"id": call.call_id, "type": "custom", "custom": custom, **wire.extra}
+        return {"id": call.call_id, "type": "custom", "custom": custom, **sendable(wire.extra)}
     function = {"name": name, "arguments": _arguments(call, wire)}
-    return {"id": call.call_id, "type": "function", "function": function, **wire.extra}
+    return {"id": call.call_id, "type": "function", "function": function, **sendable(wire.extra)}
 
 
 def _arguments(call: ToolCall, wire: WireCall) -> str:

@@ -15,6 +15,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.names import ANY_NAME, NameRule, ToolCatalog
+from tool_engine.protocols.objects import readable
 from tool_engine.protocols.reading import field
 from tool_engine.protocols.text.grammar import BlockReader, Grammar
 from tool_engine.protocols.text.scanner import Scanner
@@ -213,8 +214,10 @@ class TextDecoder(ABC):
                 message = "a think tag was never closed: all that follows it is taken as thoughts"
                 self.find("malformed_reply", message)
             self._end()
-            said = {"role": "assistant", "content": "".join(self._said)}
-            self._reply = self.builder.close([said])
+            said = readable("".join(self._said))
+            # Many providers refuse a message without text.
+            messages = [{"role": "assistant", "content": said}] if said.strip() else []
+            self._reply = self.builder.close(messages)
         return self._reply
 
     def find(self, error_type: str, message: str, **fields: Any) -> None:

@@ -1,0 +1,250 @@
+"""Does an argument fit a pattern, or may it be meant to be something that does?
+
+What fits is told at once. Another spelling of it, or a list that holds it, is for a rule that is
+strict: a list may be long, so that all in it is looked at together.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+from tool_engine.approval.visible import is_deceptive
+from tool_engine.model.output import to_text
+
+__all__ = ["Argument", "is_match", "is_pattern", "spelled_in"]
+
+_WILD: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")
+_PART: Final = re.compile(rf"{_WILD.pattern}|.", re.S)
+_MAPPING: Final = (dict, Mapping)
+_CONTAINER: Final = (dict, list, tuple, Mapping)
+"""The quickest to tell come first."""
+_OTHER_PATHS: Final = ("//", "/.", "./", "/\n", "\\")
+"""One of them is in each path that is not in its plain form, and ends with a line break."""
+_LONGEST_NESTED: Final = 262_144
+"""Characters of the lists in a list that are written out; what is longer counts as alike."""
+
+
+def is_pattern(glob: str) -> bool:
+    """Whether several texts may fit."""
+    return _WILD.search(glob) is not None
+
+
+def spelled_in(glob: str) -> int:
+    """How many letters every text that fits has, as they stand there."""
+    return len(_WILD.sub("", glob))
+
+
+def is_match(text: str, glob: str) -> bool:
+    """Whether a text fits `*`, `?` and `[...]`, in the given case."""
+    if not is_pattern(glob):
+        return text == glob
+    # To look for the letters is much quicker in a long text.
+    return _letters(glob) in text and _pattern(glob).match(text) is not None
+
+
+class _Inside(NamedTuple):
+    """What is in a list or in a mapping, however deep."""
+
+    texts: set[str]
+    """Texts, and numbers as JSON has them."""
+    together: str
+    """All of the texts, a line each."""
+    spellings: set[str]
+    """Other forms of the texts."""
+    numbers: set[float]
+    others: list[Any]
+    nested: list[Any]
+    """The lists and mappings in it."""
+
+
+class Argument:
+    """One argument of a call, for all rules that are about it.
+
+    Args:
+        value: What was sent; it must not change while rules look at it.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def fits(self, glob: str) -> bool:
+        """Whether it fits as it stands; a list does as its JSON."""
+        if isinstance(self._value, _CONTAINER) and not _may_be_json(glob):
+            return False
+        return is_match(self._text, glob) and not self._deceives
+
+    def is_like(self, glob: str) -> bool:
+        """Whether it fits in another spelling, deceives, or has something in it that does."""
+        value = self._value
+        if not isinstance(value, _CONTAINER):
+            return _is_text_like(self._text, glob) or _is_number_like(value, glob)
+        if _may_be_json(glob) and _is_text_like(self._text, glob):
+            return True
+        return _is_inside(self._inside, glob)
+
+    @cached_property
+    def _text(self) -> str:
+        return to_text(self._value)
+
+    @cached_property
+    def _deceives(self) -> bool:
+        parts = self._text.replace("\\", "/").split("/")
+        return ".." in parts or is_deceptive(self._text)
+
+    @cached_property
+    def _inside(self) -> _Inside:
+        return _inside_of(self._value)
+
+
+@lru_cache(4096)
+def _letters(glob: str) -> str:
+    """The longest of the pieces that every text that fits has."""
+    return max(_WILD.split(glob), key=len)
+
+
+@lru_cache(4096)
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(glob))
+
+
+@lru_cache(4096)
+def _may_be_json(glob: str) -> bool:
+    """Whether the JSON of a list or of a mapping may fit."""
+    parts = _PART.findall(glob) or [""]
+    ends = ((parts[0], "[{"), (parts[-1], "]}"))
+    return all(any(is_match(each, part) for each in marks) for part, marks in ends)
+
+
+def _is_text_like(text: str, glob: str) -> bool:
+    if is_match(text, glob):
+        return True
+    plain = unicodedata.normalize("NFC", text)
+    glob = unicodedata.normalize("NFC", glob)
+    bare = plain.strip()
+    return any(is_match(each, glob) for each in {plain, bare, _path(plain), _path(bare)})
+
+
+def _path(text: str) -> str:
+    if text and not _is_other_path(f"{text}\n"):
+        return text
+    return posixpath.normpath(text.replace("\\", "/"))
+
+
+def _is_other_path(lines: str) -> bool:
+    return any(each in lines for each in _OTHER_PATHS)
+
+
+def _is_number_like(value: Any, glob: str) -> bool:
+    if isinstance(value, bool):
+        return is_match(str(value), glob)
+    if not isinstance(value, int | float):
+        return False
+    if isinstance(value, float) and value.is_integer() and is_match(str(int(value)), glob):
+        return True
+    return value == _number(glob)
+
+
+@lru_cache(4096)
+def _number(glob: str) -> float | None:
+    with suppress(ValueError):
+        return float(glob)
+    return None
+
+
+def _is_inside(inside: _Inside, glob: str) -> bool:
+    plain = unicodedata.normalize("NFC", glob)
+    if _number(glob) in inside.numbers or _has_match(inside.spellings, None, plain):
+        return True
+    if any(_has_match(inside.texts, inside.together, each) for each in {glob, plain}):
+        return True
+    for each in inside.others:
+        if _is_text_like(to_text(each), glob) or _is_number_like(each, glob):
+            return True
+    # Whatever fits `*word*` in a part of its JSON does in the whole of it.
+    return _may_be_json(glob) and glob[0] + glob[-1] != "**" and _is_nested(inside.nested, glob)
+
+
+def _has_match(texts: set[str], together: str | None, glob: str) -> bool:
+    if not is_pattern(glob):
+        return glob in texts
+    if together is not None and _letters(glob) not in together:
+        return False
+    return any(map(_pattern(glob).match, texts))
+
+
+def _is_nested(nested: Iterable[Any], glob: str) -> bool:
+    left = _LONGEST_NESTED
+    for each in nested:
+        text = to_text(each)
+        left -= len(text)
+        if left < 0 or _is_text_like(text, glob):
+            return True
+    return False
+
+
+def _inside_of(value: Any) -> _Inside:
+    texts: set[str] = set()
+    whole: set[int] = set()
+    broken: set[float] = set()
+    # By identity: of one object all is known once, and what holds itself has an end.
+    others: dict[int, Any] = {}
+    nested: dict[int, Any] = {id(value): value}
+    waiting = [value]
+    while waiting:
+        holder = waiting.pop()
+        for item in holder.values() if isinstance(holder, _MAPPING) else holder:
+            kind = type(item)
+            if kind is str:
+                texts.add(item)
+            elif kind is int:
+                whole.add(item)
+            elif kind is float:
+                broken.add(item)
+            elif not isinstance(item, _CONTAINER):
+                others[id(item)] = item
+            elif id(item) not in nested:
+                nested[id(item)] = item
+                waiting.append(item)
+    texts, spellings, together = _written(texts)
+    numbers = _digits(whole).union(map(repr, broken))
+    numbers |= {str(int(each)) for each in broken if each.is_integer()}
+    together = "\n".join((together, *numbers))
+    texts |= numbers
+    listed = list(others.values()), list(nested.values())[1:]
+    return _Inside(texts, together, spellings, whole | broken, *listed)
+
+
+def _digits(numbers: set[int]) -> set[str]:
+    try:
+        return set(map(repr, numbers))
+    except ValueError:
+        # Python writes no number of more than 4,300 digits.
+        return set(map(to_text, numbers))
+
+
+def _written(texts: set[str]) -> tuple[set[str], set[str], str]:
+    """The texts as a rule sees them, other forms of what may be meant, and a line for each text."""
+    together = "\n".join(texts) + "\n"
+    plain = texts
+    if not together.isascii():
+        try:
+            together.encode()
+        except UnicodeEncodeError:
+            plain = texts = set(map(to_text, texts))
+            together = "\n".join(texts) + "\n"
+        if not unicodedata.is_normalized("NFC", together):
+            plain = {unicodedata.normalize("NFC", each) for each in texts}
+    spellings = plain - texts
+    if "\n".join([*together.split(), ""]) != together:
+        # There is a blank somewhere.
+        spellings |= {bare for each in plain if (bare := each.strip()) != each}
+    if "" in texts or "" in spellings or _is_other_path(together):
+        spellings |= set(map(_path, plain | spellings))
+    return texts, spellings, together

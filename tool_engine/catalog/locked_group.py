@@ -1,0 +1,139 @@
+"""What is approved of a group, and what is left of one that is not as it was approved?
+
+A group adds to what a model is told, and it takes away: its tools are off without it, and somebody
+may have to be asked. So of a group that nobody approved, all that takes away holds at once, what
+was approved of it holds on, and nothing of it adds anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+
+__all__ = ["PREFIX", "LockedGroup", "held_back"]
+
+PREFIX: Final = "group:"
+"""Before the name of a group, where tools and groups are named side by side."""
+_EXECUTION: Final[list[ExecutionPolicy | None]] = list(ExecutionPolicy)
+_RESULT: Final[list[ResultPolicy | None]] = list(ResultPolicy)
+
+
+class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The approval of a group, with all in it that takes away."""
+
+    name: str
+    version: str
+    definition: str
+    """`sha256:` and the hash of what the definition says."""
+    tools: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    execution: str | None = None
+    result: str | None = None
+
+    @classmethod
+    def of(cls, group: ToolGroup, content: str) -> Self:
+        """The approval of a group as it is; `content` is its `content_hash`."""
+        said = group.permission or Permission()
+        return cls(
+            group.name,
+            group.version,
+            content,
+            group.tools,
+            group.tags,
+            group.categories,
+            group.disabled_tools,
+            None if said.execution is None else said.execution.value,
+            None if said.result is None else said.result.value,
+        )
+
+    @classmethod
+    def read(cls, name: str, fields: Any) -> Self:
+        """An approval from the line of a lock file.
+
+        Raises:
+            ValueError: It is none; the message says why.
+        """
+        known = set(cls.__struct_fields__) - {"name"}
+        if not isinstance(fields, Mapping) or not {"version", "definition"} <= fields.keys():
+            raise ValueError("it has no version and definition")
+        if not fields.keys() <= known:
+            raise ValueError(f"it has {', '.join(sorted(fields.keys() - known))}")
+        try:
+            made = msgspec.convert({"name": name, **fields}, cls)
+            made.as_group()
+        except (msgspec.ValidationError, ConfigurationError) as error:
+            raise ValueError(str(error)) from error
+        return made
+
+    def fields(self) -> dict[str, Any]:
+        """What stands in its line."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        del told["name"]
+        return told
+
+    def as_group(self) -> ToolGroup:
+        """A group that takes away what the approved one takes away.
+
+        Raises:
+            ConfigurationError: A category or a word of the permission is unknown.
+        """
+        return ToolGroup(
+            name=self.name,
+            tools=self.tools,
+            tags=self.tags,
+            categories=self.categories,
+            disabled_tools=self.off,
+            permission=Permission(execution=self.execution, result=self.result),  # type: ignore[arg-type] # it takes texts
+            version=self.version,
+        )
+
+
+def held_back(
+    group: ToolGroup | None, known: LockedGroup | None, message: str, source: str
+) -> ToolGroup:
+    """What calls see in the place of a group that is not approved as it is.
+
+    Args:
+        group: What its file says; None: the file is gone.
+        known: What was approved; None: nothing.
+        message: Why it is not approved, and what to do.
+        source: The file that the message is about.
+    """
+    approved = None if known is None else known.as_group()
+    named = [each for each in (group, approved) if each is not None]
+    first = named[0]
+    return ToolGroup(
+        name=first.name,
+        description=first.description,
+        tools=_all(each.tools for each in named),
+        tags=_all(each.tags for each in named),
+        categories=_all(each.categories for each in named),
+        disabled_tools=_all(each.disabled_tools for each in named),
+        permission=_strict([each.permission for each in named if each.permission is not None]),
+        is_quarantined=True,
+        version=first.version,
+        source=source,
+        findings=(message,),
+    )
+
+
+def _all(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in lists for name in names))
+
+
+def _strict(said: list[Permission]) -> Permission:
+    """The strictest words of all, but for those that ask nobody: another place may say more."""
+    execution = [each.execution for each in said if each.execution not in (None, _EXECUTION[0])]
+    result = [each.result for each in said if each.result not in (None, _RESULT[0])]
+    return Permission(
+        execution=max(execution, key=_EXECUTION.index, default=None),
+        result=max(result, key=_RESULT.index, default=None),
+    )

@@ -1,0 +1,24 @@
+"""Is what somebody passes as the context of a call one?"""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.call import ToolExecutionContext
+
+__all__ = ["check_context"]
+
+
+def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
+    """True for a context.
+
+    Raises:
+        ConfigurationError: It is none; None is not one, either.
+    """
+    if isinstance(context, ToolExecutionContext):
+        return True
+    raise ConfigurationError(
+        f"context must be a ToolExecutionContext, got {type(context).__name__}: pass "
+        "ToolExecutionContext(caller_id=..., timeout=...), or leave it out"
+    )

@@ -1,0 +1,72 @@
+"""Who makes a call of a conversation, and how much time has it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
+from tool_engine.model.caller import check_context
+from tool_engine.model.tool import Tool
+from tool_engine.session.state import SessionState
+
+__all__ = ["context_of"]
+
+_CALLER: Final = "conversation_agent"
+_UNSET: Final = 30.0
+"""The `timeout` of settings that say nothing: then the tool's own decides."""
+
+
+def context_of(
+    session: SessionState, context: ToolExecutionContext | None, tool: Tool | None
+) -> ToolExecutionContext:
+    """A copy of the context that says which conversation a call belongs to.
+
+    Args:
+        session: The conversation.
+        context: Who calls, and within which limits; None: the conversation itself.
+        tool: What is called; None: nobody knows.
+
+    Raises:
+        ConfigurationError: The context is none.
+    """
+    if context is None:
+        return ToolExecutionContext(
+            caller_id=session.agent_id,
+            caller_type=_CALLER,
+            conversation_id=session.conversation_id,
+            session_id=session.session_id,
+            timeout=_timeout(session, tool),
+        )
+    check_context(context)
+    timeout = context.timeout
+    if timeout is DEFAULT_TIMEOUT or timeout is None:
+        timeout = _timeout(session, tool)
+    is_anonymous = context.caller_id is None and context.caller_type == "unknown"
+    return msgspec.structs.replace(
+        context,
+        caller_id=session.agent_id if is_anonymous else context.caller_id,
+        caller_type=_CALLER if is_anonymous else context.caller_type,
+        conversation_id=context.conversation_id or session.conversation_id,
+        session_id=session.session_id,
+        timeout=timeout,
+    )
+
+
+def _timeout(session: SessionState, tool: Tool | None) -> float:
+    own = None if tool is None else tool.timeout
+    shortest = _limit(session, own)
+    above = session.parent
+    # A helper has no more time than whoever it works for.
+    while above is not None:
+        shortest = min(shortest, _limit(above, own))
+        above = above.parent
+    return shortest
+
+
+def _limit(session: SessionState, own: float | None) -> float:
+    limit = session.config.timeout
+    if own is None:
+        return limit
+    return own if limit == _UNSET else min(own, limit)

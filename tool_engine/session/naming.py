@@ -1,0 +1,85 @@
+"""By which name does a model read of a tool that its conversation shows under another one?
+
+An engine knows nothing of the names that `prefix`, `rename` and `combine` give, and a model knows
+no others: what it reads of a call must be about the tool that it called.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.model.call import ErrorType, Refusal, ToolExecutionResult
+
+__all__ = ["named", "named_twice", "refusal_named"]
+
+_OF_OTHERS: Final = (None, ErrorType.EXECUTION_ERROR.value, ErrorType.VALIDATION_ERROR.value)
+"""How calls end of which a tool, or the names of arguments, say something: that stays as it is."""
+
+
+def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
+    """The result under the name that the model called, which its error says, too.
+
+    Args:
+        result: It bears the name that its source knows.
+        shown: The name that is shown.
+    """
+    inner = result.tool_name
+    if inner == shown:
+        return result
+    if result.error is None or result.error_type in _OF_OTHERS:
+        return replace(result, tool_name=shown)
+    details = result.metadata.get("error_details")
+    error, told = _told(result.error, details, inner, repr(shown))
+    metadata = result.metadata if told is details else {**result.metadata, "error_details": told}
+    return replace(result, tool_name=shown, error=error, metadata=metadata)
+
+
+def named_twice(result: ToolExecutionResult, inner: str) -> ToolExecutionResult:
+    """The result of a call; where it is a rule about the other name that said no, it has both.
+
+    Args:
+        result: It bears the name that is shown.
+        inner: The name in the engine.
+    """
+    shown, details = result.tool_name, result.metadata.get("error_details")
+    name = _name(details, inner, shown)
+    if result.error is None or name == repr(shown):
+        return result
+    error, told = _told(result.error, details, shown, name)
+    return replace(result, error=error, metadata={**result.metadata, "error_details": told})
+
+
+def refusal_named(refusal: Refusal, inner: str, shown: str) -> Refusal:
+    """The same of a refusal that has not become a result yet."""
+    if inner == shown:
+        return refusal
+    name = _name(refusal.details, inner, shown)
+    error, details = _told(refusal.error, refusal.details, inner, name)
+    return replace(refusal, error=error, details=details)
+
+
+def _name(details: Any, inner: str, shown: str) -> str:
+    rule = details.get("rule") if isinstance(details, dict) else None
+    is_about_other = isinstance(rule, str) and not fnmatchcase(shown, rule.partition(":")[0])
+    if inner == shown or not is_about_other:
+        return repr(shown)
+    return f"{shown!r} ({inner!r} in its engine)"
+
+
+def _told(error: str, details: Any, old: str, name: str) -> tuple[str, Any]:
+    """What was said of a tool, and the reason that programs read, with another name."""
+    reason = details.get("reason") if isinstance(details, dict) else None
+    if isinstance(reason, str) and reason in error:
+        details = {**details, "reason": _renamed(reason, old, name)}
+    return _renamed(error, old, name), details
+
+
+def _renamed(text: str, old: str, name: str) -> str:
+    # A bucket, a key or a variable may be called like the tool.
+    return re.sub(
+        rf"(?<!bucket )(?<!variable )(?<!key ){re.escape(repr(old))}", lambda _: name, text
+    )
