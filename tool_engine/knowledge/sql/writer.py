@@ -349,9 +349,7 @@ class RecordWriter:
         if not threading.main_thread().is_alive():
             # The program ends, and nobody closed the engine.
             return
-        was_failing = self.is_failing
-        self._answers.fail()
-        if not was_failing:
+        if not self.is_failing:
             self._tell(
                 "error",
                 "records_not_written",
@@ -359,6 +357,8 @@ class RecordWriter:
                 waiting=self.waiting,
                 hint="they are tried again until the database takes them",
             )
+        # The last: who waited may look at everything else.
+        self._answers.fail()
 
     def _refuse(self, count: int, error: str) -> None:
         self.refused += count
