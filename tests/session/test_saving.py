@@ -373,11 +373,15 @@ async def test_a_slow_save_that_is_overtaken(engine: ToolEngine) -> None:
             await super().save(session_id, data)
             first.set()
 
-    session = ToolSession(engine, "s", storage=Slow())  # type: ignore[arg-type]
+    storage = Slow()
+    session = ToolSession(engine, "s", storage=storage)  # type: ignore[arg-type]
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         for turn in range(2):
             group.create_task(session.save({"turn": turn}))
     await session.save({"turn": 2})
+    kept = await storage.load("s")
+    assert kept is not None
+    assert kept["more"] == {"turn": 2}
 
 
 async def test_data_of_a_session_know_their_state(engine: ToolEngine, storage: Any) -> None:
