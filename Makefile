@@ -15,6 +15,8 @@ SPHINX := $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/ht
 # uv ships its own certificates; a machine behind a proxy has the proxy's among the system's.
 export UV_SYSTEM_CERTS ?= 1
 export UV_NO_PROGRESS ?= 1
+# Compiled once, not by each of the hundred processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -62,7 +64,7 @@ define sync
 	    fi; \
 	fi; \
 	echo "Installing $$lock into $$venv"; \
-	if ! "$$uv" pip sync -q --python "$$venv/bin/python" --require-hashes "$$lock"; then \
+	if ! "$$uv" pip sync -q --compile-bytecode --python "$$venv/bin/python" --require-hashes "$$lock"; then \
 	    echo "make: uv failed; trying pip" >&2; \
 	    "$$python" -m pip --python "$$venv/bin/python" install -q --disable-pip-version-check --require-hashes -r "$$lock"; \
 	fi; \
@@ -86,7 +88,7 @@ setup: $(VENV)/.synced ## Create .venv and install everything into it (the other
 run: setup ## Show the engine at work: the demo, offline, under 20 seconds
 	@$(BIN)/tool-engine demo
 
-test: setup ## Run all tests with branch coverage, in two processes
+test: setup ## Run all tests with branch coverage, in four processes
 	$(BIN)/python -m tests
 
 check: setup ## Check format, lint, types, layers and documentation

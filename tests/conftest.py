@@ -7,6 +7,7 @@ Hypothesis always tries the same examples, so that a failure on one machine fail
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,12 @@ GRACE = 2.0
 
 # The loop's own executor: its idle threads end with the loop, which pytest-asyncio closes later.
 LOOP_THREADS = "asyncio_"
+
+
+def pytest_collection_finish() -> None:
+    """Spares each garbage collection of the run the look at all tests that there are."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,6 +59,10 @@ def blockbuster() -> BlockBuster:
         function.can_block_in("tool_engine/agent/models/client.py", {"__init__"})
         function.can_block_in("tool_engine/agent/models/script.py", {"read_script"})
         function.can_block_in("tool_engine/agent/models/recording.py", {"_check_path"})
+        # To judge the first raw schema is to load jsonschema.
+        function.can_block_in("tool_engine/catalog/rules.py", {"_check_raw"})
+    # Where the process is, the kernel knows without a look at a disk.
+    found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.
     found.functions["threading.Lock.acquire"].can_block_in("tool_engine/logger.py", {"_write"})
     # What a test run adds of its own: the first look of a thread at a file is counted by coverage.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,10 +16,13 @@ from tool_engine import (
     ConcurrencyConfig,
     ConfigurationError,
     KeyLimits,
+    ToolCallConfig,
+    ToolEngine,
     ToolEngineConfig,
     ToolExecutionContext,
     ToolRate,
 )
+from tool_engine.model.retention import RecordRetention
 
 
 def test_engine_defaults() -> None:
@@ -267,7 +272,7 @@ def test_optional_limits() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("tools_directory", "", "tools_directory must name a folder"),
+        ("tools_directory", "", "tools_directory must be a path"),
         ("reload_interval", 0, "reload_interval must be a positive, finite number"),
         ("close_timeout", -1, "close_timeout must be a positive, finite number"),
         ("max_records", 0, "max_records must be a whole number >= 1"),
@@ -275,11 +280,76 @@ def test_optional_limits() -> None:
         ("keep_generations", 0, "keep_generations must be a whole number >= 1"),
         ("lock", "on", "lock must be one of off, enforce, got 'on'"),
         ("lock", True, "lock must be one of off, enforce, got True"),
-        ("lock_file", "", "lock_file must name a file"),
-        ("concurrency", {"max_concurrent": 1}, "concurrency must be a ConcurrencyConfig"),
+        ("lock_file", "", "lock_file must be a path"),
+        ("concurrency", 3, "concurrency must be a ConcurrencyConfig"),
     ],
 )
 def test_impossible_settings(field: str, value: Any, message: str) -> None:
     """K48: a setting that cannot be is refused on construction."""
     with pytest.raises(ConfigurationError, match=message):
         ToolEngineConfig(**{field: value})
+
+
+SETTINGS: dict[str, Any] = {
+    "engine": ToolEngineConfig,
+    "concurrency": ConcurrencyConfig,
+    "keys": KeyLimits,
+    "breaker": BreakerPolicy,
+    "retention": RecordRetention,
+    "session": ToolCallConfig,
+    "whole engine": ToolEngine,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "words"),
+    [
+        ("engine", {"strict_validation": "false"}, "must be True or False, got 'false'; write F"),
+        ("engine", {"auto_reload": "no"}, "auto_reload must be True or False"),
+        ("engine", {"watch_for_changes": 1}, "write True"),
+        ("engine", {"recursive": "perhaps"}, "got 'perhaps'$"),
+        ("engine", {"tools_directory": None}, "tools_directory must be a path"),
+        ("engine", {"cache_directory": b"x"}, "cache_directory must be a path"),
+        ("engine", {"name": " "}, "name must be a text that is not empty"),
+        ("engine", {"name": 3}, "name must be a text that is not empty"),
+        ("engine", {"tools_dir": "x"}, "no field 'tools_dir'; did you mean 'tools_directory'"),
+        ("concurrency", {"max_concurent": 3}, "did you mean 'max_concurrent'"),
+        ("concurrency", {"xyz": 3}, "no field 'xyz'; it has max_concurrent, queue_size"),
+        ("concurrency", {"max_concurrent": -(10**400)}, "got one of more than 300 digits"),
+        ("keys", {"limits": 3}, "did you mean 'limit'"),
+        ("breaker", {"failure": 3}, "did you mean 'failures'"),
+        ("retention", {"age": 3}, "RecordRetention has no field 'age'"),
+        ("session", {"enable": True}, "did you mean 'enabled'"),
+        ("whole engine", {"concurrency": 3}, "write ConcurrencyConfig"),
+        ("whole engine", {"concurrency": {"max": 3}}, "concurrency has no field 'max'"),
+    ],
+)
+def test_what_people_write_by_mistake(kind: str, named: dict[str, Any], words: str) -> None:
+    """K4: a name or a kind that is none is a ConfigurationError with the cure, never a TypeError.
+
+    Looked at: every class whose values people write by hand, and the arguments of the engine.
+    """
+    with pytest.raises(ConfigurationError, match=words):
+        SETTINGS[kind](**named)
+
+
+def test_settings_are_values_like_others() -> None:
+    """Settings can be copied, pickled and changed by `replace`, with the same checks."""
+    config = ToolEngineConfig(Path("a"), concurrency=ConcurrencyConfig(3))  # type: ignore[arg-type]
+    assert config.tools_directory == "a"
+    assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config  # noqa: S301 - our own
+    with pytest.raises(ConfigurationError, match="True or False"):
+        msgspec.structs.replace(config, recursive="yes")
+    with pytest.raises(ConfigurationError, match="cannot be made: Extra positional"):
+        SETTINGS["engine"]("a", True, 5.0, False, False, True)
+
+
+def test_every_switch_is_checked() -> None:
+    """K48: no boolean setting takes a text: `preload="false"` was True. Looked at: all fields."""
+    fields = msgspec.structs.fields(ToolEngineConfig)
+    switches = [each.name for each in fields if each.type is bool]
+    assert len(switches) >= 5
+    for name in switches:
+        text: dict[str, Any] = {name: "false"}
+        with pytest.raises(ConfigurationError, match=f"{name} must be True or False.*write False"):
+            ToolEngineConfig(**text)

@@ -180,7 +180,7 @@ async def test_edit_that_says_the_same(tmp_path: Path, engine: ToolEngine) -> No
 
 
 async def test_broken_file_keeps_its_last_good_tool(tmp_path: Path, engine: ToolEngine) -> None:
-    """U12, U13: a file that breaks keeps its tool and publishes LOAD_ERROR until it is mended."""
+    """U12, U13: a file that breaks keeps its tool and publishes LOAD_ERROR for what is new."""
     path = write(tmp_path, "one")
     await engine.reload()
     heard = Heard(engine)
@@ -197,8 +197,16 @@ async def test_broken_file_keeps_its_last_good_tool(tmp_path: Path, engine: Tool
     assert str(path) in str(event.error)
     assert [log["event"] for log in logs] == ["load_error"]
     assert (await engine.execute("one")).output == {"message": "hi"}
+    write(tmp_path, "two")
+    heard.take()
+    await engine.reload()
+    assert "load_error" not in {kind for kind, _ in heard.take()}
+    path.write_text("name: one\nversion: 1", encoding="utf-8")
+    await engine.reload()
+    assert ("load_error", None) in heard.take()
     write(tmp_path, "one", default="mended")
     await engine.reload()
+    assert heard.take()[-2:] == [("load_mended", None), ("reload_completed", None)]
     assert engine.load_errors == []
     assert (await engine.execute("one")).output == {"message": "mended"}
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.pipeline.audit import EMPTY_FOLDER, check_idle
-from tool_engine.config import ToolEngineConfig
+from tests.calls.audit import EMPTY_FOLDER, check_idle
+from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, EngineClosedError, ToolExecutionError
 from tool_engine.model.call import (
@@ -20,6 +20,9 @@ from tool_engine.model.call import (
     ToolExecutionResult,
 )
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.options import CycleOptions
+from tool_engine.protocols.running import CallRunner
+from tool_engine.session.session import ToolSession
 from tool_engine.subagent import ToolSubAgent
 
 BOUND = 20.0
@@ -588,3 +591,71 @@ def test_max_found_tools_is_a_count(limit: Any) -> None:
     """The limit is a whole number of at least 1."""
     with pytest.raises(ConfigurationError, match="max_found_tools must be a whole number >= 1"):
         ToolSubAgent("agent_1", ToolEngine(), max_found_tools=limit)
+
+
+@pytest.mark.parametrize("tool", ["echo", "hang"])
+async def test_callback_that_never_ends(engine: Engine, tool: str) -> None:
+    """C7: a callback that hangs keeps the result back for a second at most, and this is logged.
+
+    Looked at: what else is awaited for each result, with the same bound: `on_result` of a cycle.
+    """
+    seen: list[str | None] = []
+
+    async def callback(result: ToolExecutionResult) -> None:
+        seen.append(result.error_type)
+        await asyncio.Event().wait()
+
+    agent = ToolSubAgent("agent_1", engine, on_result_callback=callback)
+    with capture_logs() as logs:
+        async with asyncio.timeout(BOUND):
+            result = await agent.execute(tool, {}, timeout=0.1)
+    assert seen == [result.error_type] == [None if tool == "echo" else "timeout"]
+    (line,) = [each for each in logs if each["log_level"] == "warning"]
+    assert line["event"] == "result_callback_failed"
+    assert "the callback had not ended after 1 s, and was cancelled" in line["error"]
+
+
+LIMITS: list[dict[str, Any]] = [
+    {},
+    {"strategy": "reject"},
+    {"strategy": "reject", "bucket_limits": {"custom": 2}},
+    {"strategy": "fair", "key_limits": {"limit": 2, "queue_size": 1}},
+    {"queue_size": 0},
+    {"bucket_limits": {"custom": 1}, "bucket_queue_sizes": {"custom": 0}},
+]
+
+
+@pytest.mark.parametrize("is_inside", [False, True], ids=["outside", "inside of a tool"])
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+async def test_a_batch_refuses_none_of_its_own_calls(
+    limits: dict[str, Any], is_inside: bool
+) -> None:
+    """U21: without `max_parallel` as many run at once as may, and 300 calls have 300 results.
+
+    Looked at: the calls of a reply, of a loop and of `tool-engine batch`, which go the same way;
+    the steps of a workflow, which never wait in the queue.
+    """
+    engine = ToolEngine(
+        ToolEngineConfig(tools_directory=EMPTY_FOLDER, auto_reload=False),
+        concurrency=ConcurrencyConfig(**limits),
+    )
+
+    @engine.tool(effect="read", category="custom")
+    async def leaf() -> None:
+        """Waits a moment."""
+        await asyncio.sleep(0)
+
+    @engine.tool(category="custom")
+    async def batch() -> list[str | None]:
+        """Makes a batch, and a reply of a model."""
+        agent = ToolSubAgent("agent_1", engine, conversation_id="chat")
+        results = await agent.execute_batch([("leaf", {})] * 300, parallel=True)
+        calls = [ToolCall(call_id=f"id_{n}", tool_name="leaf", arguments={}) for n in range(50)]
+        options = CycleOptions(max_parallel=None, max_calls=50)
+        results += await CallRunner(ToolSession(engine, "chat"), options).run(calls)
+        return [result.error_type for result in results]
+
+    async with asyncio.timeout(BOUND), engine:
+        made = (await engine.execute("batch")).output["result"] if is_inside else await batch()
+        assert made == [None] * 350
+        check_idle(engine)

@@ -684,21 +684,22 @@ def test_paths_of_odd_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "params"),
+    ("declared", "params", "more"),
     [
-        (parameter("p", "array", validation={"items": "string"}), {"p": [1] * 20_000}),
-        (parameter("p", "array"), {"p": [math.nan] * 20_000}),
-        (parameter("p"), dict.fromkeys(map(str, range(20_000)), 1)),
-        (NESTED.parameters[0], {"order": {"lines": [{"x": 1}] * 20_000}}),
+        (parameter("p", "array", validation={"items": "string"}), {"p": [1] * 1100}, "1000"),
+        (parameter("p", "array", validation={"items": "string"}), {"p": [1] * 20_000},
+         "more than 1000"),
+        (parameter("p", "array"), {"p": [math.nan] * 20_000}, "19900"),
+        (parameter("p"), dict.fromkeys(map(str, range(20_000)), 1), "19900"),
+        (NESTED.parameters[0], {"order": {"lines": [{"x": 1}] * 20_000}}, "more than 21000"),
     ],
-)
+)  # fmt: skip
 def test_findings_are_counted_past_a_hundred(
-    declared: ToolParameter, params: dict[str, Any]
+    declared: ToolParameter, params: dict[str, Any], more: str
 ) -> None:
-    """Past a hundred findings, a last one counts the others."""
+    """Past a hundred findings, a last one counts the others, as far as counting costs little."""
     found = errors(tool(declared), params)
     assert len(found) == 101
-    more = 39_900 if "order" in params else 19_900
     assert found[-1].message == f"and {more} more findings: correct these first"
     warned = LENIENT.validate(tool(declared), params)
     assert len(warned.errors) in (0, 101)
@@ -945,7 +946,7 @@ def test_every_variant_of_accept(declared: Tool) -> None:
                 )
             ],
             "parameters[0].default",
-            "'p.b' is not a declared key",
+            "the default of 'p' must not have the key 'b'",
         ),
     ],
 )

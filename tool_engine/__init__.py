@@ -33,6 +33,7 @@ from tool_engine.errors import (
     EventsLostError,
     ExecutorNotFoundError,
     GenerationNotFoundError,
+    LiveObjectError,
     LockFileError,
     MissingExtraError,
     QueueFullError,
@@ -159,6 +160,7 @@ __all__ = [
     "GenerationNotFoundError",
     "HeldSlot",
     "KeyLimits",
+    "LiveObjectError",
     "LockFileError",
     "MemoryApprovalStorage",
     "MemorySessionStorage",
@@ -298,6 +300,9 @@ _ON_FIRST_USE = {
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            # Looked up when it is asked for: it takes longer than most modules of ours.
+            return import_module("importlib.metadata").version("tool-engine")
         if name not in _ON_FIRST_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_ON_FIRST_USE[name]), name)

@@ -8,23 +8,34 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count, check_share, nearest
+from tool_engine.model.bounds import check_choice, check_count, check_share
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.data import Data
+from tool_engine.model.known_fields import KnownFields
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.retention import (
     DURABILITIES,
     RecordRetention,
     RecordsURL,
     checked_retention,
 )
+from tool_engine.model.settings import check_name, check_path, check_switch
 from tool_engine.model.source import DatabaseSource, checked_sources
 
-__all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig"]
+__all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig", "checked_concurrency"]
 
 DEFAULT_MAX_THREADS: Final = 64
 RELOAD_POLICIES: Final = ("warn", "strict")
 ENFORCE: Final = "enforce"
 LOCKS: Final = ("off", ENFORCE)
+_SWITCHES: Final = (
+    "auto_reload",
+    "watch_for_changes",
+    "strict_validation",
+    "recursive",
+    "preload",
+)
 STRATEGIES: Final = ("fifo", "priority", "fair", "reject")
 KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
@@ -50,11 +61,11 @@ def _check_fields(name: str, values: Mapping[Any, Any], kind: type[msgspec.Struc
     for field in values:
         if field not in kind.__struct_fields__:
             known = kind.__struct_fields__
-            hint = nearest(field, known) or f"; it has {', '.join(known)}"
+            hint = suggest_near(field, known) or f"; it has {', '.join(known)}"
             raise ConfigurationError(f"{name} has no field {field!r}{hint}")
 
 
-class KeyLimits(msgspec.Struct, frozen=True, kw_only=True):
+class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """How many slots the calls of one conversation, caller or workflow may hold at once."""
 
     key: str = "conversation_id"
@@ -87,7 +98,7 @@ class KeyLimits(msgspec.Struct, frozen=True, kw_only=True):
         return self.overrides.get(key, self.limit)
 
 
-class _ConcurrencyFields(msgspec.Struct, frozen=True):
+class _ConcurrencyFields(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
     """The fields of the founding document, in its order."""
 
     max_concurrent: int = 10
@@ -179,11 +190,19 @@ def _rates(values: object) -> dict[str, ToolRate]:
     rates = _named("bucket_rates", values, "rates")
     for bucket, rate in rates.items():
         if not isinstance(rate, ToolRate):
-            try:
-                rates[bucket] = ToolRate.parse(rate)
-            except ValueError as error:
-                raise ConfigurationError(f"bucket_rates[{bucket!r}] is {error}") from None
+            rates[bucket] = _rate(f"bucket_rates[{bucket!r}]", rate)
     return rates
+
+
+def _rate(name: str, rate: Any) -> ToolRate:
+    if isinstance(rate, Mapping):
+        _check_fields(name, rate, ToolRate)
+        if "calls" in rate and "period" in rate:
+            return ToolRate(**rate)
+    try:
+        return ToolRate.parse(rate)
+    except ValueError as error:
+        raise ConfigurationError(f"{name} is {error}") from None
 
 
 def _breakers(values: object) -> dict[str, BreakerPolicy]:
@@ -208,14 +227,14 @@ def _breaker(name: str, policy: object) -> BreakerPolicy:
 
 
 def _caller_types(values: object) -> frozenset[str]:
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
         types = list(values)
         if all(isinstance(each, str) for each in types):
             return frozenset(types)
     raise ConfigurationError(f"bypass_caller_types must be a set of caller types, got {values!r}")
 
 
-class _EngineFields(msgspec.Struct, frozen=True):
+class _EngineFields(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
     """The fields of the founding document, in its order."""
 
     tools_directory: str = "tools"
@@ -232,6 +251,10 @@ class _EngineFields(msgspec.Struct, frozen=True):
 class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """What an engine loads, how it reloads, and how strict it is."""
 
+    name: str | None = None
+    """Tells the engine from others in what outlives it: consent that is remembered, and calls that
+    wait for it, are good in the engine of this name, wherever its folder is. None: its folder and
+    the databases of `sources` tell it."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
@@ -248,6 +271,9 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Where the tools of large folders are kept ready for the next start, by the hash of each file;
     `auto`: the user's own cache directory. None: nowhere. Whoever can write there can change what
     your tools are."""
+    preload: bool = True
+    """Imports with a definition what runs it, such as an HTTP client. False: the first call does,
+    which then takes some tenths of a second longer, on the event loop."""
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
     max_threads: int = DEFAULT_MAX_THREADS
     """The most threads that run tools with plain functions at once; a call beyond it waits for one,
@@ -273,10 +299,13 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """Which records a database keeps; a `RecordRetention` or a mapping of its fields."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "tools_directory", str(self.tools_directory))
+        directory = check_path("tools_directory", self.tools_directory)
+        msgspec.structs.force_setattr(self, "tools_directory", directory)
+        if self.name is not None:
+            check_name("name", self.name)
+        for switch in _SWITCHES:
+            check_switch(switch, getattr(self, switch))
         msgspec.structs.force_setattr(self, "sources", checked_sources(self.sources))
-        if not self.tools_directory:
-            raise ConfigurationError("tools_directory must name a folder")
         check_timeout("reload_interval", self.reload_interval)
         check_timeout("close_timeout", self.close_timeout)
         check_count("max_records", self.max_records, minimum=1)
@@ -290,12 +319,26 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "records", RecordsURL(self.records))
         msgspec.structs.force_setattr(self, "retention", checked_retention(self.retention))
         if self.cache_directory is not None:
-            msgspec.structs.force_setattr(self, "cache_directory", str(self.cache_directory))
+            cache = check_path("cache_directory", self.cache_directory)
+            msgspec.structs.force_setattr(self, "cache_directory", cache)
         if self.lock_file is not None:
-            msgspec.structs.force_setattr(self, "lock_file", str(self.lock_file))
-            if not self.lock_file:
-                raise ConfigurationError("lock_file must name a file")
-        if not isinstance(self.concurrency, ConcurrencyConfig):
-            raise ConfigurationError(
-                f"concurrency must be a ConcurrencyConfig, got {self.concurrency!r}"
-            )
+            lock_file = check_path("lock_file", self.lock_file)
+            msgspec.structs.force_setattr(self, "lock_file", lock_file)
+        msgspec.structs.force_setattr(self, "concurrency", checked_concurrency(self.concurrency))
+
+
+def checked_concurrency(value: object) -> ConcurrencyConfig:
+    """The setting `concurrency`, which may be a mapping of the fields.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if isinstance(value, ConcurrencyConfig):
+        return value
+    if isinstance(value, Mapping):
+        _check_fields("concurrency", value, ConcurrencyConfig)
+        return ConcurrencyConfig(**value)
+    raise ConfigurationError(
+        f"concurrency must be a ConcurrencyConfig, or a mapping of its fields, got "
+        f"{value!r}; write ConcurrencyConfig(max_concurrent=...)"
+    )

@@ -7,32 +7,37 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
-from tool_engine.assembly import event_storage_for, pipeline_of, scope_of
 from tool_engine.backends.local import LocalBackend
+from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.pipeline import Pipeline
+from tool_engine.calls.plan import Planner
 from tool_engine.catalog.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.quarantine import QuarantinedTool
-from tool_engine.closing import end_calls
-from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
-from tool_engine.errors import ConfigurationError, EngineClosedError
-from tool_engine.events import EventBus, EventLog
+from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
+from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
+from tool_engine.events import EventBus, EventLog, MemoryEventStorage
 from tool_engine.events.view import EventsView
 from tool_engine.executors.handler import executor_for
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.interfaces import Approver, EventStorage, ToolExecutor
+from tool_engine.forking import disown_in_child
+from tool_engine.interfaces import Approver, CallScope, EventStorage, ToolExecutor
 from tool_engine.knowledge.durable import durable, storage_for
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call_id import name_engine
+from tool_engine.model.copying import live
 from tool_engine.model.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
+from tool_engine.validation import ToolParameterValidator
 
 if TYPE_CHECKING:
     from tool_engine.reloading import Reloader
@@ -40,8 +45,11 @@ if TYPE_CHECKING:
 __all__ = ["ToolEngine"]
 
 _log = get_logger(__name__)
+_LAST_GRACE: Final = 1.0
+"""Seconds that what was told to end has for it."""
 
 
+@live("pass it on as it is, or make another one with ToolEngine(engine.config)")
 class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
     """Loads tools, keeps them up to date, and runs calls of them.
 
@@ -77,15 +85,19 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
                 "ToolEngineConfig(tools_directory=...)"
             )
         self.controller = ToolConcurrencyController(
-            concurrency or self.config.concurrency, clock=_loop_time
+            checked_concurrency(concurrency or self.config.concurrency), clock=_loop_time
         )
         self.store = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
-        kept = event_storage_for(self.config) if event_storage is None else event_storage
+        kept = _event_storage_for(self.config) if event_storage is None else event_storage
         self._bus = EventBus(log=EventLog(kept, lambda: self.generation))
         self._registry = ExecutorRegistry(
-            self.search_tools, self.store.get_whole, checked_sources(self.config.sources)
+            self.search_tools,
+            self.store.get_whole,
+            checked_sources(self.config.sources),
+            self.get,
+            self.store.get_tools_below,
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
@@ -94,7 +106,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
-        self._pipeline = pipeline_of(
+        self._pipeline = _pipeline_of(
             self.config,
             self.controller,
             self.store,
@@ -104,7 +116,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             self._reloader,
             lambda: self.generation,
             self.get,
-            scope_of(approver),
+            _scope_of(approver),
         )
         self.controller.on_configure.append(self._pipeline.forget_plans)
         self._execute = durable(self._pipeline.execute, self.store.storage)
@@ -112,9 +124,10 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
         self._closing: asyncio.Task[None] | None = None
+        self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
             self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
-        self._lines = EventLines(self._bus.subscribe, self._bus.bind_calls)
+        self._lines = EventLines(self._bus.subscribe)
 
     async def __aenter__(self) -> Self:
         await self.load()
@@ -142,6 +155,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             MissingExtraError: The libraries for it are not installed.
         """
         self._require_open()
+        disown_in_child(self)
         self._lines.refresh()
         await self.store.open()
         if self._reloader.is_loaded:
@@ -214,8 +228,11 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         """Ends everything; idempotent.
 
         Waiting calls end as `engine_closed` at once; running ones have `config.close_timeout`
-        seconds to end by themselves, then they end as `engine_closed` too.
+        seconds to end by themselves, then they end as `engine_closed` too. In a process that was
+        forked after `load` there is nothing to end: what is open is the other one's.
         """
+        if self._disowned is not None:
+            return
         self._pipeline.close()
         self.controller.close()
         # A closing that was cancelled before its first step has closed nothing.
@@ -231,7 +248,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             stack.push_async_callback(self._bus.close)
             stack.push_async_callback(self._registry.close)
             stack.push_async_callback(
-                end_calls,
+                _end_calls,
                 self._pipeline,
                 self.controller,
                 self._backend,
@@ -250,7 +267,14 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         for message in self._warnings():
             _log.warning("limit_for_unknown_bucket", message=message)
 
+    def disown(self, reason: str) -> None:
+        """From now on every use of the engine is refused: its process has forked."""
+        self._disowned = EngineClosedError(f"the engine cannot be used here: {reason}")
+        self._pipeline.disown(self._disowned)
+
     def _require_open(self) -> None:
+        if self._disowned is not None:
+            raise self._disowned
         if self._closing is not None:
             raise EngineClosedError("the engine is closed; make a new one")
 
@@ -278,12 +302,14 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
                 a thread. None: an executor of the handler's name runs it.
 
         Raises:
-            DefinitionError: The definition is not right, or the name is taken.
+            DefinitionError: The definition is not right, its entry included, or the name is taken.
             ConfigurationError: The handler does not fit the parameters.
         """
         self._require_open()
         loaded = tool if isinstance(tool, Tool) else ToolConfigLoader().from_mapping(tool)
         index = self.index.with_tool(loaded)
+        if handler is None and (problems := self._registry.check_entry(loaded)):
+            raise DefinitionError(*problems)
         if handler is not None:
             self._registry.register(loaded.handler, executor_for(handler, loaded))
         self._swap(index)
@@ -394,3 +420,91 @@ def _loop_time() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
+
+
+def _pipeline_of(
+    config: ToolEngineConfig,
+    controller: ToolConcurrencyController,
+    store: ToolKnowledgeStore,
+    bus: EventBus,
+    registry: ExecutorRegistry,
+    backend: LocalBackend,
+    reloader: Reloader,
+    generation: Callable[[], int],
+    find: Callable[[str], Tool | None],
+    scope: CallScope | None,
+) -> Pipeline:
+    """The steps of an engine's calls, with the parts that take them."""
+    planner = Planner(
+        ToolParameterValidator(strict=config.strict_validation),
+        registry,
+        backend,
+        lambda: controller.config,
+        generation,
+        find,
+    )
+    return Pipeline(
+        find,
+        reloader.refusal_of,
+        planner,
+        controller,
+        backend,
+        CallEnding(store, bus),
+        bus,
+        name_engine(),
+        scope,
+    )
+
+
+def _scope_of(approver: Approver | None) -> CallScope | None:
+    """Who is asked about the calls of no session; None: nobody."""
+    if approver is None:
+        return None
+    # Loaded by name: most engines ask nobody.
+    made: CallScope = import_module("tool_engine.approval.gate").gate_of_engine(approver)
+    return made
+
+
+def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
+    """Where the settings say that events are kept; nothing is opened yet."""
+    if not config.keep_events:
+        return None
+    if config.records is None:
+        return MemoryEventStorage(config.keep_events)
+    module = import_module("tool_engine.knowledge.sql.events")
+    storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
+    return storage
+
+
+async def _end_calls(
+    pipeline: Pipeline,
+    controller: ToolConcurrencyController,
+    backend: LocalBackend,
+    timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to this function
+) -> None:
+    """Takes no more calls, gives those that run `timeout` seconds, and then aborts them.
+
+    An aborted call has its record and its final event when this returns. Whoever cancels this wants
+    it done at once: what runs is aborted without the wait.
+    """
+    pipeline.close()
+    controller.close()
+    is_done = False
+    async with contextlib.AsyncExitStack() as stack:
+        # The last to be entered is the first to be left, and a cancellation stops none of them.
+        stack.push_async_callback(_end_leftovers, backend)
+        stack.push_async_callback(controller.drain, _LAST_GRACE)
+        stack.push_async_callback(pipeline.end_questions, _LAST_GRACE)
+        try:
+            await pipeline.end_questions(_LAST_GRACE)
+            is_done = await controller.drain(timeout)
+        finally:
+            if not is_done:
+                pipeline.abort()
+                await controller.drain(_LAST_GRACE)
+
+
+async def _end_leftovers(backend: LocalBackend) -> None:
+    stuck = await backend.close(_LAST_GRACE)
+    if stuck:
+        _log.warning("close_left_threads", threads=stuck)

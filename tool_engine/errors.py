@@ -8,7 +8,10 @@ fault appears in results, records and events.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+from tool_engine.visible import visible
 
 __all__ = [
     "AdmissionError",
@@ -25,6 +28,8 @@ __all__ = [
     "EventsLostError",
     "ExecutorNotFoundError",
     "GenerationNotFoundError",
+    "InvalidArgumentsError",
+    "LiveObjectError",
     "LockFileError",
     "MissingExtraError",
     "QueueFullError",
@@ -49,6 +54,16 @@ class ToolEngineError(Exception):
     """The root of every exception that the engine raises."""
 
     error_type: ClassVar[str] = "tool_engine_error"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python's own way calls the class with the message, whatever it takes.
+        return _remake, (type(self), self.args), self.__dict__
+
+
+def _remake(kind: type[ToolEngineError], args: tuple[Any, ...]) -> ToolEngineError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class ConfigurationError(ToolEngineError, ValueError):
@@ -131,6 +146,12 @@ class UnboundContextError(ToolEngineError):
     error_type = "unbound_context"
 
 
+class LiveObjectError(ToolEngineError, TypeError):
+    """A live object, such as an engine, was copied or pickled; the message says what to do."""
+
+    error_type = "live_object"
+
+
 class ApprovalError(ToolEngineError):
     """An answer to a request for approval cannot be taken; the message says why."""
 
@@ -160,8 +181,17 @@ class ChatModelError(ToolEngineError):
 
     error_type = "model_error"
 
-    def __init__(self, message: str, *, status: int | None = None, is_transient: bool = False):
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        is_transient: bool = False,
+        is_refusal: bool = False,
+    ):
         super().__init__(message)
+        self.is_refusal: bool = is_refusal
+        """Whether a filter of the provider refused what is in the conversation."""
         self.status: int | None = status
         """The HTTP status of the answer; None: there was none."""
         self.is_transient: bool = is_transient
@@ -169,9 +199,18 @@ class ChatModelError(ToolEngineError):
 
 
 class VariableError(ToolEngineError, ValueError):
-    """A variable cannot be kept, read or referenced as asked; the message names the cure."""
+    """A variable cannot be kept, read or referenced as asked; the message names the cure.
+
+    Args:
+        message: What is wrong.
+        path: The place in the arguments, where it is one; the message begins with it.
+    """
 
     error_type = "validation_error"
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path: str = path
 
 
 class DefinitionProblem(NamedTuple):
@@ -197,7 +236,9 @@ class DefinitionProblem(NamedTuple):
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
-        return f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        # A file may have any name: a line break in it would forge a line of a log.
+        return visible(text)
 
 
 class DefinitionError(ToolEngineError, ValueError):
@@ -296,3 +337,16 @@ class ToolExecutionError(ToolEngineError):
     def reworded(self, message: str) -> ToolExecutionError:
         """The same failure with another message."""
         return ToolExecutionError(message, details=self.details, is_final=self.is_final)
+
+
+class InvalidArgumentsError(ToolExecutionError):
+    """The arguments fit the tool's schema, and yet are not what its function takes.
+
+    The call ends as `validation_error`, with `findings` in `result.validation_errors`.
+    """
+
+    error_type = "validation_error"
+
+    def __init__(self, message: str, findings: Iterable[dict[str, Any]]) -> None:
+        super().__init__(f"invalid arguments: {message}", is_final=True)
+        self.findings: list[dict[str, Any]] = list(findings)

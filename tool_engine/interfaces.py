@@ -153,7 +153,8 @@ class CallScope(Protocol):
 
     It goes with the call into the calls that its tool makes. One that often knows at once that a
     call may run has `is_free(self, call_id, tool, params)`, too, which gives True then: `consent`
-    is not asked about that call.
+    is not asked about that call. One that may forbid a call later on has `refusal_since`, with the
+    same arguments: asked of a call that was let through and had to wait, just before it starts.
     """
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:

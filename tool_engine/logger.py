@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 current_call: Final[ContextVar[Any]] = ContextVar("tool_engine_call", default=None)
-"""The call whose tool runs here, in its threads and in the tasks that it starts; set only while
-structlog is configured. It has `call_id`, `tool_name` and `context`."""
+"""The call whose tool runs here, in its threads and in the tasks that it starts; it may have ended.
+It has `call_id`, `tool_name` and `context`."""
 
 
 class LoggingWatcher(Protocol):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
+from importlib import import_module
 from operator import is_not
 from typing import Final
 
+from tool_engine.calls.call import Call
+from tool_engine.calls.failure import Failure
 from tool_engine.catalog.approvals import Approvals
+from tool_engine.catalog.engine_files import EngineFiles
 from tool_engine.catalog.folder import SETTLE_TIME
 from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.gate import Gate, Passed, compared
@@ -27,13 +31,12 @@ from tool_engine.events import EventBus
 from tool_engine.executors.fingerprint import CodeHashes
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
-from tool_engine.failure import Failure
 from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
-from tool_engine.model.bounds import nearest
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool, ToolCategory
-from tool_engine.progress import Call
+from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
 
 __all__ = ["Reloader", "limit_warnings"]
@@ -75,12 +78,17 @@ class Reloader:
             is_settled=registry.is_settled,
             cache_directory=config.cache_directory,
         )
+        self._files = EngineFiles(config, lambda: self.tools, _code_of)
+        trust(self._files)
         self._code = CodeHashes(registry.resolve, registry.is_python)
         self._approvals = Approvals(
             config.lock_file or default_lock_file(config.tools_directory),
             self._code.of,
             is_enforced=config.lock == ENFORCE,
+            is_outdated=self._code.is_outdated,
         )
+        # What a program registers needs no approval.
+        registry.approved_code = lambda tool: self._approvals.code_of(tool) if tool.source else None
         self._gate = Gate(config.reload_policy, self._approvals)
         self._linker = WorkflowLinker(registry.is_workflow, ToolParameterValidator().validate)
         self._watcher: ToolWatcher | None = None
@@ -92,7 +100,9 @@ class Reloader:
         self._wanted = ToolIndex()
         self._folder_errors: list[tuple[str, str]] = []
         self.errors: list[tuple[str, str]] = []
+        self._told_errors: list[tuple[str, str]] = []
         self.quarantined: dict[str, QuarantinedTool] = {}
+        self._waiting: tuple[Tool, ...] = ()
         self.last_reload_at: datetime | None = None
         self.is_loaded = False
 
@@ -100,6 +110,11 @@ class Reloader:
     def held(self) -> list[str]:
         """The tools that a rollback still holds back."""
         return self._gate.held
+
+    @property
+    def tools(self) -> tuple[Iterable[Tool], ...]:
+        """The tools that calls see, those that the folder held, and those that must wait."""
+        return self._generations.index, self._wanted, self._waiting
 
     async def load(self) -> None:
         """The first look; starts to watch the folder, as configured."""
@@ -253,7 +268,8 @@ class Reloader:
         self, folder: FolderOutcome, cause: str, *, is_asked: bool = False
     ) -> ReloadChanges:
         found = new_tools(self._wanted, folder)
-        await self._registry.prepare(found)
+        if self._config.preload:
+            await self._registry.prepare(found)
         await asyncio.to_thread(self._linker.prepare, found, folder.claims)
         await self._read_code(tool for file in folder.files for tool in file.tools)
         self._require_open()
@@ -303,6 +319,7 @@ class Reloader:
         passed = self._gate.settle(self._with_registered(), before)
         passed.index = self.link(passed.index)
         after, self.quarantined = passed.index, passed.quarantined
+        self._waiting = tuple(each.tool for each in self.quarantined.values())
         errors = {*self._folder_errors, *passed.errors}
         if self._approvals.problem is not None:
             errors.add((self._approvals.file, self._approvals.problem))
@@ -364,13 +381,25 @@ class Reloader:
                 _log.warning("group_quarantined", group=name, message=group.findings[0])
 
     def _tell_errors(self) -> None:
+        """Tells what is wrong and was not before, and which files are right again, or gone."""
+        before, self._told_errors = self._told_errors, self.errors
         for file, message in self.errors:
-            _log.warning("load_error", file=file, error=message)
-            self.tell(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
+            if (file, message) not in before:
+                _log.warning("load_error", file=file, error=message)
+                self.tell(ToolEngineEventType.LOAD_ERROR, error=message, file=file)
+        for file in sorted({file for file, _ in before} - {file for file, _ in self.errors}):
+            _log.info("load_mended", file=file)
+            self.tell(ToolEngineEventType.LOAD_MENDED, file=file)
 
     def _require_open(self) -> None:
         if self._is_stopped:
             raise EngineClosedError("the engine is closed; make a new one")
+
+
+def _code_of(module: str) -> Iterable[TrustedPath]:
+    # Loaded by name on first use: most programs have no such handlers.
+    source = import_module("tool_engine.executors.python.source")
+    return source.module_files(module)  # type: ignore[no-any-return]
 
 
 def _nothing() -> ReloadChanges:
@@ -387,6 +416,6 @@ def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
     warnings = []
     for field, buckets in named.items():
         for bucket in sorted(buckets - known):
-            hint = nearest(bucket, sorted(known))
+            hint = suggest_near(bucket, sorted(known))
             warnings.append(f"{field} names {bucket!r}, which no tool uses{hint}")
     return warnings

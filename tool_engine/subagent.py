@@ -31,8 +31,12 @@ from tool_engine.model.call import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
+from tool_engine.model.copying import live
+from tool_engine.model.finding import finding_of
+from tool_engine.model.plain import name_of, read_plain
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.shown import ShownTools
 from tool_engine.redaction import redact_text
 
@@ -41,6 +45,8 @@ __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
 ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
 """Told of each result, after it is in the history."""
 
+_LEAST: Final = 1.0
+"""Seconds that a callback has, however late its call was."""
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 
@@ -66,6 +72,7 @@ class _RecordingEngine(_Engine, Protocol):
     def store(self) -> ToolKnowledgeStore: ...
 
 
+@live("pass it on as it is, or make another one for the same engine")
 class ToolSubAgent:
     """Calls tools for one agent and remembers how the calls ended.
 
@@ -77,7 +84,8 @@ class ToolSubAgent:
         tool_engine: The engine that runs the tools.
         parent_agent_id: The agent on whose behalf it calls.
         on_result_callback: Called with each result, after the history has it; sync or async. What
-            it raises is logged and changes nothing.
+            it raises is logged and changes nothing. An async one that has not ended by the deadline
+            of the call, or within a second where that is later, is cancelled, and this is logged.
         conversation_id: The conversation that the calls belong to.
         max_history: The most calls whose details are kept in memory; the totals count all.
         tools: The names of the tools that its model is told of from the start; None: all that are
@@ -190,6 +198,11 @@ class ToolSubAgent:
         """The engine's tool of this name, or None."""
         return self._engine.get(tool_name)
 
+    @property
+    def controller(self) -> Any:
+        """What admits the calls; None where that is not one controller."""
+        return getattr(self._engine, "controller", None)
+
     async def execute(
         self,
         tool_name: str,
@@ -228,7 +241,7 @@ class ToolSubAgent:
             )
             self._remember(PastCall(cancelled, kept, tool))
             raise
-        return await self._finish(PastCall(result, kept, tool))
+        return await self._finish(PastCall(result, kept, tool), _limit(timeout, tool))
 
     async def execute_batch(
         self,
@@ -241,7 +254,8 @@ class ToolSubAgent:
         Args:
             calls: The calls. One that is malformed becomes a failed result; the others run.
             parallel: Runs them at the same time.
-            max_parallel: The most that run at the same time; None: as many as the engine admits.
+            max_parallel: The most that run at the same time; None: as many as the engine's limits
+                let run, so that none is refused because of the others.
 
         Returns:
             One result per call, in the order of `calls`, however each ended.
@@ -258,10 +272,11 @@ class ToolSubAgent:
         if max_parallel is not None:
             check_count("max_parallel", max_parallel, minimum=1)
         listed = list(calls)
-        workers = min(len(listed), max_parallel or len(listed)) if parallel else 1
+        names = [parts_of(call)[0] for call in listed]
+        workers = workers_for(self, names, max_parallel) if parallel else 1
         results: dict[int, ToolExecutionResult] = {}
         pending = iter(enumerate(listed))
-        if workers == 1:
+        if workers <= 1:
             await self._work(pending, results)
         else:
             async with asyncio.TaskGroup() as group:
@@ -324,7 +339,7 @@ class ToolSubAgent:
                 tool_name if isinstance(tool_name, str) else "",
                 ErrorType.VALIDATION_ERROR.value,
                 f"item {position} of the batch must be (tool_name, params), "
-                f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {type(call).__name__}",
+                f"{{'tool_name': ..., 'params': ...}} or a ToolCall, got {name_of(call)}",
             )
             return await self._refuse(PastCall(refused, snapshot(call), None))
         try:
@@ -346,17 +361,25 @@ class ToolSubAgent:
             store.add(record_of_refused(past, self.agent_id, self.conversation_id))
         return await self._finish(past)
 
-    async def _finish(self, past: PastCall) -> ToolExecutionResult:
+    async def _finish(self, past: PastCall, limit: float = DEFAULT_TIMEOUT) -> ToolExecutionResult:
         self._remember(past)
         if self._callback is not None:
-            await self._tell(self._callback, past.result)
+            seconds = max(_LEAST, limit - past.result.execution_time)
+            await self._tell(self._callback, past.result, seconds)
         return past.result
 
-    async def _tell(self, callback: ResultCallback, result: ToolExecutionResult) -> None:
+    async def _tell(
+        self, callback: ResultCallback, result: ToolExecutionResult, seconds: float
+    ) -> None:
+        clock = asyncio.timeout(seconds)
         try:
             returned = callback(result)
             if inspect.isawaitable(returned):
-                await returned
+                async with clock:
+                    await returned
+        except TimeoutError as error:
+            late = f"the callback had not ended after {seconds:g} s, and was cancelled"
+            self._log_failure(result, ToolEngineError(late) if clock.expired() else error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
@@ -378,6 +401,14 @@ class ToolSubAgent:
         )
 
 
+def _limit(timeout: float | None, tool: Tool | None) -> float:
+    """Seconds that a call may take: the caller's word, else the tool's, else the default."""
+    if timeout is not DEFAULT_TIMEOUT and timeout is not None:
+        return timeout
+    own = None if tool is None else tool.timeout
+    return DEFAULT_TIMEOUT if own is None else own
+
+
 def _check_name(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"{name} must be a non-empty string, got {value!r}")
@@ -389,11 +420,14 @@ def _error_type(error: Exception) -> str:
 
 
 def _copied(params: object) -> Any:
-    if params is None:
-        return {}
-    return dict(params) if isinstance(params, Mapping) else params
+    plain = {} if params is None else read_plain(params)
+    return dict(plain) if type(plain) is dict else plain
 
 
 def _failure(tool_name: str, error_type: str, message: str) -> ToolExecutionResult:
     date = to_the_millisecond(datetime.now(UTC))
-    return ToolExecutionResult(False, tool_name, {}, message, error_type, executed_at=date)
+    is_about_arguments = error_type == ErrorType.VALIDATION_ERROR.value
+    findings = [finding_of(message)] if is_about_arguments else []
+    return ToolExecutionResult(
+        False, tool_name, {}, message, error_type, findings, executed_at=date
+    )

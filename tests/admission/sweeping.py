@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.admission.crew import check, controller_of
-from tests.pipeline.cancel_driver import Stage
+from tests.calls.cancel_driver import Stage
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.errors import AdmissionError, ControllerClosedError
 

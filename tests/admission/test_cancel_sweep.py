@@ -10,7 +10,7 @@ import pytest
 from tests.admission.crew import context
 from tests.admission.sweeping import Call, hold, hold_in_a_block, hold_unless, open_on
 from tests.admission.test_nesting import inner_call
-from tests.pipeline.cancel_driver import SWEEPS, Scene, Stage
+from tests.calls.cancel_driver import SWEEPS, Scene, Stage
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import ControllerClosedError, QueueTimeoutError

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.admission.sweeping import Call, hold, hold_in_a_block, hold_unless, open_on
-from tests.pipeline.cancel_driver import SWEEPS, Scene, Stage
+from tests.calls.cancel_driver import SWEEPS, Scene, Stage
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.errors import QueueTimeoutError
 from tool_engine.model.concurrency import BreakerPolicy

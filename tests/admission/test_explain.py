@@ -202,7 +202,10 @@ async def test_calls_that_do_not_wait(crew_of: MakeCrew) -> None:
     )
     assert (explain("x").state, str(explain("x"))) == (
         "unknown",
-        "x neither holds a slot nor waits for one",
+        (
+            "x neither holds a slot nor waits for one; the engine gives the ids: take that of an "
+            "event, of the snapshot or of context.call_id in a tool"
+        ),
     )
     await asyncio.sleep(4.0)
     assert explain("a").reason.endswith("6.00 s ago and is overdue")

@@ -278,7 +278,7 @@ async def test_tools_of_conversations_cost_little(monkeypatch: pytest.MonkeyPatc
     held = await controller.admit(request(0))
     for owner in range(1, 100):
         await fail(owner)
-    assert len(controller._layout._tool_lines) == len(controller._layout._tool_breakers)
+    assert len(controller._layout._tool_lines) == len(controller._layout._tool_counts)
     assert len(controller._layout.lines()) < 40
     controller.release(held, outcome=False)
     for each in (None, 0, 99):

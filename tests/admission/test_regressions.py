@@ -11,9 +11,8 @@ from tool_engine.model.concurrency import BreakerPolicy, ToolRate
 from tool_engine.testing import VirtualLoop, run
 
 
-def test_a_probe_of_a_breaker_that_is_gone() -> None:
-    """C20, C18: a call that a breaker let through does not report to another that took its place,
-    for which its end would be one probe too many."""
+def test_a_probe_of_a_breaker_that_is_taken_away_and_comes_back() -> None:
+    """C20, C18: the breaker goes on from where it was: its probe is out still, and ends once."""
     breakers = {"a": BreakerPolicy(failures=1, reset_after=1.0, probes=1)}
 
     async def play() -> None:
@@ -22,12 +21,13 @@ def test_a_probe_of_a_breaker_that_is_gone() -> None:
         await asyncio.sleep(1.0)
         probe = await controller.acquire("a")
         controller.configure(ConcurrencyConfig(max_concurrent=2))
-        controller.configure(ConcurrencyConfig(max_concurrent=2, breakers=breakers))
         controller.release(await controller.acquire("a"), outcome=False)
-        await asyncio.sleep(1.0)
+        controller.configure(ConcurrencyConfig(max_concurrent=2, breakers=breakers))
+        assert controller.snapshot().buckets["a"]["breaker"] == "half_open"
+        assert controller.try_acquire("a") is None
         controller.release(probe)
         assert controller.get_metrics().current_concurrent == 0
-        assert controller.snapshot().buckets["a"]["breaker"] == "half_open"
+        assert controller.snapshot().buckets["a"]["breaker"] == "closed"
 
     run(play())
 

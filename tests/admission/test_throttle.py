@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asyncio_throttle.throttler import Throttler
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew
@@ -232,3 +236,58 @@ def test_throttle_counts_the_period_from_each_start() -> None:
         assert throttle.delay(now) == delay
         if not delay:
             throttle.count(now)
+
+
+@given(st.integers(1, 4), st.integers(1, 9), st.lists(st.integers(0, 6), min_size=1, max_size=40))
+def test_throttle_lets_through_what_asyncio_throttle_does(
+    calls: int, period: int, pauses: list[int]
+) -> None:
+    """C17: the same calls start as with the library whose rule it is, asked at the same times."""
+    throttle, now = Throttle(ToolRate(calls, period + 0.5)), 0.0
+    with pytest.MonkeyPatch.context() as patched:
+        clock = SimpleNamespace(monotonic=lambda: now)
+        patched.setattr("asyncio_throttle.throttler.time", clock)
+        theirs = Throttler(calls, period + 0.5)
+        for pause in pauses:
+            now += pause
+            delay = throttle.delay(now)
+            assert (delay <= 0) == starts_at_once(theirs)
+            if delay <= 0:
+                throttle.count(now)
+
+
+def starts_at_once(throttler: Throttler) -> bool:
+    """Whether `acquire` ends without waiting."""
+    coroutine = throttler.acquire()  # type: ignore[no-untyped-call]
+    try:
+        # The library sleeps in a future of the running loop: here none runs, so that is refused.
+        coroutine.send(None)
+    except StopIteration:
+        return True
+    except RuntimeError:
+        return False
+    finally:
+        coroutine.close()
+    raise AssertionError("a loop runs here")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 5), st.sampled_from([0.75, 3.5, 20.25]), st.integers(0, 4)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_throttle_forgets_nothing_when_the_rate_changes(
+    steps: list[tuple[int, float, int]],
+) -> None:
+    """C18: at each moment, no more have started in the last period than the present rate allows."""
+    throttle, now, started = Throttle(ToolRate(5, 20.25)), 0.0, list[float]()
+    for calls, period, pause in steps:
+        now += pause
+        throttle.configure(ToolRate(calls, period))
+        recent = [each for each in started if now - each < period]
+        assert (throttle.delay(now) <= 0) == (len(recent) < calls)
+        if len(recent) < calls:
+            throttle.count(now)
+            started.append(now)

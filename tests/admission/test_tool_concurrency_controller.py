@@ -337,6 +337,18 @@ async def test_caller_that_knows_the_time() -> None:
     assert controller.get_metrics().avg_execution_time == 7.5
 
 
+@pytest.mark.parametrize("priority", [float("nan"), 1.5, "2", True, 2**53])
+async def test_priority_is_checked(priority: Any) -> None:
+    """C8: a priority without an order is refused: beside NaN others were given slots out of theirs.
+
+    Looked at: every value that a controller is given for a call.
+    """
+    controller = ToolConcurrencyController(ConcurrencyConfig(1, strategy="priority"))
+    with pytest.raises(ConfigurationError, match="priority must be a whole number from"):
+        await controller.acquire(priority=priority)
+    assert controller.get_metrics().current_concurrent == 0
+
+
 @pytest.mark.parametrize("weight", [0, -1, 1.0, True, "1"])
 async def test_weight_is_checked(weight: Any) -> None:
     """C16: a weight is a whole number of at least 1."""

@@ -10,8 +10,8 @@ import pytest
 
 import tool_engine.catalog.raw_schema  # noqa: F401 - reads files when it is loaded
 from tests.agent.world import BOUND, World
-from tests.pipeline.audit import check_idle
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.audit import check_idle
+from tests.calls.virtual_loop import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.agent.models.speaking import PROVIDERS, Speech, Turn
+from tool_engine.agent.models.carried import CarriedProtocol
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
 from tool_engine.protocols.registry import get_protocol
@@ -24,9 +25,18 @@ class SpokenModel:
     An exception among the turns is raised in its place; one after a turn's events, with `breaks`.
     """
 
-    def __init__(self, wire: str, turns: Sequence[Turn | BaseException], *, breaks: int = -1):
+    def __init__(
+        self,
+        wire: str,
+        turns: Sequence[Turn | BaseException],
+        *,
+        breaks: int = -1,
+        protocol: str | None = None,
+    ):
         self.name = f"spoken-{wire}"
         self.protocol: ToolCallingProtocol = get_protocol(wire)
+        if protocol is not None:
+            self.protocol = CarriedProtocol(get_protocol(protocol), self.protocol)
         self.requests: list[ChatRequest] = []
         self.problems: list[str] = []
         self.open_replies = 0
@@ -53,6 +63,7 @@ class SpokenModel:
                 raise turn
             self._speech.remember(turn)
             if not request.is_streamed:
+                self._speech.end(turn)
                 yield self._speech.whole(turn)
                 return
             for place, event in enumerate(self._speech.events(turn)):
@@ -62,6 +73,7 @@ class SpokenModel:
                     raise failure
                 await asyncio.sleep(0)
                 yield event
+            self._speech.end(turn)
         finally:
             self.open_replies -= 1
 

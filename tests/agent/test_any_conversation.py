@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agent.world import WIRES, Turn, World, check
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.virtual_loop import VirtualLoop
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.errors import ChatModelError
@@ -31,11 +31,12 @@ arguments = st.sampled_from(
         ("read_var", {"name": "task"}),
     ]
 )
+ENDS = ["max_tokens", "context", "refusal", "content_filter", "pause", "unknown"]
 spoken = st.builds(
     lambda text, calls, stop, thought: (text, calls, stop, thought),
     st.sampled_from(["", "Hm.", "  ", "A longer text, 中文."]),
     st.lists(arguments, max_size=3),
-    st.sampled_from([None, None, None, "max_tokens", "refusal", "content_filter"]),
+    st.sampled_from([None] * 3 + ENDS),
     st.sampled_from(["", "I think."]),
 )
 failed = st.just(DOWN)
@@ -55,6 +56,10 @@ def turns_of(wire: str, said: list[Any]) -> list[Any]:
             ToolCall(call_id=f"id_{place}_{number}", tool_name=name, arguments=params)
             for number, (name, params) in enumerate(calls)
         ]
+        if stop == "pause" and wire != "anthropic":
+            stop = None
+        if stop in ("refusal", "content_filter"):
+            text = f"Unspeakable {place}."
         if stop == "refusal" or (stop and wire == "openai_responses" and not (listed or text)):
             # A refusal is a text, and so is what was cut.
             listed, text = [], text.strip() or "No."

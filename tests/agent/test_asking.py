@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.agent.world import Turn, World, ran
-from tests.pipeline.audit import check_idle
+from tests.calls.audit import check_idle
 from tests.protocols.line_protocol import LineDecoder, LineProtocol
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.loop import AgentLoop

@@ -10,8 +10,8 @@ import pytest
 
 from tests.agent.spoken import SpokenModel
 from tests.agent.world import WIRES, Turn, call, check
-from tests.pipeline.audit import Audit, make_engine
-from tests.pipeline.cancel_driver import SWEEPS, Stage
+from tests.calls.audit import Audit, make_engine
+from tests.calls.cancel_driver import SWEEPS, Stage
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.permission import ExecutionPolicy, Permission

@@ -39,7 +39,6 @@ def test_what_is_said_twice_is_one_message(wire: str) -> None:
 @pytest.mark.parametrize(
     "last",
     [
-        {"role": "tool", "tool_call_id": "a", "content": "3"},
         {"type": "function_call_output", "call_id": "a", "output": "3"},
         {"role": "user", "content": [{"type": "input_text", "text": "3"}]},
         {"role": "user", "content": None},
@@ -77,6 +76,71 @@ def test_broken_off(wire: str) -> None:
     added = history.break_off("It is", "[stopped]")
     assert added == history.messages
     assert "It is\\n\\n[stopped]" in str(added[-1])
+    assert faults_of(wire, [*history.messages, history._model.user_message("next")]) == []
+
+
+USED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+HM = {"type": "text", "text": "Hm."}
+
+
+def said(*content: Any) -> list[Any]:
+    """A reply with these blocks."""
+    return [{"role": "assistant", "content": [*content]}]
+
+
+def paused(*content: Any) -> History:
+    """A turn whose reply its provider has paused."""
+    history = History(SpokenModel("anthropic", []))
+    history.begin("Go.")
+    history.pause(said(*content))
+    return history
+
+
+def test_a_paused_reply_and_its_rest_are_one_message() -> None:
+    """What the provider says next belongs to the reply that it paused, twice or with calls too."""
+    history = paused(HM, USED)
+    assert history.messages[-1] == said(HM, USED)[0]
+    history.pause(said(FOUND, USED))
+    history.add_reply(said(FOUND, HM))
+    assert history.messages[1:] == said(HM, USED, FOUND, USED, FOUND, HM)
+    history = paused(HM, USED)
+    call = {"type": "tool_use", "id": "a", "name": "add", "input": {}}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}
+    history.add_calls([*said(FOUND, call), result])
+    assert history.messages[1:] == [*said(HM, USED, FOUND, call), result]
+
+
+@pytest.mark.parametrize("content", [[HM, USED], [USED], [HM, USED, FOUND]])
+@pytest.mark.parametrize("half", ["", "It is"])
+def test_a_pause_that_is_not_continued(content: list[Any], half: str) -> None:
+    """Wherever the turn breaks off, or is told something, no call of the provider's waits."""
+    history = paused(*content)
+    history.break_off(half, "[stopped]")
+    assert faults_of("anthropic", [*history.messages, {"role": "user", "content": "x"}]) == []
+    assert str(history.messages).count("[stopped]") == 1
+    assert half in str(history.messages)
+    history = paused(*content)
+    history.ask("And hurry.")
+    assert faults_of("anthropic", history.messages) == []
+    assert "And hurry." in str(history.messages[-1])
+
+
+@every_wire
+def test_a_turn_that_is_taken_back(wire: str) -> None:
+    """Nothing of it stays, or a note and an answer in its place; what came before does."""
+    history = History(SpokenModel(wire, []))
+    history.begin("First.")
+    history.break_off("Yes.", "[stopped]")
+    before = list(history.messages)
+    history.begin("Second.")
+    history.add_said("No.")
+    assert history.take_back("", "[stopped]") == []
+    assert history.messages == before
+    history.begin("Second.")
+    added = history.take_back("[left out]", "[stopped]")
+    assert history.messages == [*before, *added]
+    assert "Second" not in str(added)
     assert faults_of(wire, [*history.messages, history._model.user_message("next")]) == []
 
 

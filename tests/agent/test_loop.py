@@ -16,7 +16,7 @@ import pytest
 
 from tests.agent.spoken import SpokenModel
 from tests.agent.world import WIRES, Turn, World, call, check, kinds, ran, said_of
-from tests.pipeline.samples import bare
+from tests.calls.samples import bare
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.loop import AgentLoop

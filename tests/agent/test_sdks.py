@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.agent.models.asking import PROVIDERS, client_of
 from tests.agent.models.servers import PlayedServer, failing, play
 from tests.agent.world import BOUND, Turn, World, call
-from tests.pipeline.audit import check_idle
+from tests.calls.audit import check_idle
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.loop import AgentLoop
@@ -92,6 +93,76 @@ async def test_refusals(world: World, provider: str) -> None:
     async with talking(world, provider, *turns) as (loop, _):
         assert (await loop.run("Go.")).stop_reason is StopReason.REFUSED
         assert (await loop.run("Hello?")).text == "Hello."
+
+
+@every_provider
+@streamed_or_not
+@pytest.mark.parametrize("stop", ["refusal", "content_filter"])
+async def test_a_refusal_is_not_sent_again(
+    world: World, provider: str, is_streamed: bool, stop: str
+) -> None:
+    """A provider that refuses while it can read what it refused goes on with the next turn."""
+    said = [Turn(text="Hi."), LOOKS, Turn(text="Something forbidden.", stop=stop)]
+    after = [Turn(text="It is 2."), Turn(text="It is 4.")]
+    async with talking(world, provider, *said, *after, is_streamed=is_streamed) as (loop, server):
+        ends = [await loop.run(each) for each in ("Hi", "Make a forbidden thing.")]
+        kept = AgentLoop.from_dict(json.loads(json.dumps(loop.to_dict())), loop.session, loop.model)
+        kept.is_streamed = is_streamed
+        ends += [await kept.run(each) for each in ("What is 1+1?", "And 2+2?")]
+        assert [each.stop_reason.value for each in ends] == [
+            "completed",
+            "refused",
+            "completed",
+            "completed",
+        ]
+        assert "Calls that ran in it: add" in str(server.requests[-1])
+        assert "forbidden" in str([each.text for each in kept.transcript()])
+
+
+@streamed_or_not
+async def test_a_filter_that_answers_with_an_error(world: World, is_streamed: bool) -> None:
+    """Azure's filter refuses a request with 400: what it refused is not sent again either."""
+    turns = [LOOKS, failing(400, "flagged"), Turn(text="Hello.")]
+    async with talking(world, "openai", *turns, is_streamed=is_streamed) as (loop, server):
+        server.say_errors_as({"error": {"message": "flagged", "code": "content_filter"}})
+        with pytest.raises(ChatModelError, match="flagged") as caught:
+            await loop.run("Make a forbidden thing.")
+        assert caught.value.is_refusal
+        assert "forbidden" not in str(loop.messages)
+        assert "Calls that ran in it: add" in str(loop.messages)
+        assert (await loop.run("Hello?")).text == "Hello."
+
+
+@streamed_or_not
+async def test_a_paused_reply(world: World, is_streamed: bool) -> None:
+    """The provider gets its reply back as it was, and the next turn goes on."""
+    paused = Turn(text="I search. ", stop="pause")
+    turns = [paused, paused, Turn(text="It is 3."), Turn(text="Hello.")]
+    async with talking(world, "anthropic", *turns, is_streamed=is_streamed) as (loop, server):
+        assert (await loop.run("Go.")).text == "I search. I search. It is 3."
+        assert (await loop.run("Hello?")).text == "Hello."
+        sent = [each["messages"] for each in server.requests]
+        assert [len(each) for each in sent] == [1, 2, 2, 3]
+        assert sent[1][1]["content"] == sent[2][1]["content"][:2]
+
+
+async def test_notes_and_images_behind_results(world: World) -> None:
+    """A server that takes no user behind results, as Mistral's, takes hints, bounds and images."""
+
+    @world.engine.tool(effect="read")
+    async def picture() -> dict[str, Any]:
+        """Shows a picture."""
+        return {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
+
+    turns = [Turn(calls=[call(number, "picture")]) for number in range(3)]
+    bound = {"max_iterations": 3}
+    async with talking(world, "openai", *turns, Turn(text="Ok."), config=bound) as (loop, server):
+        answer = await loop.run("Go.")
+        assert answer.stop_reason is StopReason.MAX_ROUNDS
+        told = str(server.requests[-1]["messages"])
+        assert "You made the same calls before" in told
+        assert "max_rounds_reached" in told
+        assert told.count("image_url") == 6
 
 
 @every_provider

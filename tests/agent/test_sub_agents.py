@@ -356,3 +356,20 @@ async def test_the_task_keeps_its_labels(world: World) -> None:
     assert world.ran == []
     (child,) = loop.children.values()
     assert "must not be sent" in child.entries[2].text
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_sub_agent_that_is_refused(world: World, wire: str) -> None:
+    """What was refused does not come into the conversation above, which it would spoil."""
+    refused = Turn(text="Something forbidden.", stop="refusal")
+    turns = [Turn(calls=[delegated(1, "Go.")]), refused, Turn(text="Not that, then.")]
+    loop = world.loop(wire, *turns, Turn(text="Hello."), sub_agents=1)
+    answer = await ran(loop)
+    assert (answer.text, answer.stop_reason.value) == ("Not that, then.", "completed")
+    assert "the provider refused what came of this task" in json.dumps(loop.messages)
+    (child,) = loop.children.values()
+    assert child.stop_reason == "refused"
+    last = child.entries[-1]
+    assert "forbidden" in f"{last.text} {last.metadata.get('refusal')}"
+    assert last.metadata["refusal"]
+    assert (await ran(loop, "And?")).text == "Hello."

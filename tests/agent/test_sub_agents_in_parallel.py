@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.agent.spoken import SpokenModel
 from tests.agent.world import Turn, call, check
-from tests.pipeline.audit import EMPTY_FOLDER, check_idle
+from tests.calls.audit import EMPTY_FOLDER, check_idle
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.agent.world import WIRES, Turn, World, call, ran
+from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.transcript import TranscriptEntry
 from tool_engine.errors import ChatModelError
 
@@ -51,6 +52,33 @@ async def test_a_call_and_its_end(world: World) -> None:
     assert told["args"] == {"a": "1", "b": "2"}
     assert (told["status"], told["result"]) == ("success", "3")
     assert told["callId"] in {each.call_id for each in await world.records()}
+
+
+async def test_what_the_calls_add_up_to(world: World) -> None:
+    """K45: an answer carries the summary that the records give, over all turns, also resumed."""
+    calls = [call(1, a=1, b=2), call(2, "fail"), call(3, a="x"), call(4, "missing")]
+    turns = [Turn(calls=calls), Turn(text="3."), Turn(calls=[call(5, a=1, b=1)]), Turn(text="2.")]
+    loop = world.loop("openai", *turns)
+    first = (await ran(loop)).tool_usage_summary
+    assert first["tool_usage"] == {"add": 2, "fail": 1, "missing": 1}
+    assert (first["success_rate"], first["has_errors"]) == (25.0, True)
+    kept = json.loads(json.dumps(loop.to_dict()))
+    again = AgentLoop.from_dict(kept, loop.session, loop.model)
+    answer = await ran(again)
+    summary = await world.engine.get_call_summary(loop.session.session_id)
+    assert answer.tool_usage_summary == summary.to_brief()
+    assert answer.to_dict()["tool_usage_summary"]["total_calls"] == 5
+
+
+async def test_no_calls_add_up_to_nothing(world: World) -> None:
+    """K45: an answer without calls has a summary all the same."""
+    answer = await ran(world.loop("openai", Turn(text="Hello.")))
+    assert answer.tool_usage_summary == {
+        "total_calls": 0,
+        "success_rate": 0.0,
+        "tool_usage": {},
+        "has_errors": False,
+    }
 
 
 def test_an_entry() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from tests.agent.models.speaking import Turn
 from tests.agent.spoken import WIRES, SpokenModel, faults_of
-from tests.pipeline.audit import EMPTY_FOLDER, check_idle
+from tests.calls.audit import EMPTY_FOLDER, check_idle
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.agent.loop import AgentLoop
+from tool_engine.agent.models.carried import wire_of
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolCall
@@ -65,7 +66,8 @@ class World:
         """A conversation in which the model says these turns."""
         config = ToolCallConfig(**options.pop("config", {}))
         session = ToolSession(self.engine, f"chat-{wire}", config, options.pop("approver", None))
-        model = SpokenModel(wire, turns, breaks=breaks)
+        protocol = options.pop("protocol", None)
+        model = SpokenModel(wire, turns, breaks=breaks, protocol=protocol)
         options.setdefault("on_event", self.events.append)
         return AgentLoop(session, model, **options)
 
@@ -80,7 +82,7 @@ def check(loop: AgentLoop) -> None:
     assert isinstance(model, SpokenModel)
     assert model.problems == []
     # What comes next is a user's message, in its place.
-    wire = model.protocol.name
+    wire = wire_of(model.protocol)
     assert faults_of(wire, [*loop.messages, model.user_message("next")]) == []
     assert model.open_replies == 0
     assert not loop.is_running

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.virtual_loop import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(

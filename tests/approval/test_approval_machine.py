@@ -13,12 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.pipeline.audit import Audit, make_engine, turns
-from tests.pipeline.samples import bare
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.audit import Audit, make_engine, turns
+from tests.calls.samples import bare
+from tests.calls.virtual_loop import VirtualLoop
 from tool_engine import ToolConfigLoader, ToolExecutionContext, ToolExecutionResult
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
+from tool_engine.approval.making import making_of
 from tool_engine.approval.policy import Decision
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import ApprovalStorage
@@ -46,7 +47,7 @@ class Consented:
         return None
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        if fingerprint_of(tool.name, tool.definition_hash, params) == self._fingerprint:
+        if fingerprint_of(tool.name, making_of(tool), params) == self._fingerprint:
             return None
         return Refusal("execution_rejected", "it is another call now")
 

@@ -64,6 +64,55 @@ def test_two_disguises_at_once(path: str) -> None:
     assert Argument([path]).is_like("secrets/*")
 
 
+UNSEEN = (
+    *("\u200b", "\u00ad", "\u202e", "\ufeff", "\u3164", "\u2060", "\u034f", "\ufe0f", "\u180b"),
+    *("\U000e0041", "\U000e0100", "\x00", "\x1b", "\x7f"),
+)
+
+
+@pytest.mark.parametrize("mark", UNSEEN, ids=ascii)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{}secrets/a", "sec{}rets/a", "secrets{}/a", "secrets/{0}.{0}./secrets/a"),
+        *("x/.{}./secrets/a", "{} secrets/a", " {}./secrets/a", "secrets/{0}/{0}/a", "secrets/a{}"),
+    ],
+)
+def test_what_is_not_seen_hides_nothing(mark: str, text: str) -> None:
+    """Characters that nobody sees, before, inside or behind, do not get a value round a rule.
+
+    Looked at: texts alone, in lists and in mappings, under a blank and in a path that has another
+    form; a value that is spelled out; a rule that has such a character itself.
+    """
+    value = text.format(mark)
+    for sent in (value, [value], {"deep": [{"in": value}]}):
+        assert Argument(sent).is_like("secrets/*")
+        assert Argument(sent).is_like("secrets/a")
+        assert not Argument(sent).is_like("another*")
+        assert not Argument(sent).is_like("")
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_rules_that_have_what_is_not_seen(lists: bool) -> None:
+    """A rule with an emoji is not dodged either, and one about such characters is about no more."""
+
+    def is_like(text: str, glob: str) -> bool:
+        return Argument([text] if lists else text).is_like(glob)
+
+    assert is_like("\u200bre\u0301d \u2764\ufe0f", "réd \u2764\ufe0f")
+    assert is_like("re\u200b\u0301d", "réd")
+    assert is_like("a\u200bb", "*\u200b*")
+    assert not is_like("ab", "*\u200b*")
+    assert not is_like("a\ufe0fb", "*\u200b*")
+
+
+@pytest.mark.parametrize("text", ["foo\nbar", "foo\tbar", "foo bar"])
+def test_what_is_seen_stays_another_text(text: str) -> None:
+    """Lines and columns of a text are seen: its words are not one word."""
+    assert not Argument(text).is_like("foobar")
+    assert not Argument([text]).is_like("foobar")
+
+
 def test_what_nests_deep_or_holds_itself() -> None:
     """However deep it is, everything in it is looked at, once."""
     assert Argument(nested("secret", 5_000)).is_like("secret")

@@ -161,6 +161,15 @@ def test_a_strict_rule_cannot_be_dodged(path: str) -> None:
     assert execution([rule("write_file:path=secrets/*", "deny")], path=path) == "deny"
 
 
+@pytest.mark.parametrize("text", ["\u200bsecrets/a", "secrets\u00ad/a", "\u202esecrets/a"])
+@pytest.mark.parametrize("word", ["deny", "ask_always", "ask_once"])
+def test_a_strict_rule_sees_what_nobody_sees(text: str, word: str) -> None:
+    """A value that looks like one that is denied, or asked about, is; no loose rule fits it."""
+    assert execution([rule("pay:text=secrets/*", word)], "pay", text=text) == word
+    loose = [rule("pay:text=*secrets*", "auto"), rule("pay", "deny")]
+    assert execution(loose, "pay", text=text) == "deny"
+
+
 def test_values_that_are_no_text() -> None:
     """A glob sees what a model sees: JSON."""
     assert execution([rule("*:count=1?", "deny")], count=12) == "deny"

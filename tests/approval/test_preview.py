@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.approval.people import TOOL, Person
-from tests.pipeline.audit import EMPTY_FOLDER
+from tests.calls.audit import EMPTY_FOLDER
 from tool_engine import Permission, ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.approval.preview import preview_of, previewed_by
 from tool_engine.errors import ToolExecutionError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.audit import make_engine
-from tests.pipeline.samples import bare
+from tests.calls.audit import make_engine
+from tests.calls.samples import bare
 from tool_engine import ToolEngine
 
 BOUND = 10.0

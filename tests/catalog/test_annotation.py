@@ -6,12 +6,16 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import pathlib
+import re
 import typing
 import uuid
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+import annotated_types
 import jsonschema_rs
 import msgspec
+import pydantic
 import pytest
 
 from tool_engine.catalog.annotation import (
@@ -134,6 +138,96 @@ def test_any() -> None:
     assert annotation_schema(msgspec.Raw)["type"][-1] == "null"
     either = msgspec.Meta(extra_json_schema={"anyOf": [{"minimum": 1}, {"type": "string"}]})
     assert annotation_schema(Annotated[int, either])["anyOf"][0] == {"minimum": 1}
+
+
+class Aliases:
+    Whole = typing.NewType("Whole", Annotated[int, annotated_types.Ge(1)])
+
+
+@pytest.mark.parametrize(
+    ("hint", "rules"),
+    [
+        (Annotated[int, pydantic.Field(ge=1, le=9)], {"minimum": 1, "maximum": 9}),
+        (Annotated[int, pydantic.Field(ge=1.0)], {"minimum": 1}),
+        (Annotated[float, pydantic.Field(gt=0.5, lt=2, multiple_of=0.5)],
+         {"exclusiveMinimum": 0.5, "exclusiveMaximum": 2, "multipleOf": 0.5}),
+        (Annotated[int, annotated_types.Interval(gt=1, lt=9)],
+         {"exclusiveMinimum": 1, "exclusiveMaximum": 9}),
+        (Annotated[int, annotated_types.Ge(1), annotated_types.Ge(3), annotated_types.Gt(2)],
+         {"minimum": 3}),
+        (Annotated[int, annotated_types.Le(3), msgspec.Meta(le=5), annotated_types.Lt(4)],
+         {"maximum": 3}),
+        (Annotated[list[int], annotated_types.Len(1, 3)], {"minItems": 1, "maxItems": 3}),
+        (Annotated[dict[str, int], annotated_types.MinLen(1)], {"minProperties": 1}),
+        (Annotated[str, pydantic.StringConstraints(pattern="^a", max_length=3, min_length=1)],
+         {"pattern": "^a", "maxLength": 3, "minLength": 1}),
+        (Annotated[str, pydantic.Field(pattern=re.compile("^a"))], {"pattern": "^a"}),
+        (pydantic.PositiveInt, {"exclusiveMinimum": 0}),
+        (pydantic.conlist(int, min_length=2), {"minItems": 2}),
+        (Annotated[int | None, pydantic.Field(ge=1)], {"minimum": 1}),
+        (Annotated[int, annotated_types.Ge(1)] | None, {"minimum": 1}),
+        (Aliases.Whole, {"minimum": 1}),
+        (Annotated[int, pydantic.Field(json_schema_extra={"maximum": 3})], {"maximum": 3}),
+        (Annotated[int, pydantic.Field(description="d", examples=[1])],
+         {"description": "d", "examples": [1]}),
+    ],
+)  # fmt: skip
+def test_rules_of_other_libraries(hint: Any, rules: dict[str, Any]) -> None:
+    """R2: no bound of annotated_types or pydantic is dropped, also inside of lists."""
+    found = annotation_schema(hint)
+    assert rules == {key: found[key] for key in rules}
+    assert found.keys() - rules.keys() <= {"type", "items", "additionalProperties"}
+    items = annotation_schema(list[hint])["items"]
+    assert rules == {key: items[key] for key in rules}
+
+
+@dataclasses.dataclass
+class Ruled:
+    x: Annotated[int, pydantic.Field(ge=1)]
+
+
+@dataclasses.dataclass
+class Defaulted:
+    x: int = pydantic.Field(1, ge=1)
+
+
+class Model(pydantic.BaseModel):
+    x: int
+
+
+class Bounded(TypedDict):
+    x: list[Annotated[int, annotated_types.Gt(3)]]
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (Annotated[int, pydantic.Field(strict=True)], "Strict(strict=True) is not understood"),
+        (Annotated[int, pydantic.BeforeValidator(abs)], "write msgspec.Meta(...)"),
+        (Annotated[int, pydantic.AfterValidator(abs)], "check the value in the function"),
+        (Annotated[int, annotated_types.Predicate(bool)], "is not understood"),
+        (Annotated[int, object()], "is not understood"),
+        (Annotated[str, pydantic.StringConstraints(to_lower=True)], "to_lower=True is not"),
+        (Annotated[str, pydantic.StringConstraints(pattern=re.compile("a", re.I))], "has flags"),
+        (Annotated[str, pydantic.Field(pattern="a"), pydantic.Field(pattern="b")], "given twice"),
+        (Annotated[dt.date, annotated_types.Ge(dt.date(2026, 1, 1))], "bounds no number of JSON"),
+        (Annotated[int, pydantic.Field(json_schema_extra=dict.clear)], "write a mapping"),
+        (Annotated[str, annotated_types.Ge(1)], "Can only set `ge` on a numeric type"),
+        (list[Annotated[int, pydantic.AfterValidator(abs)]], "is not understood"),
+        (Ruled, "Ruled.x has rules that are not enforced inside a class"),
+        (Defaulted, "Defaulted.x has a Field(...) as its default"),
+        (list[Bounded], "Bounded.x has rules"),
+        (Model, "declare a dataclass, a TypedDict or a msgspec.Struct"),
+        (Model | None, "take a dict and build Model of it in the function"),
+        (pathlib.Path, "has no JSON form; take a str"),
+    ],
+)
+def test_what_may_be_a_rule_is_refused(hint: Any, words: str) -> None:
+    """R2: what constrains and is not understood is an error that says what to write."""
+    with pytest.raises(UnsupportedHintError) as caught:
+        annotation_schema(hint)
+    assert words in str(caught.value)
+    assert not str(caught.value).endswith(":")
 
 
 @pytest.mark.parametrize("hint", [complex, typing.Callable[[], None], Node, type("Own", (), {})])

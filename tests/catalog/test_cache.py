@@ -29,6 +29,7 @@ from tool_engine.catalog.reload import Catalog
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+from tool_engine.visible import visible
 
 DEFINITION = """\
 name: tool_{number}
@@ -172,7 +173,7 @@ def test_a_name_that_is_no_text(folder: Path, directory: Path, loads: Loads) -> 
     for taken in (COUNT + 1, 0):
         found = tools_of(look(folder, directory))["tool_99"]
         assert (loads.taken(), found.source) == (taken, odd)
-        assert found.findings[0].startswith(f"{odd}:13:47: ")
+        assert found.findings[0].startswith(f"{visible(odd)}:13:47: ")
 
 
 def test_errors_are_told_every_time(folder: Path, directory: Path, loads: Loads) -> None:
@@ -260,7 +261,7 @@ def test_what_was_checked_is_not_checked_again(folder: Path, directory: Path) ->
             folder, check=judge.check, check_key=judge.key, cache_directory=str(directory)
         )
         (error,) = catalog.look().errors
-        assert error == (str(folder / "tool_2.yaml"), f"{folder / 'tool_2.yaml'}: is wrong")
+        assert error == (str(folder / "tool_2.yaml"), f"{folder / 'tool_2.yaml'}:1:1: is wrong")
         assert judge.asked == asked
         judge.asked = 0
 

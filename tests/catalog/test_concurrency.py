@@ -169,7 +169,7 @@ def test_unreadable_parameters_blame_no_key() -> None:
     ("rate", "start"),
     [
         ("fast", "the text 'fast' is not allowed; "),
-        ("10", "the number 10; quote it"),
+        ("10", "the number 10; write it as 10/s"),
         ("0/s", "the text '0/s' is not allowed; "),
         ("1/0s", "not a rate: '1/0s'; "),
         ("1/0.0min", "not a rate: '1/0.0min'; "),

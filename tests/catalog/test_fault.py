@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tool_engine import DefinitionError, DefinitionProblem, ToolConfigLoader
-from tool_engine.catalog.fault import Fault, describe, listing, locate, nearest
+from tool_engine.catalog.fault import Fault, describe, listing, locate
 from tool_engine.catalog.strict_yaml import load_documents
 
 HEAD = "name: t\ndescription: d\n"
@@ -86,9 +86,6 @@ def test_words() -> None:
     assert len(describe("x" * 999)) < 100
     assert listing(["a", 1]) == "a, 1"
     assert listing(map(str, range(99))).endswith("19, …")
-    assert nearest("TAGS", ["tags"]) == "tags"
-    assert nearest("params", ["parameters"]) == "parameters"
-    assert nearest("params", ["x"]) == ""
 
 
 def test_a_file_that_may_be_cut_is_told() -> None:
@@ -124,3 +121,13 @@ def test_a_closed_output_stays_closed() -> None:
     assert (closed.output or {})["additionalProperties"] is False
     exported = loader.load_text(loader.export_to_yaml(closed))
     assert exported.definition_hash == closed.definition_hash
+
+
+def test_a_flag_is_no_secret() -> None:
+    """`secret: 'true'` is told as it stands there; what may be a secret under that key is not."""
+    text = "name: x\ndescription: d\nparameters: [{name: a, type: string, secret: %s}]"
+    with pytest.raises(DefinitionError, match="expected true or false, got the text 'true'"):
+        ToolConfigLoader().load_text(text % "'true'")
+    with pytest.raises(DefinitionError) as caught:
+        ToolConfigLoader().load_text(text % "hunter2x")
+    assert "hunter2x" not in str(caught.value)

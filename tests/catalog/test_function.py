@@ -8,9 +8,12 @@ import functools
 import inspect
 from typing import Annotated, Any, Literal, Optional
 
+import annotated_types
 import msgspec
+import pydantic
 import pytest
 
+from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.catalog.function import (
     adapted_handler,
     argument_converter,
@@ -148,17 +151,6 @@ def test_a_missing_description_is_a_finding() -> None:
     assert "'first_number' has no description" in tool.findings[0]
 
 
-def test_a_default_without_json_form() -> None:
-    """R2: such a default stays the function's own."""
-    missing = object()
-
-    def find(a: int = missing) -> None:  # type: ignore[assignment]
-        """Finds."""
-
-    (parameter,) = tool_from_function(find).parameters
-    assert (parameter.required, parameter.has_default) == (False, False)
-
-
 class Greeter:
     """Greets people."""
 
@@ -223,7 +215,7 @@ def silent(a: int) -> None:
         (positional, "parameters[0]", "'a' is positional-only; remove the /"),
         (many, "parameters[0]", "declare one list instead"),
         (bare, "parameters[0]", "annotate it: a: str"),
-        (foreign, "parameters[0]", "use another type"),
+        (foreign, "parameters[0]", "make of it in the function what you need"),
         (unknown, "", "cannot be read: name 'Missing'"),
         (silent, "description", "write a docstring"),
         (3, "", "cannot be read"),
@@ -326,3 +318,83 @@ def _renamed(a: int, where: ToolExecutionContext) -> Any:
 def test_a_context_that_may_be_none() -> None:
     """R2: the context is found behind Optional, too."""
     assert context_parameter(Looker()) == "where"
+
+
+# Rules in pydantic's and annotated_types' words
+
+
+def pay(
+    amount: Annotated[int, annotated_types.Interval(ge=1, le=100)],
+    to: Annotated[str, pydantic.StringConstraints(pattern="^[a-z]+$")],
+    note: str = pydantic.Field("none", max_length=5, description="A note."),
+    tags: list[Annotated[int, annotated_types.Gt(0)]] = pydantic.Field(default_factory=list),  # noqa: B008 - as users write it
+    at: Annotated[dt.date | None, pydantic.Field(default=None)] = None,
+    kind: Annotated[str, pydantic.Field(default="new", min_length=1)] = "own",
+) -> Any:
+    """Pays."""
+    return {"amount": amount, "to": to, "note": note, "tags": tags, "at": at, "kind": kind}
+
+
+async def test_rules_of_other_libraries_are_enforced() -> None:
+    """R2: a bound is enforced whoever's words it is in, and a `Field` gives its default."""
+    right = {"amount": 5, "to": "ann"}
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.tool()(pay)
+        found = parameters(engine.get_or_raise("pay"))
+        assert found["note"].description == "A note."
+        assert [name for name, each in found.items() if each.required] == ["amount", "to"]
+        for _ in range(2):
+            result = await engine.execute("pay", right)
+            filled: dict[str, Any] = {"note": "none", "tags": [], "at": None, "kind": "own"}
+            assert result.output == {**right, **filled}
+            result.output["tags"].append(1)
+        for wrong in (
+            {"amount": 10**9},
+            {"amount": 0},
+            {"to": "../../X"},
+            {"note": "too long"},
+            {"tags": [1, 0]},
+            {"kind": ""},
+        ):
+            result = await engine.execute("pay", {**right, **wrong})
+            assert result.error_type == "validation_error", wrong
+
+
+def _with_default(default: Any, hint: Any = int) -> Any:
+    def tool(a: Any = default) -> None:
+        """Does."""
+
+    tool.__annotations__["a"] = hint
+    return tool
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_with_default(pydantic.Field(ge=1, alias="b")), "alias of Field is not understood"),
+        (_with_default(pydantic.Field(5, le=3)), "the default breaks the parameter's own rules"),
+        (
+            _with_default(0, Annotated[int, pydantic.Field(ge=1)]),
+            "breaks the parameter's own rules",
+        ),
+        (_with_default(object()), "has no JSON form, so that models cannot be told of it"),
+        (_with_default(pydantic.Field(object())), "has no JSON form"),
+        (
+            _with_default(inspect.Parameter.empty, Annotated[int, pydantic.AfterValidator(abs)]),
+            "is",
+        ),
+    ],
+)
+def test_what_would_be_dropped_is_refused(function: Any, words: str) -> None:
+    """R2: a rule or a default that cannot be kept is an error that names the parameter."""
+    with pytest.raises(DefinitionError, match=words) as caught:
+        tool_from_function(function)
+    assert str(caught.value.path).startswith("parameters[0]")
+
+
+def test_a_field_without_default_is_required() -> None:
+    """R2: `Field(...)` with rules alone asks for the parameter."""
+    for field in (pydantic.Field(ge=1), pydantic.Field(..., ge=1)):
+        (parameter,) = tool_from_function(_with_default(field)).parameters
+        assert parameter.required
+        assert parameter.validation == {"min": 1}

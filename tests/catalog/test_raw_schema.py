@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tool_engine import ToolConfigLoader
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.raw_schema import raw_schema_faults
 from tool_engine.catalog.workload import Workload
@@ -53,3 +54,27 @@ def test_tables() -> None:
     """K8: references, which could not stand alone, are in no table."""
     assert not {"$ref", "$id", "$anchor", "$dynamicRef", "contentEncoding"} & KEYWORDS
     assert "uuid" in FORMATS
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"const": 1}, {"not": {}}, {"enum": ["a"], "pattern": "^b"}, {"allOf": [{"type": "null"}]}],
+)
+def test_a_schema_that_no_value_passes_is_told_of(schema: dict[str, Any]) -> None:
+    """X5: rules that contradict one another, or the type, are a finding of the tool."""
+    parameter = {"name": "p", "type": "string", "description": "x", "schema": schema}
+    found = {"name": "t", "description": "d", "parameters": [parameter]}
+    (finding,) = ToolConfigLoader().from_mapping(found).findings
+    assert "parameters[0].schema: no value would pass" in finding
+    parameter["schema"] = {"minLength": 1, "pattern": "^a"}
+    assert ToolConfigLoader().from_mapping(found).findings == []
+
+
+@pytest.mark.parametrize("kind", ["http", "javascript", "workflow"])
+def test_an_entry_that_nothing_runs_is_told_of(kind: str) -> None:
+    """R4: a type that promises something is told of where nothing in the entry keeps it."""
+    found: dict[str, Any] = {"name": "t", "description": "d", "entry": {"type": kind}}
+    (finding,) = ToolConfigLoader().from_mapping(found).findings
+    assert f"entry.type: the type {kind} runs nothing by itself" in finding
+    found["entry"]["handler"] = "mine"
+    assert ToolConfigLoader().from_mapping(found).findings == []

@@ -221,3 +221,21 @@ def _lose_permission(folder: Folder) -> None:
             assert bool(outcome.errors) == is_refused
             path.chmod(mode)
             assert folder.scan().errors == []
+
+
+def test_a_renamed_file_is_never_missed(folder: Folder) -> None:
+    """U12: a look that waits for nothing finds the tools of a file under its new name at once."""
+    folder.write("a.yaml", "a", "good")
+    folder.scan()
+    names = ["b.yaml", "c.yaml", "a.yaml", "b.yaml"]
+    old = Path(folder.path / "a.yaml")
+    for name in names:
+        old = old.rename(folder.path / name)
+        found = folder.catalog.look(settle=60.0, patience=0.0)
+        assert [tool.name for file in found.files for tool in file.tools] == ["a"], name
+        assert found.unsettled == frozenset()
+    old.write_text(old.read_text().replace("good", "other"))
+    old = old.rename(folder.path / "d.yaml")
+    found = folder.catalog.look(settle=60.0, patience=0.0)
+    assert found.unsettled == {str(folder.path / "b.yaml"), str(old)}, "it was written, too"
+    assert [tool.name for file in found.files for tool in file.tools] == ["a"]

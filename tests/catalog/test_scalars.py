@@ -9,6 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.calls.samples import bare
+from tool_engine import DefinitionError, ToolConfigLoader
 from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
 
 
@@ -61,6 +63,14 @@ def test_numbers_that_json_cannot_carry_are_refused(text: str) -> None:
     """K9: a number is never rounded away, turned into infinity, or a crash of int()."""
     with pytest.raises(UnreadableScalarError, match="quote"):
         resolve_plain(text)
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**64)])
+def test_a_large_integer_in_a_mapping(number: int) -> None:
+    """K10: of a definition that was never a text it is said, too, how large a number may be."""
+    parameter = {"name": "v", "type": "integer", "description": "d", "max": number}
+    with pytest.raises(DefinitionError, match=f"to {2**63 - 1}, or leave the key out"):
+        ToolConfigLoader().from_mapping(bare("t", parameters=[parameter]))
 
 
 def test_64_bits_fit() -> None:

@@ -29,7 +29,8 @@ def test_a_starter_is_a_good_definition(kind: str) -> None:
     text = starter(kind, "my_tool").definition
     tool = ToolConfigLoader().load_text(text, "my_tool.yaml")
     assert (tool.name, tool.findings) == ("my_tool", [])
-    assert ExecutorRegistry().check(tool) == []
+    # The module of a Python tool is written beside its file: see the tests of `tool-engine new`.
+    assert kind == "python" or ExecutorRegistry().check(tool) == []
     assert [str(finding) for finding in lint_text(text, "my_tool.yaml")] == []
     assert tool.examples
     assert tool.tests
@@ -49,17 +50,17 @@ def test_every_executor_has_a_starter() -> None:
     assert handlers == {
         **{name: name for name in BUILTIN_EXECUTORS},
         "http": "my_tool",
-        "python": "my_tool",
+        "python": "tools.my_tool:run",
     }
 
 
 def test_only_a_tool_that_needs_code_gets_code() -> None:
-    """The handler of a Python tool is Python, and registered under the tool's handler."""
+    """The handler of a Python tool is Python, and has the function that the file names."""
     assert [kind for kind in KINDS if starter(kind, "x").handler is not None] == ["python"]
     handler = starter("python", "my_tool").handler
     assert handler is not None
-    ast.parse(handler)
-    assert 'register_executor("my_tool"' in handler
+    names = [each.name for each in ast.parse(handler).body if isinstance(each, ast.FunctionDef)]
+    assert names == ["run"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from hypothesis import given
@@ -388,3 +390,55 @@ def test_values_alone() -> None:
     assert load_all("# nothing", "x.yaml") == []
     with pytest.raises(DefinitionError, match=r"x\.yaml:2:1"):
         load_all("a: 1\na: 2\n", "x.yaml")
+
+
+ODD = {
+    "{ ?foo: bar }": "begins with ?",
+    "[?x]": "begins with ?",
+    '{a: 1, ?"b": 2}': "begins with ?",
+    "[ a,\n  ?b ]": "begins with ?",
+    "- |+\n   ": "a line of blanks",
+    "foo: |\n  x\n   ": "a line of blanks",
+    "foo: >+\n  x\n ": "a line of blanks",
+    'key: "v"#c': "a comment needs a blank",
+    "key: 'v'#c\n": "a comment needs a blank",
+    "key: [a]#c": "a comment needs a blank",
+    "- {a: b}#c": "a comment needs a blank",
+    '"k"#c\n: 1': "a comment needs a blank",
+    "a: &an:chor x": "name of an anchor",
+}
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_what_the_parser_reads_otherwise_is_refused(text: str) -> None:
+    """Where libyaml and YAML 1.2 differ, the author's editor would show another value.
+
+    Looked at: question marks, comments behind quotes and brackets, blanks at the end of the text,
+    names of anchors; in lists, mappings, keys and values.
+    """
+    with pytest.raises(DefinitionError, match=re.escape(ODD[text])) as caught:
+        load_all(text, "x.yaml", allow_aliases=True)
+    assert caught.value.line is not None
+    assert any(problem.cure for problem in caught.value.problems)
+
+
+ORDINARY = {
+    "{ ? foo: bar }": {"foo": "bar"},
+    "a: why?b": {"a": "why?b"},
+    "?foo: bar": {"?foo": "bar"},
+    '["?x"]': ["?x"],
+    'a: "x" #c': {"a": "x"},
+    "a: b#c": {"a": "b#c"},
+    "a: '\"#\"'": {"a": '"#"'},
+    "a: |\n  x\n ": {"a": "x\n"},
+    "a: b\n   ": {"a": "b"},
+    "a: |\n  x\nb: c\n  ": {"a": "x\n", "b": "c"},
+    "x: &a-1 [1]\ny: *a-1": {"x": [1], "y": [1]},
+    "x: {k: &a 1, y: *a}": {"x": {"k": 1, "y": 1}},
+}
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_what_only_looks_odd_is_read(text: str) -> None:
+    """Question marks, hashes and blanks that have one reading stay."""
+    assert load_all(text, "x.yaml", allow_aliases=True) == [ORDINARY[text]]

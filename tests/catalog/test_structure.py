@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 from jsonschema import Draft202012Validator
 
-from tool_engine.catalog.fault import nearest
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.strict_yaml import parse
@@ -105,11 +104,14 @@ def test_the_faults_are_limited() -> None:
     assert len(structure_faults(definition)) == MAX_PROBLEMS
 
 
-def test_nearest() -> None:
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("params", "parameters"), ("TAGS", "tags"), ("retries", "retry"), ("zzz", "")],
+)
+def test_the_key_that_was_meant(key: str, meant: str) -> None:
     """K3: the nearest known word is offered, habits of other formats included."""
-    assert nearest("minimum", ["min", "max"]) == "min"
-    assert nearest("tgas", ["tags"]) == "tags"
-    assert nearest("zzz", ["tags"]) == ""
+    (fault,) = structure_faults({"name": "t", "description": "d", key: 3})
+    assert fault.nearest == meant
 
 
 def test_other_values_are_described() -> None:

@@ -297,7 +297,7 @@ REFUSED = [
     (HEAD + "idempotent: yes\n", (3, 13), "idempotent", "write true"),
     (HEAD + "effect: reads\n", (3, 9), "effect", "did you mean 'read'"),
     (HEAD + "rate: 10/x\n", (3, 7), "rate", "write it as 10/s, 100/min, 1000/h or 5/2s"),
-    (HEAD + "rate: 10\n", (3, 7), "rate", "quote it"),
+    (HEAD + "rate: 10\n", (3, 7), "rate", "write it as 10/s"),
     (HEAD + "rate: 1/0s\n", (3, 7), "rate", "write it as 10/s, 100/min, 1000/h or 5/2s"),
     (HEAD + "retry: {attempts: 2}\n", (3, 1), "retry", "effect: read or idempotent: true"),
     (HEAD + "effect: read\nretry: {attempts: 0}\n", (4, 19), "retry.attempts", "at least 1"),

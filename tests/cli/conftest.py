@@ -1,6 +1,7 @@
 """Runs command lines in this process, on a folder of tools of its own."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +45,7 @@ parameters:
 entry:
   type: http
   request: {url: "http://127.0.0.1:9/{url}", headers: {Authorization: secret-value}}
+  allow: ["127.0.0.1:9"]
 """,
 }
 
@@ -71,6 +73,8 @@ def command(
     """Runs `tool-engine` with words, in this process, on the folder `tools`."""
     monkeypatch.setenv("TOOL_ENGINE_TOOLS", str(tools))
     monkeypatch.setenv("COLUMNS", "80")
+    # A command puts the project's folder there.
+    monkeypatch.setattr("sys.path", list(sys.path))
 
     def call(*words: str) -> Ended:
         capsys.readouterr()

@@ -83,7 +83,7 @@ def test_version(command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
     [
         (("lst",), "Did you mean 'list'"),
         (("show",), "Missing argument 'NAME'"),
-        (("list", "--nope"), "No such option: --nope"),
+        (("list", "--nope"), "there is no option '--nope'"),
         (("call", "echo", "message=x", "--timeout", "soon"), "--timeout"),
         (("batch", "x.json", "--max-parallel", "0"), "--max-parallel"),
     ],

@@ -1,5 +1,6 @@
 """Words of the command line become a tool's arguments by the types that it declares."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ def make_tool(**types: str) -> Tool:
         for name, kind in types.items()
     ]
     return Tool("id", "probe", "1.0.0", "x", ToolCategory.CUSTOM, [], parameters, {})
+
+
+WORDS = make_tool(text="string", count="integer", max_size="number", flag="boolean", tags="array")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,64 @@ def test_a_word_without_a_key_or_a_value_is_refused(word: str) -> None:
     """A bare word is a mistake, with the form of a right one in the message."""
     with pytest.raises(CommandError, match="key=value"):
         parse_arguments(make_tool(message="string"), [word])
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        (["--text", "a b", "--count", "-3"], {"text": "a b", "count": -3}),
+        (["--text=a=b"], {"text": "a=b"}),
+        (["--max-size", "2.5"], {"max_size": 2.5}),
+        (["--flag", "--text", "a"], {"flag": True, "text": "a"}),
+        (["--flag", "false"], {"flag": False}),
+        (['{"text": "a", "tags": [1, {}]}', "count=2"], {"text": "a", "tags": [1, {}], "count": 2}),
+        (["{}"], {}),
+    ],
+)
+def test_options_and_an_object_are_arguments(words: list[str], arguments: object) -> None:
+    """What people type by habit works: `--key value`, or all arguments as one JSON object."""
+    assert parse_arguments(WORDS, words) == arguments
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        (["--txet", "a"], r"'--txet' is no option, and no parameter.*did you mean '--text'\?$"),
+        (["--time-out", "1"], r"did you mean '--timeout'\?$"),
+        (["--zzz"], r"write zzz=value, or see tool-engine call --help$"),
+        (["--text"], r"'--text' has no value; write text=value$"),
+        (["--count", "x"], r"write count=5$"),
+        (['{"text": "a"', "count=2"], "not JSON"),
+        (['{"text": "a"}', "text=b"], "'text' is given twice"),
+        (["a b"], r"is no argument; write key=value.*such as text='a b'$"),
+    ],
+)
+def test_a_habit_that_does_not_fit_names_the_cure(words: list[str], cure: str) -> None:
+    """An option that is none is refused, and not sent as an argument of that name."""
+    with pytest.raises(CommandError, match=cure):
+        parse_arguments(WORDS, words)
+
+
+@pytest.mark.parametrize("word", ["5", "=5", ":=5", "x y", "[1]", "true", "it's", "=", "x" * 99])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        make_tool(count="integer", flag="boolean", many="array", one="object"),
+        make_tool(flag="boolean", text="string", count="integer"),
+        make_tool(one="object"),
+        WORDS,
+    ],
+)
+def test_the_example_of_a_cure_is_an_argument(tool: Tool, word: str) -> None:
+    """A word that is no argument is told one that can be typed, which its tool takes.
+
+    The first parameter got every word: of an integer, `s` was to be written `i=s`, and `=5` `i==5`.
+    """
+    with pytest.raises(CommandError, match="is no argument") as caught:
+        parse_arguments(tool, [word])
+    example = shlex.split(str(caught.value).rpartition("such as ")[2])
+    assert len(example) == 1
+    assert parse_arguments(tool, example)
 
 
 def test_an_argument_given_twice_is_refused() -> None:

@@ -52,6 +52,59 @@ def write_slow(tools: Path, port: int) -> None:
     (tools / "slow.yaml").write_text(SLOW.format(port=port).lstrip(), encoding="utf-8")
 
 
+def test_a_broken_file_is_one_sentence(command: Callable[..., Any], tools: Path) -> None:
+    """Other tools are called as ever; a call of the broken one says what is wrong with it."""
+    broken = "\n".join(["name: y", "tgas: 5", *(f"k{n}: 1" for n in range(30))])
+    (tools / "broken.yaml").write_text(broken, encoding="utf-8")
+    sentence = f"1 file could not be loaded; see tool-engine validate {tools}\n"
+    for words in (
+        ("call", "echo", "message=a"),
+        ("search", "echo"),
+        ("prompt", "-p", "vcp", "echo"),
+        ("convert", "echo", "--to", "openai"),
+    ):
+        ended = command(*words)
+        assert (ended.code, ended.err) == (0, sentence), words
+    for words in (("call", "y"), ("show", "y"), ("test", "y"), ("lint", "y")):
+        ended = command(*words)
+        assert ended.code == 2
+        why = f"error: the tool 'y' could not be loaded: {tools / 'broken.yaml'}:1:1: the key"
+        assert why in ended.err, words
+        assert "more; see tool-engine validate" in ended.err
+        assert len(ended.err) < 600
+
+
+def test_a_call_imports_only_what_its_tool_needs(tools: Path) -> None:
+    """An HTTP tool in the folder costs the call of another one nothing."""
+    code = (
+        "import sys; from tool_engine.cli.app import run; code = run(sys.argv[1:]); "
+        "print('aiohttp' in sys.modules, code)"
+    )
+    for words, last in (
+        (("call", "calculator", "expression=1+1"), "False 0"),
+        (("call", "fetch", "url=x"), "True 1"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, "--tools", str(tools), "--records", "none", *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ended.stdout.splitlines()[-1] == last, ended
+
+
+@pytest.mark.parametrize(
+    "words", [("--message", "hi", "--times", "2"), ('{"message": "hi", "times": 2}',)]
+)
+def test_call_takes_options_and_an_object(
+    command: Callable[..., Any], words: tuple[str, ...]
+) -> None:
+    """`--key value` and one JSON object work beside `key=value`, before and after `--json`."""
+    for line in (("--json", *words), (*words, "--json")):
+        assert command("call", "echo", *line).json["output"] == {"message": "hi", "times": 2}
+
+
 def test_call_prints_the_output(command: Callable[..., Any]) -> None:
     """Exit code 0, the output as JSON for people, defaults filled in."""
     ended = command("call", "echo", "message=hello [bold]")

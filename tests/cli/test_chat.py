@@ -182,7 +182,7 @@ def test_secrets_are_hidden(folder: Path) -> None:
         (("--script", "script.json", "--defer"), "--session ID"),
         (("--script", "script.json", "--session", " "), "--session takes a name"),
         (("--script", "script.json", "--groups", ","), "--groups takes names"),
-        (("--script", "script.json", "--system", "@none"), "'none' cannot be read"),
+        (("--script", "script.json", "--system", "@none"), "cannot read none: No such file"),
         (("--script", "script.json", "--tools", "none"), "does not exist"),
         (("--script", "script.json", "--records", "none", "--session", "s"), "place that stays"),
     ],

@@ -18,6 +18,7 @@ from tool_engine.cli.console import json_text, make_console, plain, print_json_l
         ("a\rb", "a\\x0db"),
         ("\u202eevil", "\\u202eevil"),
         ("\ud800", "\\ud800"),
+        ("a\u200bb\xad\u3164\U000e0041", "a\\u200bb\\xad\\u3164\\U000e0041"),
         ("天气", "天气"),
     ],
 )
@@ -78,3 +79,15 @@ def test_json_fits_the_encoding_of_stdout(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "stdout", stream)
     print_json_line({"a": "天😀"})
     assert json.loads(raw.getvalue()) == {"a": "天😀"}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("text", ["\u200b", "\u3164", "\U000e0041", "\x7f", "\u202e", "a\nb\t"])
+def test_json_hides_no_character(text: str, indent: int | None) -> None:
+    """What is not seen is written as its escape, and is read as the same text again.
+
+    Looked at: zero-width characters, fillers, tags, marks of direction, in keys and in values.
+    """
+    written = json_text({text: [text]}, indent=indent)
+    assert json.loads(written) == {text: [text]}
+    assert not any(character in written for character in text if character not in "ab\n")

@@ -27,7 +27,7 @@ from tool_engine.cli.events import EventFilters, told_events
 from tool_engine.cli.history import RecordFilters
 from tool_engine.cli.settings import Settings
 
-ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.record import CallEntry, RecordQuery, ToolCallRecord
 
-ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.cli.conftest import Command
 from tests.cli.recorded import lines_of, record_calls
 from tool_engine.cli.history import local_time
 
-ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """`lint` tells people, programs and GitHub what could be better, and by the exit code whether."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,16 @@ def test_the_rules_can_be_listed(command: Command) -> None:
     rules = command("lint", "--rules", "--json").json["rules"]
     assert [rule["code"] for rule in rules][:2] == ["L001", "L101"]
     assert all(rule["reason"] and rule["severity"] in ("error", "warning") for rule in rules)
+
+
+def test_the_tools_of_the_readme_are_clean(command: Command, tmp_path: Path) -> None:
+    """What a reader copies first is what `lint` and `test` would have of it."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    files = re.findall(r"```yaml\n# tools/(\S+)\n(.*?)```", text, re.DOTALL)
+    assert len(files) >= 2
+    for name, definition in files:
+        write(tmp_path, name, definition)
+    ended = command("--tools", str(tmp_path), "lint")
+    assert (ended.code, ended.out) == (0, f"{len(files)} files linted, 0 errors, 0 warnings\n")
+    tested = command("--tools", str(tmp_path), "test")
+    assert tested.code == 0, tested

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.catalog.lock import ToolLock
+from tool_engine.executors.fingerprint import module_hash
 
 Command = Callable[..., Any]
 
@@ -238,3 +242,134 @@ def test_groups(command: Command, tools: Path, lock: Path) -> None:
     for name, told in (("group:ecko", "the group 'ecko'"), ("pages", "did you mean 'group:pages'")):
         ended = command("lock", "--approve", name)
         assert (ended.code, told in ended.err) == (2, True)
+
+
+HANDLED = """
+name: greet
+description: Greets.
+entry: {type: builtin, handler: "greeting_of_test:greet"}
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, tools: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tool whose handler is a function of a module."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "greeting_of_test", raising=False)
+    (tools / "greet.yaml").write_text(HANDLED, encoding="utf-8")
+    place = folder / "greeting_of_test.py"
+    place.write_text("def greet():\n    return 1\n", encoding="utf-8")
+    return place
+
+
+def test_code_that_a_definition_names(
+    command: Command, lock: Path, module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lock` approves the module behind `module:function`; another one is told, and is not run.
+
+    Looked at: whatever shows or writes approvals (`lock`, `--check`, `--approve`, `list`), and that
+    `engine.lock_tools` writes the same.
+    """
+    command("lock")
+    approved = ToolLock.read(str(lock)).tools["greet"].handler
+    assert approved == module_hash("greeting_of_test")
+    assert command("lock", "--check").code == 0
+    module.write_text("def greet():\n    return 'EVIL'\n", encoding="utf-8")
+    checked = command("lock", "--check")
+    assert checked.code == 1
+    assert "changed  greet 1.0.0 (the code of its handler)" in checked.out
+    assert "1 tool is not approved" in command("list").out.replace("\n", " ")
+    monkeypatch.setenv("TOOL_ENGINE_LOCK", "enforce")
+    refused = command("call", "greet")
+    assert "tool_quarantined" in refused.err + refused.out
+    assert "tool-engine lock --approve greet" in refused.err + refused.out
+    command("lock", "--approve", "greet")
+    assert "EVIL" in command("call", "greet").out
+
+
+@pytest.fixture
+def plain_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules are found as at a command line: pytest's finder asks the path before others do."""
+    usual = [each for each in sys.meta_path if "pytest" not in type(each).__module__]
+    monkeypatch.setattr(sys, "meta_path", usual)
+
+
+@pytest.mark.usefixtures("plain_import")
+@pytest.mark.parametrize("entry", ["code", "project"])
+def test_code_in_two_folders_of_the_path(
+    command: Command,
+    tools: Path,
+    module: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entry: str,
+) -> None:
+    """What was approved is what runs, wherever the project's folder stands on Python's path.
+
+    Looked at: the project behind another folder of the path, and not on it; what runs tools, and
+    `--app`, which puts the current folder first.
+    """
+    approved = tools.with_name(module.name)
+    approved.write_text("def greet():\n    return 'approved'\n", encoding="utf-8")
+    module.write_text("def greet():\n    return 'EVIL'\n", encoding="utf-8")
+    path = [each for each in sys.path if each != str(tools.parent)]
+    monkeypatch.setattr(sys, "path", [*path, str(tools.parent)] if entry == "project" else path)
+    # Another test of this process may have imported a module of this name.
+    monkeypatch.delitem(sys.modules, module.stem, raising=False)
+    command("lock")
+    monkeypatch.setenv("TOOL_ENGINE_LOCK", "enforce")
+    assert "approved" in command("call", "greet").out
+
+
+@pytest.mark.usefixtures("plain_import")
+def test_the_app_finds_what_it_imports(
+    command: Command, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine of `--app` approves the code that it imports: the current folder is first."""
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    (tools / "greet.yaml").write_text(HANDLED, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "greeting_of_test", raising=False)
+    module = tools.with_name("greeting_of_test.py")
+    module.write_text("def greet():\n    return 1\n", encoding="utf-8")
+    (other / module.name).write_text("def greet():\n    return 'EVIL'\n", encoding="utf-8")
+    app = f"""
+from tool_engine import ToolEngine, ToolEngineConfig
+engine = ToolEngine(ToolEngineConfig({str(tools)!r}, auto_reload=False, lock="enforce"))
+"""
+    (other / "app_of_test.py").write_text(app, encoding="utf-8")
+    command("lock")
+    ended = command("test", "greet", "--app", "app_of_test:engine")
+    assert "there is no tool 'greet'" in ended.err
+
+
+def test_code_of_an_older_lock_file(command: Command, lock: Path, module: Path) -> None:
+    """A line from before code was approved here is not passed over: it says nothing of the code."""
+    command("lock")
+    text = lock.read_text(encoding="utf-8")
+    code = ToolLock.read(str(lock)).tools["greet"].handler
+    lock.write_text(text.replace(f', handler = "{code}"', ""), encoding="utf-8")
+    assert ToolLock.read(str(lock)).tools["greet"].handler is None
+    assert "(the code of its handler)" in command("lock", "--check").out
+    command("lock")
+    assert lock.read_text(encoding="utf-8") == text
+
+
+def test_the_program_approves_the_same(
+    command: Command, tools: Path, lock: Path, module: Path
+) -> None:
+    """`tool-engine lock` and `engine.lock_tools` write the same file."""
+    assert module.exists()
+    command("lock")
+    by_command = ToolLock.read(str(lock)).tools["greet"]
+    lock.unlink()
+
+    async def approve() -> None:
+        config = ToolEngineConfig(tools_directory=str(tools), auto_reload=False, lock="enforce")
+        async with ToolEngine(config) as engine:
+            await engine.lock_tools(["greet"])
+
+    asyncio.run(approve())
+    assert ToolLock.read(str(lock)).tools["greet"] == by_command

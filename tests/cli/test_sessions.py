@@ -23,7 +23,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import Variable
 
-ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 class Later:
@@ -85,6 +85,7 @@ def test_one_session(command: Command, url: str, token: str) -> None:
     assert token in done.out
     assert '"to be approved"' in done.out
     found = listed(command, url, "show", "chat-1")
+    assert found["data"]["session_id"] == "chat-1"
     assert found["data"]["more"]["said"] == "hello"
     assert "made-up-secret" not in str(found)
     (asked,) = found["requests"]

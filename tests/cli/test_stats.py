@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.recorded import record_calls
 
-ESCAPES = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.pipeline.audit import make_engine
+from tests.calls.audit import make_engine
 from tool_engine import Tool, ToolConfigLoader, ToolEngine, ToolExecutionContext
 
 BOUND = 10.0

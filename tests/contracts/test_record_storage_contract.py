@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
 
 from tests.knowledge.calls import entry_of
+from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.sql.keys import key_of_time, record_id_of
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
@@ -161,8 +164,42 @@ async def test_between_two_records(filled: RecordStorage) -> None:
 
 async def test_after_a_record_that_is_gone(filled: RecordStorage) -> None:
     """After a record that is no longer kept come all, and before it none."""
-    assert len(await filled.query(RecordQuery(after="gone"))) == 5
-    assert await filled.query(RecordQuery(before="gone")) == []
+    gone = await id_that_is_gone(filled)
+    assert len(await filled.query(RecordQuery(after=gone))) == 5
+    assert await filled.query(RecordQuery(before=gone)) == []
+
+
+async def id_that_is_gone(storage: RecordStorage) -> str:
+    """An id as the storage gives them, of a record that is older than all that it keeps."""
+    if isinstance(storage, MemoryStorage):
+        entry = entry_of(ToolExecutionResult(is_success=True, tool_name="echo"))
+        return str(entry.record_id)
+    return record_id_of(key_of_time(0))
+
+
+@pytest.mark.parametrize("field", ["before", "after"])
+@pytest.mark.parametrize("wrong", ["gone", "", "call_2", str(UUID(int=7)), "\0", "\ud800"])
+async def test_ids_of_no_record(filled: RecordStorage, field: str, wrong: str) -> None:
+    """An id that no record has is an error with its cure, and no page without records."""
+    wanted: Any = {field: wrong}
+    query = RecordQuery(**wanted)
+    message = rf"{field} must be the record_id of a record that is kept, .* or it was removed"
+    with pytest.raises(ConfigurationError, match=message):
+        await filled.query(query)
+    with pytest.raises(ConfigurationError, match=message):
+        await filled.totals(query)
+    with pytest.raises(ConfigurationError, match=message):
+        await ToolKnowledgeStore(filled).query_call_records(**wanted)
+
+
+async def test_ids_that_were_made_elsewhere(filled: RecordStorage) -> None:
+    """A record that came with an id of its own is gone on from as every other."""
+    (newest,) = await filled.query(RecordQuery(limit=1))
+    later = newest.created_at + timedelta(minutes=1)
+    filled.add(msgspec.structs.replace(newest, record_id="own", created_at=later))
+    assert numbers(await filled.query(RecordQuery(before="own"))) == [4, 3, 2, 1, 0]
+    assert await filled.query(RecordQuery(after="own")) == []
+    assert (await filled.totals(RecordQuery(before="own"))).total == 5
 
 
 async def test_statistics(filled: RecordStorage) -> None:

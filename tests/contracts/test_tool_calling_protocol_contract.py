@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,6 +130,66 @@ def test_a_reply_is_read_as_it_was_written(wire: Wire, data: st.DataObject) -> N
     assert what(reply.calls) == what(calls)
     assert reply.text.strip() == text.strip()
     assert not [each for each in reply.findings if each.level == "error"]
+
+
+CALL = ToolCall(call_id="id_1", tool_name="look_up", arguments={"path": "a", "n": 1})
+IDS: Final = ("openai", "openai_responses", "anthropic", "gemini")
+"""Protocols in which a server gives each call an id."""
+
+
+def ways_of(wire: Wire, calls: Sequence[ToolCall]) -> list[ParsedReply]:
+    """The reply with these calls, whole, as a stream, and byte by byte."""
+    stream = wire.render_stream(calls, "")
+    raw = as_bytes(stream)
+    chunks = [raw[place : place + 1] for place in range(len(raw))]
+    whole = wire.protocol.parse(wire.render_reply(calls, ""))
+    return [whole, decoded(wire.protocol, [raw])[1], decoded(wire.protocol, chunks)[1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ({"path": "a", "n": 1}, 1),
+        ({"n": 1, "path": "a"}, 1),
+        ({"path": "a", "n": 2}, 2),
+        ({"path": "a", "n": True}, 2),
+        ({"path": "a", "n": 1.0}, 2),
+        ({"path": "a"}, 2),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_call_that_is_sent_again_is_one_call(
+    wire: Wire, arguments: dict[str, Any], count: int, times: int
+) -> None:
+    """What stands twice under one id, with one name and equal arguments, is run once; else it is
+    two calls. A server that repeats itself makes no payment twice.
+
+    Looked at: whole replies and streams of all four providers, the arguments in another order, of
+    another type, and repeated more than once; the reply as it goes back, and the results.
+    """
+    if wire.protocol.name not in IDS:
+        pytest.skip("its calls have no ids of a server")
+    again = [msgspec.structs.replace(CALL, arguments=arguments)] * times
+    for reply in ways_of(wire, [CALL, *again]):
+        assert len(reply.calls) == count
+        assert all(call.is_runnable for call in reply.calls)
+        kinds = [(each.error_type, each.level) for each in reply.findings]
+        assert kinds.count(("repeated_id", "warning")) == times
+        assert {level for _, level in kinds} == {"warning"}
+        assert ids_in(reply.message) == [call.call_id for call in reply.calls]
+    other = msgspec.structs.replace(CALL, tool_name="other")
+    for reply in ways_of(wire, [CALL, other]):
+        assert [call.tool_name for call in reply.calls] == ["look_up", "other"]
+
+
+def ids_in(value: Any) -> list[str]:
+    """The ids of the calls in a message that goes back."""
+    if isinstance(value, list):
+        return [found for each in value for found in ids_in(each)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[key] for key in ("call_id", "id") if isinstance(value.get(key), str)][:1]
+    return own + [found for each in value.values() for found in ids_in(each)]
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

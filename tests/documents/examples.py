@@ -2,15 +2,22 @@
 
 Each document gets an empty folder, one event loop and one namespace:
 
-- `python`: run; top-level `await` works. A first line `# app.py` writes the block to a file too.
+- `python`: run; top-level `await` works. A first line `# app.py` writes the block to a file too;
+  one with `if __name__ == "__main__":` is only written: a command runs it.
 - `yaml`, `json`, `toml`, `text`: a first line `# tools/x.yaml` writes the block to that file.
 - `console`, `bash`, `sh`: each `$ command` is run and must exit with 0, or with the code of a
-  trailing `# exit 1`. Commands that set up a machine (`make`, `git`, `pip` ...) are passed over.
+  trailing `# exit 1`. Commands that set up a machine (`make`, `git`, `pip` ...) are passed over;
+  `export NAME=value` holds for what comes after it.
 - `output`: what the block before it printed, `...` standing for anything.
 
-In HTML comments: `<!-- skip: next -->` (Sybil's, with its start, end and conditions),
-`<!-- invisible-code-block: python` and `<!-- copy: tools -->`, which copies a folder of the project
-to where the document's examples run.
+In HTML comments, which a reader does not see:
+
+- `<!-- skip: next -->` (Sybil's, with its start, end and conditions);
+- `<!-- copy: tools -->` stands for the clone that the page tells its reader to make;
+- `<!-- second-terminal: 8765 -->`: the next command is left running and listens on that port, which
+  stands for a free one;
+- `<!-- invisible-code-block: python` checks. What is shown cannot need what is hidden: such a block
+  gets copies of the names and a folder of its own, and leaves no variable of the environment.
 """
 
 from __future__ import annotations
@@ -25,11 +32,15 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import SkipTest
 
 import yaml
@@ -38,14 +49,20 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer
 from sybil.parsers.myst import CodeBlockParser
 
-COMMAND_TIMEOUT = 30.0
+from tool_engine.executors.commands.sandbox_launcher import obstacle
+
+CLONE = "clone of the project"
+"""What a page says at its beginning that needs the project's own files."""
+COMMAND_TIMEOUT = 90.0
 """Seconds for one command of a document."""
 
-SET_UP = {"cd", "docker", "export", "git", "make", "pip", "pipx", "source", "uv"}
+SET_UP = {"cd", "docker", "git", "make", "pip", "pipx", "source", "uv"}
 """Commands that prepare a reader's machine; here that is done."""
 
 FILE_NAME = re.compile(r"\A# *((?:[\w.-]+/)*[\w.-]+\.\w+) *\n")
+MAIN = 'if __name__ == "__main__":'
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+SECOND_TERMINAL = re.compile(r"<!-- second-terminal: (\d+) -->")
 EXIT_CODE = re.compile(r"\s+# exit (\d+)\s*$")
 
 
@@ -61,6 +78,11 @@ class DocumentRun:
         self.folder = folder
         self.printed = ""
         self._runner = asyncio.Runner()
+        self._hidden: dict[str, Any] = {}
+        self._text = path.read_text(encoding="utf-8")
+        self._ports = {port: free_port() for port in SECOND_TERMINAL.findall(self._text)}
+        self._port_beside = ""
+        self._beside: list[subprocess.Popen[bytes]] = []
         self.document = Document.parse(
             str(path),
             *(CodeBlockParser(language, self._run_python) for language in ("python", "py")),
@@ -68,20 +90,38 @@ class DocumentRun:
             CodeBlockParser("text", self._write),
             *(CodeBlockParser(language, self._run_commands) for language in SHELLS),
             CodeBlockParser("output", self._compare),
-            self._parse_copies,
+            self._parse_directive("copy", self._copy),
+            self._parse_directive("second-terminal", self._run_beside),
             SkipParser(),
         )
-        self.document.namespace["__name__"] = "__main__"
+        # `skip: start if(...)` of a page asks for it.
+        self.document.namespace["obstacle"] = obstacle
 
     def run(self) -> int:
         """Runs every example; returns how many there were."""
         count = 0
-        with contextlib.chdir(self.folder), self._runner:
+        with self._prompt(), contextlib.chdir(self.folder), self._runner:
             for example in self.document.examples():
                 self._run_one(example)
                 count += 1
             self._runner.run(_refuse_tasks_left(self.document.path))
         return count
+
+    @contextlib.contextmanager
+    def _prompt(self) -> Iterator[None]:
+        """What a reader's shell and prompt of Python have, and give back when they end."""
+        environment, modules = dict(os.environ), set(sys.modules)
+        sys.path.insert(0, str(self.folder))
+        try:
+            yield
+        finally:
+            self._end_beside()
+            sys.path.remove(str(self.folder))
+            os.environ.clear()
+            os.environ.update(environment)
+            for name in set(sys.modules) - modules:
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.folder)):
+                    del sys.modules[name]
 
     def _run_one(self, example: Example) -> None:
         place = f"{example.path}:{example.line}"
@@ -95,10 +135,33 @@ class DocumentRun:
             raise ExampleError(f"{place}: {_trail(error, example.path)}") from error
 
     def _run_python(self, example: Example) -> None:
-        self._keep_file(example)
+        if example.region.lexemes.get("directive", "").startswith("invisible"):
+            self._check(example)
+            return
+        if self._keep_file(example) and MAIN in example.parsed:
+            return
+        self.printed = self._run(example, example.namespace)
+
+    def _check(self, example: Example) -> None:
+        """Runs what a reader does not see, so that nothing that is shown can need it."""
+        environment = dict(os.environ)
+        try:
+            with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):
+                shown = {**example.namespace, "folder": self.folder, "printed": self.printed}
+                names = {**shown, **self._hidden}
+                self._run(example, names)
+                self._hidden = {
+                    name: value for name, value in names.items() if value is not shown.get(name)
+                }
+        finally:
+            os.environ.clear()
+            os.environ.update(environment)
+
+    def _run(self, example: Example, namespace: dict[str, Any]) -> str:
+        """Runs a block of Python; what it printed."""
         line = example.line + example.parsed.line_offset
         code = compile(
-            "\n" * line + example.parsed,
+            "\n" * line + self._as_here(example.parsed),
             example.path,
             "exec",
             flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
@@ -107,10 +170,10 @@ class DocumentRun:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             if starts_a_loop(example.parsed):
-                exec(code, example.namespace)  # noqa: S102 - our own documents
+                exec(code, namespace)  # noqa: S102 - our own documents
             else:
-                self._runner.run(_evaluate(code, example.namespace))
-        self.printed = printed.getvalue()
+                self._runner.run(_evaluate(code, namespace))
+        return printed.getvalue()
 
     def _write(self, example: Example) -> None:
         if not self._keep_file(example) and example.region.lexemes["arguments"] == "yaml":
@@ -122,16 +185,36 @@ class DocumentRun:
             return False
         target = self.folder / match[1]
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(example.parsed, encoding="utf-8")
+        target.write_text(self._as_here(example.parsed), encoding="utf-8")
         return True
 
     def _run_commands(self, example: Example) -> None:
         self.printed = ""
-        for command in COMMAND.findall(example.parsed):
+        for shown in COMMAND.findall(example.parsed):
+            command = self._as_here(shown)
             expected = EXIT_CODE.search(command)
             words = shlex.split(EXIT_CODE.sub("", command), comments=True)
-            if words and words[0] not in SET_UP:
+            if self._port_beside:
+                self._start_beside(command)
+            elif words and words[0] == "export":
+                self._export(command)
+            elif words and words[0] not in SET_UP:
                 self._run_command(command, int(expected[1]) if expected else 0)
+
+    def _export(self, command: str) -> None:
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command}; env -0"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT,
+            check=True,
+        )
+        names = {name for name, _, _ in (word.partition("=") for word in shlex.split(command))}
+        for line in done.stdout.split("\0"):
+            name, _, value = line.partition("=")
+            if name in names:
+                os.environ[name] = value
 
     def _run_command(self, command: str, expected: int) -> None:
         scripts = str(Path(sys.executable).parent)
@@ -140,6 +223,9 @@ class DocumentRun:
             cwd=self.folder,
             env={
                 **os.environ,
+                # The pages show what a terminal shows, without its colours.
+                "TTY_COMPATIBLE": "1",
+                "TERM": "dumb",
                 "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
                 "COLUMNS": "100",
                 "NO_COLOR": "1",
@@ -162,18 +248,59 @@ class DocumentRun:
         if not doctest.OutputChecker().check_output(example.parsed, self.printed, flags):
             raise ExampleError(f"expected\n{example.parsed}\nprinted\n{self.printed}")
 
-    def _parse_copies(self, document: Document) -> Iterable[Region]:
-        for region in DirectiveInHTMLCommentLexer("copy")(document):
-            region.parsed = region.lexemes["arguments"]
-            region.evaluator = self._copy
-            yield region
+    def _parse_directive(self, name: str, evaluate: Callable[[Example], None]) -> Any:
+        def parse(document: Document) -> Iterable[Region]:
+            for region in DirectiveInHTMLCommentLexer(name)(document):
+                region.parsed = region.lexemes["arguments"]
+                region.evaluator = evaluate
+                yield region
+
+        return parse
+
+    def _run_beside(self, example: Example) -> None:
+        """Lets the next command run on, as in a terminal of its own."""
+        self._port_beside = example.parsed.strip()
+
+    def _start_beside(self, command: str) -> None:
+        port = int(self._ports[self._port_beside])
+        self._port_beside = ""
+        words = [sys.executable if word == "python" else word for word in shlex.split(command)]
+        process = subprocess.Popen(
+            words, cwd=self.folder, start_new_session=True, stderr=subprocess.DEVNULL
+        )
+        self._beside.append(process)
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return
+            time.sleep(0.05)
+        raise ExampleError(f"`{command}` does not listen on its port")
+
+    def _end_beside(self) -> None:
+        for process in self._beside:
+            process.kill()
+            process.wait()
+
+    def _as_here(self, text: str) -> str:
+        """A text of the page with the ports that are free here."""
+        for port, free in self._ports.items():
+            text = text.replace(port, free)
+        return text
 
     def _copy(self, example: Example) -> None:
         name = example.parsed.strip()
+        if CLONE not in self._text[: example.region.end + 600]:
+            raise ExampleError(f"the page needs {name!r}, and does not tell its reader: {CLONE!r}")
         shutil.copytree(self.project / name, self.folder / name)
 
 
 SHELLS = ("console", "bash", "sh")
+
+
+def free_port() -> str:
+    """A port that nothing listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
 
 
 async def _evaluate(code: object, namespace: dict[str, object]) -> None:

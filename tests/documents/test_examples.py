@@ -42,14 +42,57 @@ def decorated(value: int) -> int:
 import asyncio
 
 async def main():
-    print(decorated(1))
+    print(2)
 
 if __name__ == "__main__":
     asyncio.run(main())
 ```
 
+```console
+$ python app.py
+```
+
 ```output
 2
+```
+
+```python
+import app
+
+asyncio.iscoroutinefunction(app.main)
+```
+
+```python
+# service.py
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+
+if __name__ == "__main__":
+    HTTPServer(("127.0.0.1", 8700), SimpleHTTPRequestHandler).serve_forever()
+```
+
+<!-- second-terminal: 8700 -->
+
+```console
+$ python service.py
+```
+
+```console
+$ export SERVICE=http://127.0.0.1:8700
+```
+
+```python
+import os
+import urllib.request
+
+def fetch(url):
+    with urllib.request.urlopen(url) as answer:
+        return answer.status
+
+print(await asyncio.to_thread(fetch, os.environ["SERVICE"] + "/app.py"))
+```
+
+```output
+200
 ```
 
 ```console
@@ -79,14 +122,24 @@ raise RuntimeError("skipped")
 ```
 
 <!-- invisible-code-block: python
-hidden = 1
+hidden, loop = 1, None
+os.environ["HIDDEN"] = "x"
+Path("hidden.txt").write_text("")
 -->
+
+<!-- invisible-code-block: python
+assert hidden == 1
+assert (folder / "app.py").exists()
+-->
+
+Before: work in a clone of the project.
 
 <!-- copy: data -->
 
 ```{code-block} python
 :caption: a directive
-assert hidden == 1
+assert "hidden" not in globals() and "HIDDEN" not in os.environ and loop is not None
+assert not Path("hidden.txt").exists()
 assert Path("data/x.txt").read_text() == "copied"
 ```
 
@@ -112,7 +165,7 @@ def run(text: str, folder: Path) -> int:
 
 def test_good_page(tmp_path: Path) -> None:
     """Files are written, code and commands run in order, what is hidden runs, skips are skipped."""
-    assert run(GOOD, tmp_path) == 16
+    assert run(GOOD, tmp_path) == 25
     assert (tmp_path / "work" / "app.py").read_text().startswith("# app.py\n")
 
 
@@ -126,6 +179,9 @@ def test_good_page(tmp_path: Path) -> None:
         ("```yaml\na: [\n```", "ParserError"),
         ("```console\n$ echo out; false\n```", "ended with 1, not 0:\nout"),
         ("```bash\n$ true # exit 2\n```", "ended with 0, not 2"),
+        ("<!-- invisible-code-block: python\nx = 1\n-->\n```python\nx\n```", "NameError: name 'x'"),
+        ("<!-- invisible-code-block: python\nassert 0\n-->", "AssertionError"),
+        ("<!-- copy: data -->", "needs 'data', and does not tell its reader"),
         (
             "```python\nimport asyncio\nt = asyncio.create_task(asyncio.sleep(60))\n```",
             "leave tasks behind",

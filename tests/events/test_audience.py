@@ -117,7 +117,7 @@ async def test_a_stream_of_one_conversation_that_was_abandoned(*, is_published: 
     gc.collect()
     if is_published:
         bus.publish(event(conversation_id="another"))
-        assert (bus.subscribers, bus.is_idle) == (0, True)
+        assert (bus.subscribers, bus.has_subscribers) == (0, False)
     else:
         bus.subscribe(print)
         assert bus.subscribers == 1

@@ -222,7 +222,7 @@ async def test_block_none_without_a_storage_ends_with_an_error() -> None:
     with pytest.raises(EventsLostError, match="more than 2 events waited"):
         await anext(stream)
     assert await rest(stream) == []
-    assert (stream.dropped, bus.dropped, bus.is_idle) == (3, 3, True)
+    assert (stream.dropped, bus.dropped, bus.has_subscribers) == (3, 3, False)
 
 
 async def test_block_none_with_a_storage_misses_nothing() -> None:

@@ -86,7 +86,7 @@ async def test_leaving_the_block_ends_the_subscription() -> None:
         assert (await anext(stream)).tool_name == "echo"
         reader = asyncio.create_task(anext(stream, None))
         await asyncio.sleep(0)
-    assert bus.is_idle
+    assert not bus.has_subscribers
     assert await asyncio.wait_for(reader, BOUND) is None
 
 
@@ -144,7 +144,7 @@ async def test_abandoned_stream_leaves_no_subscription() -> None:
     gc.collect()
     assert bus.has_subscribers
     bus.publish(event())
-    assert bus.is_idle
+    assert not bus.has_subscribers
 
 
 async def test_close_after_a_stream_was_abandoned() -> None:
@@ -153,7 +153,7 @@ async def test_close_after_a_stream_was_abandoned() -> None:
     bus.events()
     gc.collect()
     await bus.close()
-    assert bus.is_idle
+    assert not bus.has_subscribers
 
 
 async def test_waiting_reader_is_not_collected() -> None:

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import pydantic
 import pytest
 
 from tool_engine.errors import ConfigurationError, ToolExecutionError
@@ -167,6 +168,7 @@ def test_an_executor_is_no_handler() -> None:
         executor_for(Executor())  # type: ignore[arg-type]
 
 
+FIELD = pydantic.Field(5, ge=1)
 OPTIONAL = ToolParameter("b", "integer")
 DEFAULT = ToolParameter("b", "integer", default=0)
 
@@ -194,6 +196,8 @@ def test_a_handler_that_fits(handler: Any, parameters: Any, make: Make) -> None:
         (add, ["a", "c"], r"add of tool 'sample' does not take the declared parameter 'c'; .*a, b"),
         (add, ["b"], r"needs 'a', which the tool does not declare; it declares \(b\)"),
         (lambda a, b: a, ["a", OPTIONAL], "needs 'b', which a call may leave out"),
+        (lambda a, b=FIELD: a, ["a", OPTIONAL], "needs 'b', which a call may leave out"),
+        (lambda a, b=FIELD: a, ["a"], "needs 'b', which the tool does not declare"),
         (lambda *a: a, ["a"], "does not take the declared parameter 'a'"),
         (with_context, ["a", "context"], "rename the tool's parameter"),
         (lambda a, /: a, ["a"], "by position only"),

@@ -119,17 +119,18 @@ async def test_a_change_is_found_at_once(engine: ToolEngine) -> None:
     assert await found(engine, query="umbrella") == ["find_umbrella"]
 
 
-def test_without_a_catalog(make: Make) -> None:
+async def test_without_a_catalog(make: Make) -> None:
     """The executor of a registry that no engine holds says what it lacks."""
     executor = ExecutorRegistry().resolve(make({"handler": "search_tools"}))
     assert isinstance(executor, ToolSearchExecutor)
     with pytest.raises(ToolExecutionError, match="no catalog to search"):
-        executor.execute(make({}), {"query": "x"}, ToolExecutionContext())
+        await executor.execute(make({}), {"query": "x"}, ToolExecutionContext())
 
 
-def test_a_definition_without_rules(make: Make) -> None:
+async def test_a_definition_without_rules(make: Make) -> None:
     """A tool file of one's own may leave the rules out: what is no text is still refused."""
     executor = ToolSearchExecutor(ToolEngine().search_tools)
-    assert executor.execute(make({}), {"query": "x"}, ToolExecutionContext())["tools"] == []
+    told = await executor.execute(make({}), {"query": "x"}, ToolExecutionContext())
+    assert told["tools"] == []
     with pytest.raises(ConfigurationError, match="query must be a text"):
-        executor.execute(make({}), {"query": 1}, ToolExecutionContext())
+        await executor.execute(make({}), {"query": 1}, ToolExecutionContext())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.virtual_loop import VirtualLoop
 from tool_engine import ToolEngine, ToolEngineConfig
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.samples import bare
+from tests.calls.samples import bare
 from tool_engine import (
     ConcurrencyConfig,
     ToolEngine,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.audit import Audit, check_idle
+from tests.calls.audit import Audit, check_idle
 from tool_engine import (
     ConcurrencyConfig,
     ToolCallRecord,

@@ -286,7 +286,7 @@ async def test_question_that_cannot_be_is_refused(
 
 async def test_unknown_filter_is_refused(store: ToolKnowledgeStore) -> None:
     """A filter that does not exist is a mistake of the caller, not a filter that matches all."""
-    with pytest.raises(TypeError, match="tool"):
+    with pytest.raises(ConfigurationError, match=r"no field 'tool'; did you mean 'tool_name'\?"):
         await store.query_call_records(tool="echo")  # type: ignore[call-arg]
 
 

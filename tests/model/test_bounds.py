@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count, check_share, nearest
+from tool_engine.model.bounds import check_choice, check_count, check_share
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,3 @@ def test_choices() -> None:
         check_choice("n", "zz", ["a", "b"])
     with pytest.raises(ConfigurationError, match=r"got 'fifa'; did you mean 'fifo'\?$"):
         check_choice("n", "fifa", ("fifo", "fair"))
-
-
-def test_nearest() -> None:
-    """U4: only a word that is near is offered, however long the wrong one is."""
-    assert nearest("htpp", ["http", "ai"]) == "; did you mean 'http'?"
-    assert nearest("x" * 100_000, ["http", "ai"]) == ""
-    assert nearest(5, ["http"]) == ""

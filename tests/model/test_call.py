@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from tool_engine import (
+    ConcurrencyConfig,
     ConfigurationError,
     ErrorType,
     Outcome,
     ToolCall,
+    ToolEngine,
+    ToolEngineConfig,
     ToolExecutionContext,
     ToolExecutionResult,
     ValidationError,
@@ -45,8 +48,46 @@ def test_impossible_timeout(timeout: Any) -> None:
 
 def test_impossible_retries() -> None:
     """K30: retries are not negative."""
-    with pytest.raises(ConfigurationError, match="max_retries must be 0 or more, got -1"):
+    with pytest.raises(ConfigurationError, match="max_retries must be a whole number >= 0, got -1"):
         ToolExecutionContext(max_retries=-1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("priority", "high", "priority must be a whole number"),
+        ("priority", float("nan"), "priority must be a whole number"),
+        ("priority", 1.5, "priority must be a whole number"),
+        ("priority", True, "priority must be a whole number"),
+        ("priority", 10**400, "got one of more than 300 digits"),
+        ("retry_count", -1, "retry_count must be a whole number >= 0"),
+        ("max_retries", 1.5, "max_retries must be a whole number >= 0"),
+        ("variables", "x", "variables must be a mapping"),
+        ("variables", [("a", 1)], "variables must be a mapping"),
+        ("caller_type", 5, "caller_type must be a text"),
+        ("timeout", "abc", "timeout must be a positive, finite number"),
+        ("deadline", float("nan"), "deadline must be a number of seconds"),
+        ("deadline", "9", "deadline must be a number of seconds"),
+        ("deadline", True, "deadline must be a number of seconds"),
+    ],
+)
+def test_impossible_fields(field: str, value: object, words: str) -> None:
+    """K30: what would fail deep inside a call is refused when the context is made, and by name."""
+    with pytest.raises(ConfigurationError, match=words):
+        ToolExecutionContext(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "priority", "fair"])
+@pytest.mark.parametrize(("field", "value"), [("priority", "high"), ("timeout", "abc")])
+async def test_impossible_fields_set_later(strategy: str, field: str, value: str) -> None:
+    """K30: a context is looked at again by the call that gets it."""
+    config = ToolEngineConfig("none", auto_reload=False)
+    async with ToolEngine(config, concurrency=ConcurrencyConfig(strategy=strategy)) as engine:
+        engine.register_tool({"name": "t", "description": "d"}, lambda: 1)
+        context = ToolExecutionContext(caller_id="me")
+        setattr(context, field, value)
+        with pytest.raises(ConfigurationError, match=field):
+            await engine.execute("t", {}, context)
 
 
 def test_factories() -> None:

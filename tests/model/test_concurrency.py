@@ -77,7 +77,8 @@ def test_collision_may_be_text() -> None:
         ({"key_limit": 2, "collision": "single_flight"}, "key_limit has no meaning with single_fl"),
         ({"collision": "rejct"}, "collision must be one of queue, .*; did you mean 'reject'"),
         ({"collision": None}, "collision must be one of .*, got None"),
-        ({"breaker": {"failures": 1}}, "breaker must be a BreakerPolicy, got {'failures': 1}"),
+        ({"breaker": 3}, "breaker must be a BreakerPolicy, got 3"),
+        ({"breaker": {"failure": 1}}, "has no field 'failure'; did you mean 'failures'"),
     ],
 )
 def test_impossible_limits(given: dict[str, Any], message: str) -> None:

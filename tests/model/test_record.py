@@ -82,13 +82,22 @@ def test_query(query: dict[str, Any], matches: bool) -> None:
         ({"limit": -1}, "limit must be a whole number >= 0, got -1"),
         ({"limit": True}, "limit must be a whole number"),
         ({"offset": 1.5}, "offset must be a whole number"),
+        ({"limit": 2**63}, "limit must be a whole number from 0 to"),
+        ({"offset": 2**63}, "offset must be a whole number from 0 to"),
+        ({"is_success": "yes"}, "is_success must be True or False, got 'yes'"),
+        ({"is_success": 1}, "is_success must be True or False"),
+        ({"oldest_first": "no"}, "oldest_first must be True or False"),
+        ({"whole": None}, "whole must be True or False"),
         ({"start": NOW.replace(tzinfo=None)}, "start must be a datetime with a time zone"),
         ({"end": "today"}, "end must be a datetime with a time zone"),
         ({"start": NOW, "end": NOW - timedelta(1)}, "start must not be after end"),
     ],
 )
 def test_impossible_query(query: dict[str, Any], message: str) -> None:
-    """U21: a query that can mean nothing is refused."""
+    """U21: a query that can mean nothing is refused, in memory and in a database alike.
+
+    `is_success="yes"` was all calls in a database and none in memory; "no" turned the order.
+    """
     with pytest.raises(ConfigurationError, match=message):
         RecordQuery(**query)
 

@@ -8,8 +8,8 @@ import pytest
 
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.backends.task import ToolTask
+from tool_engine.calls.call import Call
 from tool_engine.model.settable import settable
-from tool_engine.progress import Call
 
 
 @settable

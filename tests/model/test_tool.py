@@ -111,7 +111,7 @@ def test_a_packed_tool_is_the_same(keys: dict[str, Any]) -> None:
     assert packed == plain
     assert not packed != plain  # noqa: SIM202 - another method
     assert repr(packed) == repr(plain)
-    assert repr(packed).startswith("Tool(id='x', name='x', version='1.0.0', description='d'")
+    assert repr(packed).startswith("Tool('x' 1.0.0 from code, takes ")
     assert msgspec.json.encode(packed) == msgspec.json.encode(plain)
     for field in Tool.__struct_fields__:
         assert type(getattr(packed, field)) is type(getattr(plain, field))
@@ -206,4 +206,4 @@ def test_event_fields() -> None:
     assert event.call_id is None
     assert event.timestamp.utcoffset() is not None
     assert event.data == {}
-    assert len(ToolEngineEventType) == 19
+    assert len(ToolEngineEventType) == 20

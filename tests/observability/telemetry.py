@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.pipeline.audit import make_engine
-from tests.pipeline.samples import bare
+from tests.calls.audit import make_engine
+from tests.calls.samples import bare
 from tool_engine import ToolEngine, ToolExecutionContext
 
 BOUND = 20.0

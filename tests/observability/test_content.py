@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.calls.audit import make_engine
+from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry
-from tests.pipeline.audit import make_engine
-from tests.pipeline.samples import bare
 from tool_engine import ToolEngine
 from tool_engine.observability.content import CallContent, _text
 from tool_engine.observability.opentelemetry import instrument

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.calls.audit import turns
+from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry, sample_engine, seconds_of
-from tests.pipeline.audit import turns
-from tests.pipeline.samples import bare
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.observability.opentelemetry import instrument
 

@@ -15,6 +15,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 
+from tests.calls.audit import make_engine, turns
+from tests.calls.samples import bare
 from tests.observability.telemetry import (
     BOUND,
     Telemetry,
@@ -23,8 +25,6 @@ from tests.observability.telemetry import (
     parent_of,
     sample_engine,
 )
-from tests.pipeline.audit import make_engine, turns
-from tests.pipeline.samples import bare
 from tool_engine import ToolEngineEventType
 from tool_engine.errors import ConfigurationError, EngineClosedError, MissingExtraError
 from tool_engine.observability import opentelemetry, prometheus
@@ -39,7 +39,7 @@ async def test_nothing_is_left(telemetry: Telemetry) -> None:
     await engine.execute("plain")
     instrumentation.close()
     instrumentation.close()
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.execute("plain")
     assert len(telemetry.spans()) == 1
     await engine.close()
@@ -61,7 +61,7 @@ async def test_calls_under_way_are_completed(telemetry: Telemetry) -> None:
     await turns(10)
     samples.gate.set()
     await asyncio.wait_for(asyncio.gather(*calls, late), BOUND)
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.close()
     assert [span.name for span in telemetry.spans()] == [
         "execute_tool waits",
@@ -221,7 +221,7 @@ async def test_wrong_limits(setting: str, limit: Any) -> None:
     engine, _ = sample_engine()
     with pytest.raises(ConfigurationError, match=setting):
         instrument(engine, **{setting: limit})
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.close()
 
 
@@ -273,7 +273,7 @@ async def test_beside_prometheus(telemetry: Telemetry) -> None:
         "tool_executions_total", {"tool_name": "plain", "status": "succeeded"}
     )
     metrics.close()
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.close()
     assert counted == 2
     assert len(telemetry.spans()) == 1

@@ -21,8 +21,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from tests.calls.audit import turns
 from tests.observability.telemetry import BOUND, sample_engine
-from tests.pipeline.audit import turns
 from tool_engine.observability.opentelemetry import instrument
 
 

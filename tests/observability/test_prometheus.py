@@ -16,9 +16,9 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse
 
+from tests.calls.audit import make_engine, turns
+from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry, sample_engine
-from tests.pipeline.audit import make_engine, turns
-from tests.pipeline.samples import bare
 from tool_engine import ConcurrencyMetrics, ToolEngine, ToolEngineEventType
 from tool_engine.errors import ConfigurationError, EngineClosedError, ToolExecutionError
 from tool_engine.observability import scrape
@@ -315,12 +315,12 @@ async def test_registry() -> None:
     assert metrics.registry is registry
     with pytest.raises(ConfigurationError, match="has metrics of another engine"):
         instrument(two, registry)
-    assert two._bus.is_idle
+    assert not two._bus.has_subscribers
     with pytest.raises(ConfigurationError, match="instrumented already; close"):
         instrument(one)
     metrics.close()
     metrics.close()
-    assert one._bus.is_idle
+    assert not one._bus.has_subscribers
     assert generate_latest(registry) == b""
     with instrument(two, registry):
         assert generate_latest(registry) != b""
@@ -340,7 +340,7 @@ async def test_close_under_way() -> None:
     metrics.close()
     samples.gate.set()
     assert (await asyncio.wait_for(running, BOUND)).is_success
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.close()
 
 
@@ -350,7 +350,7 @@ async def test_wrong_limits(setting: str) -> None:
     engine, _ = sample_engine()
     with pytest.raises(ConfigurationError, match=setting):
         instrument(engine, **{setting: 0})  # type: ignore[arg-type]
-    assert engine._bus.is_idle
+    assert not engine._bus.has_subscribers
     await engine.close()
 
 

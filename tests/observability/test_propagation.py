@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.calls.audit import make_engine
+from tests.calls.samples import bare
 from tests.observability.telemetry import Telemetry, traceparent_of
-from tests.pipeline.audit import make_engine
-from tests.pipeline.samples import bare
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.errors import ConfigurationError
 from tool_engine.observability.opentelemetry import instrument

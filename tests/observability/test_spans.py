@@ -9,6 +9,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.calls.audit import make_engine, turns
+from tests.calls.samples import bare
 from tests.observability.telemetry import (
     BOUND,
     Telemetry,
@@ -19,8 +21,6 @@ from tests.observability.telemetry import (
     seconds_of,
     traceparent_of,
 )
-from tests.pipeline.audit import make_engine, turns
-from tests.pipeline.samples import bare
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionError
 from tool_engine.model.trace import trace_headers
 from tool_engine.observability.opentelemetry import instrument

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.calls.audit import make_engine, turns
+from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry, id_of, parent_of, seconds_of
-from tests.pipeline.audit import make_engine, turns
-from tests.pipeline.samples import bare
 from tool_engine import ToolExecutionContext
 from tool_engine.observability.opentelemetry import instrument
 

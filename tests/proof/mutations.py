@@ -16,12 +16,12 @@ KEY: Final = "tool_engine/admission/key.py"
 LAYOUT: Final = "tool_engine/admission/layout.py"
 LINE_UP: Final = "tool_engine/admission/line_up.py"
 LINES: Final = "tool_engine/admission/lines.py"
-PIPELINE: Final = "tool_engine/pipeline.py"
-SHARING: Final = "tool_engine/sharing.py"
+PIPELINE: Final = "tool_engine/calls/pipeline.py"
+SHARING: Final = "tool_engine/calls/sharing.py"
 THROTTLE: Final = "tool_engine/admission/throttle.py"
 
 ADMISSION: Final = ("tests/admission", "tests/properties/test_admission_machine.py")
-CALLS: Final = ("tests/pipeline",)
+CALLS: Final = ("tests/calls",)
 
 
 class Mutation(NamedTuple):
@@ -226,15 +226,16 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a cancelled call keeps its slot",
         PIPELINE,
-        "            self._controller.release(slot, outcome=None)\n",
-        "",
+        '"""Ends a call whose caller went away."""\n'
+        "        self._controller.release(slot, outcome=None)\n",
+        '"""Ends a call whose caller went away."""\n',
         CALLS,
     ),
     Mutation(
         "a rate lets one call more pass",
         THROTTLE,
-        "if len(starts) < self.rate_limit:",
-        "if len(starts) <= self.rate_limit:",
+        "if len(starts) < calls or",
+        "if len(starts) <= calls or",
     ),
     Mutation("a call at a rate is not counted", DISPATCH, "throttle.count(now)\n", "pass\n"),
     Mutation(

@@ -89,19 +89,14 @@ class Ledger:
         if request.breaker is not None:
             own = ("tool", request.tool_name)
             found.append(self.breakers.setdefault(own, Breaker(request.breaker)))
-        shared = self.breakers.get(("bucket", request.bucket))
-        return found if shared is None else [*found, shared]
+        if request.bucket in self.config.breakers:
+            found.append(self.breakers["bucket", request.bucket])
+        return found
 
     def configure(self, config: ConcurrencyConfig) -> None:
         """The rules are others from here on, for those who hold and those who wait too."""
-        for bucket in self.config.bucket_rates.keys() - config.bucket_rates.keys():
-            self.starts.pop(("bucket", bucket), None)
-        for bucket in {*self.config.breakers, *config.breakers}:
-            name, policy = ("bucket", bucket), config.breakers.get(bucket)
-            if policy is None:
-                del self.breakers[name]
-            else:
-                self.breakers.setdefault(name, Breaker(policy)).policy = policy
+        for bucket, policy in config.breakers.items():
+            self.breakers.setdefault(("bucket", bucket), Breaker(policy)).policy = policy
         self.config, self.used, self.lanes = config, Counter(), {}
         for slot in self.held:
             names = self.held[slot] = self.names(slot.request)

@@ -121,10 +121,13 @@ class Lines:
         return len(recent) >= rate.calls
 
     def breakers_of(self, call: Call) -> list[Breaker]:
-        names: list[Name] = [("tool", call.tool_name), ("bucket", call.bucket)]
+        names: list[Name] = []
         if call.kind.breaker is not None:
+            names.append(("tool", call.tool_name))
             self.breakers.setdefault(names[0], Breaker(call.kind.breaker))
-        return [self.breakers[name] for name in names if name in self.breakers]
+        if call.bucket in self.config.breakers:
+            names.append(("bucket", call.bucket))
+        return [self.breakers[name] for name in names]
 
     def is_broken(self, call: Call) -> bool:
         return any(breaker.is_open(self.now) for breaker in self.breakers_of(call))

@@ -173,14 +173,14 @@ class Model(Lines):
                         self.dismiss(waiter, "CircuitOpenError")
 
     def cancel(self, call: Call) -> None:
-        """Ends a wait; whoever was given a slot a moment ago passes it on."""
+        """Ends a wait for a first slot; one that was given a moment ago is passed on.
+
+        A call that waits to have its slot back gets it all the same: what was cancelled is a task.
+        """
         if call.state == "waiting":
             self.counted["total_cancelled"] += 1
             self.end(call)
-        elif call.state == "resuming":
-            self.counted["total_cancelled"] += 1
-            call.state = "parked"
-        elif call.state != "ended":
+        elif call.state not in ("resuming", "ended"):
             self.started.remove(call.number)
             self.release(call, None)
         self.hand_out()
@@ -234,15 +234,9 @@ class Model(Lines):
 
     def configure(self, config: ConcurrencyConfig) -> None:
         """Everybody lines up anew, as if those who wait had come under the new rules."""
-        for bucket in self.config.bucket_rates.keys() - config.bucket_rates.keys():
-            self.starts.pop(("bucket", bucket), None)
         self.config = config
-        for bucket in "abc":
-            name, policy = ("bucket", bucket), config.breakers.get(bucket)
-            if policy is None:
-                self.breakers.pop(name, None)
-            else:
-                self.breakers.setdefault(name, Breaker(policy)).policy = policy
+        for bucket, policy in config.breakers.items():
+            self.breakers.setdefault(("bucket", bucket), Breaker(policy)).policy = policy
         self.forget_shares()
         for call in self.calls:
             self.line_up(call)

@@ -360,7 +360,7 @@ class AdmissionMachine(RuleBasedStateMachine):
 
 
 # A failure is made small before it is shown, which takes longer than other tests may.
-TestAdmission = pytest.mark.timeout(300)(AdmissionMachine.TestCase)
+TestAdmission = pytest.mark.timeout(900)(AdmissionMachine.TestCase)
 TestAdmission.settings = settings(
     max_examples=220,
     stateful_step_count=50,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.audit import EMPTY_FOLDER
+from tests.calls.audit import EMPTY_FOLDER
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.audit import Audit, make_engine
-from tests.pipeline.samples import Stubborn, bare, forever
-from tests.pipeline.virtual_loop import VirtualLoop
+from tests.calls.audit import Audit, make_engine
+from tests.calls.samples import Stubborn, bare, forever
+from tests.calls.virtual_loop import VirtualLoop
 from tool_engine import ErrorType, Outcome, ToolExecutionContext, ToolExecutionResult
 
 JSON = st.recursive(

@@ -74,8 +74,8 @@ def test_made_up_ids(wanted: Any) -> None:
 def test_ids_are_unique() -> None:
     """An id that is taken, also by one that was made up, gets a number, and that is told."""
     made = builder()
-    for wanted in ("a", "a", "a", "a_2", None, "call_5"):
-        begun(made, "{}", wanted)
+    for place, wanted in enumerate(("a", "a", "a", "a_2", None, "call_5")):
+        begun(made, f'{{"x": {place}}}', wanted)
     reply = made.close()
     ids = [each.call_id for each in reply.calls]
     assert ids == ["a", "a_2", "a_3", "a_2_2", "call_5", "call_5_2"]

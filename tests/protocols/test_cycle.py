@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.pipeline.audit import EMPTY_FOLDER, check_idle
+from tests.calls.audit import EMPTY_FOLDER, check_idle
 from tests.protocols.line_protocol import LineProtocol, TextLineProtocol
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine

@@ -83,7 +83,7 @@ def test_calls_of_providers(reply: Any, expected: str) -> None:
         object(),
         ParsedReply(),
     ],
-    ids=str,
+    ids=lambda reply: str(reply).partition(" at 0x")[0],
 )
 def test_no_calls(reply: Any) -> None:
     """Text is what a model wrote: whatever it looks like, it is no reply of a provider."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.audit import EMPTY_FOLDER, Audit
+from tests.calls.audit import EMPTY_FOLDER, Audit
 from tests.protocols.line_protocol import LineProtocol
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
@@ -196,6 +196,15 @@ async def test_what_is_refused_tells_no_secrets(world: World) -> None:
     assert "swordfish" not in repr(kept)
     assert "swordfish" not in repr(world.audit.events)
     await world.audit.check(done.execution_results)
+
+
+async def test_the_seconds_that_are_told_are_those_that_were_asked_for(world: World) -> None:
+    """A model, and a record, read the timeout that somebody set, and no other number."""
+    world.gate = asyncio.Event()
+    (result,) = await world.run("get", timeout=0.5)
+    (kept,) = await world.engine.store.query_call_records()
+    for told in (result.error, kept.error):
+        assert "did not finish within 0.5 s" in str(told)
 
 
 async def test_a_call_that_began_is_recorded_once(world: World) -> None:

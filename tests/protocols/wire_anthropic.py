@@ -119,6 +119,16 @@ def faults_of(request: dict[str, Any]) -> list[str]:
             faults.append(f"message {place}: the results do not come first")
         faults += [f"message {place}: {fault}" for each in blocks for fault in _block_faults(each)]
         awaited = [each["id"] for each in blocks if each["type"] == "tool_use"]
+        ended = [each.get("tool_use_id") for each in blocks]
+        open_uses = [
+            each["id"]
+            for each in blocks
+            if each["type"] == "server_tool_use" and each["id"] not in ended
+        ]
+        # The reply is sent back so that the provider goes on, or with the results of other calls.
+        is_last = place == len(request["messages"]) - 1
+        if open_uses and not (awaited or is_last):
+            faults.append(f"`server_tool_use` {open_uses} without a corresponding result block")
         if not blocks or len(set(awaited)) != len(awaited):
             faults.append(f"message {place}: no content, or an id twice")
     return faults

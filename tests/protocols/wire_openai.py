@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -117,6 +118,10 @@ def fault_of(request: dict[str, Any]) -> str | None:
 def _fault_of_messages(messages: list[dict[str, Any]]) -> str | None:
     """What OpenAI would refuse in a conversation."""
     awaited: list[str] = []
+    for before, each in itertools.pairwise(messages):
+        # Not OpenAI itself, but Mistral and servers with its templates.
+        if before["role"] == "tool" and each["role"] not in ("tool", "assistant"):
+            return f"Unexpected role {each['role']!r} after role 'tool'"
     for each in messages:
         if each["role"] == "tool":
             if each["tool_call_id"] not in awaited:

@@ -174,6 +174,17 @@ def faults_of(request: dict[str, Any]) -> list[str]:
         f"No tool output found for function call {each}" for each in asked if each not in answered
     ]
     faults += [f"No tool call found for output {each}" for each in answered if each not in asked]
+    faults += [
+        f"No tool output found for {item['type']} {item.get('id')}"
+        for item in items
+        if item.get("type") in AWAITED
+    ]
+    calls = {item["call_id"]: item for item in items if item.get("type") == "function_call"}
+    for item in items:
+        call = calls.get(item.get("call_id", "")) if "output" in item else None
+        for name in ("caller", "namespace"):
+            if call is not None and item.get(name) != call.get(name):
+                faults.append(f"the output has another {name} than its call: {item.get(name)}")
     if len(set(asked)) != len(asked):
         faults.append("a call_id twice")
     for place, item in enumerate(items):
@@ -195,6 +206,7 @@ def _tool_faults(tool: dict[str, Any]) -> Iterable[str]:
         yield "tool: strict wants every property to be required"
 
 
+AWAITED = ("custom_tool_call", "computer_call", "shell_call", "mcp_approval_request")
 FIELDS = {
     "function_call": {
         "type",
@@ -207,7 +219,9 @@ FIELDS = {
         "caller",
         "namespace",
     },
-    "function_call_output": {"type", "id", "call_id", "output", "status", "caller"},
+    "function_call_output": {
+        *("type", "id", "call_id", "output", "status", "caller", "namespace", "name")
+    },
     "reasoning": {"type", "id", "summary", "content", "encrypted_content"},
     "message": {"type", "id", "role", "content", "status", "phase"},
 }

@@ -183,3 +183,19 @@ def test_long_secret() -> None:
     known = KnownSecrets()
     known.add(value)
     assert hidden(known, f"<{value}>") == "<>"
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        ("p@ss/w=rd", "/x/p%40ss/w=rd?a", "/x/[hidden]?a"),
+        ("p@ss/w=rd", "a%20b p@ss%2Fw%3drd", "a%20b [hidden]"),
+        ("pässwört", "%C3%A4 p%C3%a4sswört %zz", "%C3%A4 [hidden] %zz"),
+        ("p@ss/w=rd", "100% of p@ss%40", "100% of p@ss%40"),
+        ("p@ss/w=rd", "%ff%C3 p%40ss/w=rd", "%ff%C3 [hidden]"),
+    ],
+)
+def test_a_secret_that_is_percent_encoded_in_part(secret: str, text: str, shown: str) -> None:
+    """D20: which letters a program encodes is its own affair."""
+    remember_secret(secret)
+    assert redact_text(text) == shown

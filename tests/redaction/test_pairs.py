@@ -43,6 +43,16 @@ PAIRS = {
     '{"Authorization": "Bearer abc"}': f'{{"Authorization": "Bearer {H}"}}',
     "密码: hunter22": f"密码: {H}",
     'password="never closed': f'password="{H}',
+    "令牌: abc123": f"令牌: {H}",
+    "访问令牌=abc123": f"访问令牌={H}",
+    "password: |\n  hunter2\nuser: a": f"password: |\n  {H}\nuser: a",
+    "a:\n  password: >-\n    one\n\n    two\n  b: c": f"a:\n  password: >-\n    {H}\n  b: c",
+    "- token: |+2 # x\r\n    abc\r\n- a": f"- token: |+2 # x\r\n    {H}\n- a",
+    "<password>hunter2</password>": f"<password>{H}</password>",
+    '<ns:apiKey type="x">a b</ns:apiKey>': f'<ns:apiKey type="x">{H}</ns:apiKey>',
+    "<token><![CDATA[abc]]></token>": f"<token><![CDATA[{H}></token>",
+    '<add key="ApiKey" value="abc"/>': f'<add key="ApiKey" value="{H}"/>',
+    '<entry name="password">abc</entry>': f'<entry name="password">{H}</entry>',
     "(password=hunter2)": f"(password={H})",
 }
 SHOWN = [
@@ -72,6 +82,10 @@ SHOWN = [
     "password: [hidden].",
     "password:",
     "key = value",
+    "<user>bob</user> <tokens>5</tokens>",
+    "<password>\n  <x>1</x></password>",
+    "token: |\nnext: line",
+    '<add key="Colour" value="red"/>',
 ]
 
 

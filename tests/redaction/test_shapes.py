@@ -48,6 +48,23 @@ WHOLE = {
     "private key": PEM,
     "private key in JSON": PEM.replace("\n", "\\n"),
     "private key that is cut": "-----BEGIN PRIVATE KEY-----\nabc",
+    "xAI": "xai-" + A[:80],
+    "Groq": "gsk_" + A[:52],
+    "Replicate": "r8_" + A[:37],
+    "Figma": "figd_" + A[:40],
+    "age": "AGE-SECRET-KEY-1" + "Q" * 58,
+    "Notion": "secret_" + A[:43],
+    "Notion of today": "ntn_" + A[:46],
+    "Tavily": "tvly-dev-" + A[:32],
+    "NVIDIA": "nvapi-" + A[:64],
+    "Cerebras": "csk-" + A[:48],
+    "HubSpot": "pat-na1-0a1b2c3d-1111-2222-3333-0a1b2c3d0a1b",
+    "Supabase": "sbp_" + HEX[:40],
+    "Docker": "dckr_pat_" + A[:27],
+    "Jina": "jina_" + A[:60],
+    "E2B": "e2b_" + HEX[:40],
+    "LangSmith": f"lsv2_pt_{HEX[:32]}_{HEX[:10]}",
+    "Fireworks": "fw_" + A[:24],
     "PGP": "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK-----",
 }
 PARTS = {
@@ -55,6 +72,8 @@ PARTS = {
     "redis://:pw12@host:6379/0": "redis://[hidden]@host:6379/0",
     "mongodb+srv://u:pw@h1,h2/db?x=1": "mongodb+srv://[hidden]@h1,h2/db?x=1",
     f"https://{A[:24]}@host/x": "https://[hidden]@host/x",
+    "https://TOKEN@host/": "https://[hidden]@host/",
+    "see http://x-access@host/a": "see http://[hidden]@host/a",
     "got Bearer abcdefgh1234 there": "got Bearer [hidden] there",
     "got Basic dXNlcjpwYXNz there": "got Basic [hidden] there",
     "https://a.blob.core.windows.net/x?sv=1&sig=abcdefghijklmnop%3D": (
@@ -89,6 +108,9 @@ SHOWN = [
     "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
     "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY is a path without a key",
     "SKU 0123, SKILLS, ASIAN, AKIA",
+    "https://git@host/a https://{token}@host https://$TOKEN@host https://<key>@host",
+    "ssh://deploy@host git@github.com:a/b",
+    "secret_of_the_old_house, gsk_model, fw_version, xai-grok, figd_x, r8_x",
     "hf_model, npm_config, key-value, ya29",
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tool_engine.redaction import OwnSecrets
 from tool_engine.redaction.splitting import place_to_cut, splits_secret
 
 TOKEN = "sk-" + "Ab1" * 20
@@ -21,9 +22,11 @@ def test_a_value_that_is_secret_here() -> None:
     """Secrets that only the caller knows, such as arguments, count as well."""
     text = "so the word is swordfish, he said"
     start = text.index("swordfish")
-    found = [place for place in range(len(text)) if splits_secret(text, place, ["swordfish"])]
+    own = OwnSecrets({"word": "swordfish", "s": "s"}, ["word", "s"])
+    found = [place for place in range(len(text)) if splits_secret(text, place, own.text)]
     assert found == list(range(start + 1, start + len("swordfish")))
-    assert not any(splits_secret(text, place, ["s", ""]) for place in range(len(text)))
+    spelled = text.replace("swordfish", "sword&#102;ish")
+    assert splits_secret(spelled, start + 8, own.text)
 
 
 def test_the_nearest_place_for_a_cut() -> None:

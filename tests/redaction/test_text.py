@@ -22,6 +22,25 @@ HOSTILE = [
     *("--password 'a", "Bearer ", "Basic ", "Basic a", "curl -u ", "curl -u a", "cookie: a=b;"),
     *("cookie: a ", "cookie: a\n", "authorization: Bearer ", "=", " = ", "::", "?sig=", "密码: "),
     *("a1Q~", "12345678:A", "0a1b2c3d" * 4 + "-", "hooks.slack.com/services/", "\n", "'", '"'),
+    *(
+        "password: |\n",
+        "password: |\n a",
+        " password: |\n",
+        "<token>",
+        "<token a",
+        "</token>",
+        "%41",
+    ),
+    *(
+        '<a name="token" ',
+        'key="token" value="',
+        "https://a",
+        "https://@",
+        "%ff",
+        "%",
+        "fw_a",
+        "gsk_",
+    ),
 ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tool_engine.redaction import HIDDEN, redact
 
 TOKEN = "ghp_" + "a1" * 18
@@ -72,3 +74,38 @@ def test_objects() -> None:
         "c": [HIDDEN],
         "d": f"b'password={HIDDEN}'",
     }
+
+
+@pytest.mark.parametrize(
+    ("pairs", "shown"),
+    [
+        ([["Authorization", "Basic X"]], [["Authorization", HIDDEN]]),
+        ([("password", "X"), ("user", "a")], [["password", HIDDEN], ["user", "a"]]),
+        ({"headers": [["Cookie", "a=b"]]}, {"headers": [["Cookie", HIDDEN]]}),
+        ([[b"x-api-key", b"abc"]], [["x-api-key", HIDDEN]]),
+        ([["token", None], ["secret", True]], [["token", None], ["secret", True]]),
+        ([["password", {"a": 1}]], [["password", HIDDEN]]),
+        ([["name", "password"], ["a", "b"]], [["name", "password"], ["a", "b"]]),
+        ([["token", "a", "b"]], [["token", "a", "b"]]),
+    ],
+)
+def test_pairs_in_a_list(pairs: object, shown: object) -> None:
+    """D20: headers also come as a list of pairs."""
+    assert redact(pairs) == shown
+
+
+def test_a_private_key_as_a_list_of_lines() -> None:
+    """D20: a key that was split at its line breaks is hidden whole, and what follows is not."""
+    lines = [
+        "a",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "MIIE",
+        "x",
+        "-----END RSA PRIVATE KEY-----",
+        "b",
+    ]
+    assert redact(lines) == ["a", *[HIDDEN] * 4, "b"]
+    assert redact(["-----BEGIN CERTIFICATE-----", "MIIE"]) == [
+        "-----BEGIN CERTIFICATE-----",
+        "MIIE",
+    ]

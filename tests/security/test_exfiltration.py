@@ -17,8 +17,8 @@ import jsonschema  # noqa: F401 - reads files when it is imported, at the first 
 import pytest
 from aiohttp import web
 
+from tests.calls.audit import check_idle
 from tests.executors.workflow.samples import make_workflow, step
-from tests.pipeline.audit import check_idle
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.approval.callback import DeferredApprover
 from tool_engine.model.permission import ExecutionPolicy, Permission

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import shutil
 import socket
 import stat
 import subprocess
@@ -525,3 +526,24 @@ def test_program_for_git(victim: Victim) -> None:
             "write_file", path=path, content="x", create_folders=True
         )
     assert list((victim.root / ".git/hooks").iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_repository_without_its_name(victim: Victim) -> None:
+    """Attack: a folder that git takes for a repository, whose settings name a program to run."""
+    sub = victim.root / "sub"
+    head = "[core]\nrepositoryformatversion = 0\nbare = false"
+    program = f'fsmonitor = "touch {victim.root}/ran; false"'
+    parts = {
+        "config": f"{head}\nworktree = {sub}\n{program}\n",
+        "HEAD": "ref: refs/heads/main\n",
+        "objects/x": "x",
+        "refs/x": "x",
+    }
+    told = [
+        victim.attempt("write_file", path=f"sub/{path}", content=text, create_folders=True)
+        for path, text in parts.items()
+    ]
+    assert "refused" in told[-1]
+    subprocess.run(["git", "status"], cwd=sub, capture_output=True, check=False)
+    assert not (victim.root / "ran").exists()

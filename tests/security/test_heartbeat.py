@@ -8,6 +8,7 @@ heartbeats of their own, in their own files.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
@@ -17,7 +18,14 @@ from typing import Any
 import pytest
 
 from tests.security.heartbeat import assert_beats_on, counts_waiting, most
-from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolExecutionContext
+from tool_engine import (
+    ToolEngine,
+    ToolEngineConfig,
+    ToolEngineEvent,
+    ToolExecutionContext,
+    ToolSession,
+)
+from tool_engine.protocols import process_tool_calls
 
 SIZE = 150_000
 
@@ -51,8 +59,21 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "almost a web token": ("returned", lambda: {"value": text("eyJ-")}),
     "almost a private key": ("returned", lambda: {"value": text("-----BEGIN ")}),
     "almost an address": ("returned", lambda: {"value": text("://a:")}),
+    "keys that are all secret": (
+        "returned",
+        lambda: {"value": {f"Bearer abcdefghijkl{n:08}": n for n in range(3_000)}},
+    ),
     "a deep answer": ("returned", lambda: {"is_deep": True}),
     "an error of a megabyte": ("failed", lambda: {"message": text("token: 1 ", 1_000_000)}),
+}
+
+
+REPLIES: dict[str, str] = {
+    "a reply cut off in the middle": '{"path": "a", "content": ["' + text('a", "', 300_000),
+    "arguments of brackets": text("{[", 300_000),
+    "arguments that are no JSON": '{"a": [' + text("b c, ", 300_000) + "]}",
+    "flat lists": '{"a": [' + text("[], ", 300_000) + "1]}",
+    "quotes": text('"', 300_000),
 }
 
 
@@ -129,3 +150,31 @@ async def test_the_heart_beats_on_while(engine: ToolEngine, attack: str) -> None
         return engine.execute(name, make(), ToolExecutionContext(timeout=2.0))
 
     await assert_beats_on(call)
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("protocol", ["openai", "function_call"])
+async def test_the_heart_beats_on_while_a_reply_is_read(
+    engine: ToolEngine, reply: str, protocol: str
+) -> None:
+    """Much that a model wrote is read beside the event loop."""
+    function = {"name": "checked", "arguments": REPLIES[reply]}
+    call = {"id": "call_1", "type": "function", "function": function}
+    message = {"role": "assistant", "tool_calls": [call]}
+    written = f'<function_call>{{"name": "checked", "arguments": {REPLIES[reply]}}}</function_call>'
+    whole: Any = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    given = whole if protocol == "openai" else written
+    await assert_beats_on(lambda: process_tool_calls(engine, given, protocol))
+
+
+@pytest.mark.parametrize("levels", [900, 33_000, 66_000])
+async def test_the_heart_beats_on_while_a_deep_result_is_shown(
+    engine: ToolEngine, levels: int
+) -> None:
+    """A conversation writes a deep result down in time that grows with its size alone."""
+    if levels > 1000 and sys.gettrace() is not None:
+        pytest.skip("a tracer takes minutes for it; it is run without one, too")
+    deep = nested(levels)
+    engine.register_tool({"name": "deep", "description": "D."}, lambda: deep)
+    session = ToolSession(engine, "one")
+    await assert_beats_on(lambda: session.execute("deep", {}))

@@ -25,6 +25,7 @@ import msgspec
 import pytest
 import structlog
 from aiohttp import web
+from msgspec.structs import asdict
 
 from tool_engine import (
     ToolEngine,
@@ -71,7 +72,7 @@ class Witness:
         result = event.execution_result
         values = None if result is None else result.to_dict()
         told = [event.tool_name, event.data, event.error, event.validation_errors, values]
-        self.events.write(repr(event) + json.dumps(told))
+        self.events.write(repr(event) + repr(asdict(event)) + json.dumps(told))
 
     async def call(self, name: str, params: Any = None, **context: Any) -> ToolExecutionResult:
         made = self.engine.execute(name, params, ToolExecutionContext(**context))
@@ -165,7 +166,7 @@ async def test_variable(witness: Witness, monkeypatch: pytest.MonkeyPatch, fails
     witness.http(headers={"X-Thing": "${env:THE_KEY}"}, query=query)
     result = await witness.call("t")
     assert result.is_success is not fails
-    assert witness.secret not in repr(result)
+    assert witness.secret not in repr(result.to_dict())
     await check(witness)
 
 
@@ -175,7 +176,7 @@ async def test_file(witness: Witness) -> None:
     witness.http(headers={"X-Thing": f"${{file:{witness.folder / 'secret'}}}"})
     result = await witness.call("t")
     assert result.is_success
-    assert witness.secret not in repr(result)
+    assert witness.secret not in repr(result.to_dict())
     await check(witness)
 
 
@@ -191,7 +192,7 @@ async def test_access_token(witness: Witness, monkeypatch: pytest.MonkeyPatch) -
     witness.http(auth=auth)
     result = await witness.call("t")
     assert result.is_success
-    assert witness.secret not in repr(result)
+    assert witness.secret not in repr(result.to_dict())
     await check(witness)
 
 
@@ -207,7 +208,7 @@ async def test_environment_of_a_program(witness: Witness, monkeypatch: pytest.Mo
     witness.engine.register_tool({"name": "t", "description": "T.", "entry": entry})
     result = await witness.call("t")
     assert "THING=" in result.output["stdout"]
-    assert witness.secret not in repr(result)
+    assert witness.secret not in repr(result.to_dict())
     await check(witness)
 
 
@@ -265,6 +266,22 @@ async def test_secret_parameter_that_is_refused(witness: Witness, params: str) -
     await check(witness)
 
 
+@pytest.mark.parametrize("also", ["count", "known", "other"])
+async def test_secret_parameter_that_is_sent_twice(witness: Witness, also: str) -> None:
+    """What a result says of other arguments repeats no secret: neither error nor findings.
+
+    Looked at: findings that refuse, findings that only tell, results that are shared.
+    """
+    count = {"name": "count", "type": "integer", "description": "How often."}
+    known = {"name": "known", "type": "string", "description": "One.", "enum": ["a"]}
+    witness.define(lambda pin, count=1, known="a": count, PIN, count, known)
+    result = await witness.call("t", {"pin": witness.secret, also: witness.secret})
+    assert result.validation_errors
+    assert result.is_success is (also == "other")
+    assert witness.secret not in json.dumps(result.to_dict())
+    await check(witness)
+
+
 async def test_secret_part_of_a_parameter(witness: Witness) -> None:
     """D20: a property that the schema marks `writeOnly`, in a right call and in a wrong one."""
     schema = {"properties": {"word": {"type": "string", "writeOnly": True}}, "minProperties": 2}
@@ -275,6 +292,49 @@ async def test_secret_part_of_a_parameter(witness: Witness) -> None:
     await witness.call("t", {"login": {"word": witness.secret, "user": "ada"}})
     record = (await witness.engine.query_call_records())[0]
     assert record.params == {"login": {"word": "[hidden]", "user": "ada"}}
+    await check(witness)
+
+
+WORD: dict[str, Any] = {
+    "type": "object",
+    "properties": {"word": {"type": "string", "writeOnly": True}},
+}
+INSIDE: dict[str, Any] = {
+    **WORD,
+    "properties": {**WORD["properties"], "inner": WORD},
+    "maxProperties": 1,
+}
+
+
+@pytest.mark.parametrize("length", [1, 400])
+@pytest.mark.parametrize(
+    ("kind", "rules", "sent"),
+    [
+        ("object", WORD, lambda secret: json.dumps({"word": secret})),
+        ("object", WORD, lambda secret: secret),
+        ("object", WORD, lambda secret: [secret]),
+        ("object", INSIDE, lambda secret: {"inner": secret, "other": 1}),
+        ("array", {"items": WORD}, lambda secret: json.dumps([{"word": secret}])),
+        ("array", {"items": WORD}, lambda secret: [secret]),
+        ("array", {"items": WORD}, lambda secret: [json.dumps({"word": secret})]),
+        ("array", {"items": WORD, "maxItems": 1}, lambda secret: [secret, secret]),
+        ("array", {"items": WORD}, lambda secret: {"word": secret}),
+    ],
+)
+async def test_secret_part_in_another_form(
+    witness: Witness, kind: str, rules: dict[str, Any], sent: Callable[[str], Any], length: int
+) -> None:
+    """D20: an object with a secret part that was sent as a text, or as anything but an object.
+
+    Looked at: the place itself, below a list and below an object; texts that are cut.
+    """
+    login = {"name": "login", "type": kind, "description": "Who.", "required": True}
+    witness.define(lambda login: 1, {**login, "schema": rules})
+    result = await witness.call("t", {"login": sent(witness.secret + "x" * length)})
+    assert "login" in str(result.error)
+    assert witness.secret not in json.dumps(result.to_dict())
+    record = (await witness.engine.query_call_records())[0]
+    assert witness.secret not in json.dumps(record.params)
     await check(witness)
 
 

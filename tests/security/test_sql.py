@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from tests.postgres import PostgresServer
 from tests.security.heartbeat import assert_beats_on
@@ -516,10 +517,10 @@ entry:
     config = ToolEngineConfig(tools_directory=str(tmp_path), sources=sources)
     seen: list[Any] = [repr(config), repr(config.sources)]
     async with ToolEngine(config) as engine:
-        engine.subscribe(lambda event: seen.append(repr(event)))
+        engine.subscribe(lambda event: seen.append(f"{event!r} {asdict(event)}"))
         answered = await engine.execute("look_shop", {"x": f"it is {password}"})
         refused = await engine.execute("look_gone", {"x": "a"})
-        seen += [repr(answered), repr(refused), repr(engine)]
+        seen += [repr(answered.to_dict()), repr(refused.to_dict()), repr(engine)]
         seen += [repr(each) for each in await engine.query_call_records()]
     assert answered.output["rows"] == [{"x": "it is [hidden]", "u": "reader"}]
     assert "no connection to the source 'gone'" in str(refused.error)

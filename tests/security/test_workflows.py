@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.calls.audit import check_idle
 from tests.executors.workflow.samples import make_workflow, step
-from tests.pipeline.audit import check_idle
 from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.executors.registry import ExecutorRegistry
 

@@ -79,6 +79,21 @@ async def test_a_result_that_is_refused_is_of_a_call_that_ran(engine: ToolEngine
     assert [record.is_success for record in await engine.query_call_records()] == [True]
 
 
+async def test_an_empty_result_is_said_to_be_empty(engine: ToolEngine) -> None:
+    """S22: the model reads that the call ended, and that there is nothing to read."""
+
+    @engine.tool(effect="write")
+    async def quiet() -> str:
+        """Says nothing."""
+        return ""
+
+    session = deferring(engine, quiet=ASK)
+    token = await token_of(session, "quiet")
+    assert (await session.resume(token, True)).is_success
+    (told,) = session.take_news()
+    assert told.endswith("has ended: its result is empty")
+
+
 @pytest.mark.parametrize("permission", [ASK, REVIEW])
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_silent_rule_keeps_the_reason(

@@ -14,6 +14,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables import Variable
 
 DENY = Permission(execution=ExecutionPolicy.DENY)
 ONCE = Permission(execution=ExecutionPolicy.ASK_ONCE)
@@ -118,3 +119,57 @@ async def test_whoever_listens_hears_of_its_requests(engine: ToolEngine) -> None
     session.gate.on_answer = lambda request, decision: heard.append(decision)
     await child.execute("half", {"number": 1})
     assert [getattr(each, "tool_name", "answer") for each in heard] == ["half", "answer"]
+
+
+PAGE = (
+    "The meeting of the board is on the ninth of May at the old mill, and nobody else may know it"
+)
+
+
+def with_page_and_mail(engine: ToolEngine) -> None:
+    text = {"name": "text", "type": "string", "required": True, "description": "What is sent"}
+    mail = {"name": "mail", "description": "Sends.", "accepts": ["user"], "parameters": [text]}
+    engine.register_tool({"name": "page", "description": "Reads."}, lambda: PAGE)
+    engine.register_tool(mail, lambda text: text)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize("generations", [1, 2])
+async def test_what_the_conversation_read_is_no_free_text_for_its_helpers(
+    engine: ToolEngine, generations: int, is_gone: bool
+) -> None:
+    """A page that a conversation may not mail, its helpers may not mail either when they type it.
+
+    Looked at: what is read before and after the helper is made, what is gone from the variables, a
+    helper of a helper, a variable that the helper makes of it, and what the user wrote.
+    """
+    with_page_and_mail(engine)
+    for is_before in (True, False):
+        session = child = ToolSession(engine, "s")
+        if is_before:
+            await session.execute("page")
+        for _ in range(generations):
+            child = child.derive()
+        if not is_before:
+            await session.execute("page")
+        if is_gone:
+            session.variables.remove([each.name for each in session.variables])
+        refused = await child.execute("mail", {"text": f"Look: {PAGE}"})
+        assert refused.error_type == "execution_rejected"
+        await child.execute("write_var", {"name": "mine", "value": PAGE})
+        kept = await child.execute("mail", {"text": "$VAR_REF{{mine}}"})
+        assert kept.error_type == "execution_rejected"
+        assert (await child.execute("mail", {"text": "We meet tomorrow at noon."})).is_success
+
+
+async def test_much_of_its_own_hides_nothing_of_the_conversation(engine: ToolEngine) -> None:
+    """However many texts a helper keeps, those of the conversation are looked at."""
+    with_page_and_mail(engine)
+    session = ToolSession(engine, "s")
+    await session.execute("page")
+    child = session.derive()
+    for number in range(30):
+        decoy = Variable(name=f"d{number}", value=f"{number} word " * 20_000)
+        child.variables.add(decoy)
+    refused = await child.execute("mail", {"text": PAGE})
+    assert refused.error_type == "execution_rejected"

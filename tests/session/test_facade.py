@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.pipeline.audit import Audit
+from tests.calls.audit import Audit
 from tests.session.catalogs import definition, engine_over, group, write
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, ToolConflictError
@@ -270,7 +270,7 @@ async def test_settings_that_are_none(session: ToolSession) -> None:
             await session.process_cycle("hi", config)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match=word):
             session.generate_tools_prompt(config)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="unknown protocol 'x'"):
+    with pytest.raises(ConfigurationError, match="protocol must be one of openai, "):
         await session.process_cycle("hi", {"protocol": "x"})
 
 

@@ -125,3 +125,23 @@ def test_short_outputs_have_the_same_text(output: dict[str, Any]) -> None:
     text = short_text(output)
     assert text in (None, to_text(data_of(output)))
     assert default_text(ToolExecutionResult(True, "t", output)) == to_text(data_of(output))
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_a_chain_of_values_is_not_weighed_again_and_again(
+    is_list: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is nested a hundred thousand levels deep costs a few looks at it, not one for each."""
+    value: Any = []
+    for _ in range(100_000):
+        value = [value] if is_list else {"a": value}
+    weighed = []
+    weigh = formatting.weight_of
+
+    def count(item: Any) -> int:
+        weighed.append(id(item))
+        return weigh(item)
+
+    monkeypatch.setattr(formatting, "weight_of", count)
+    assert text_in_pieces(value) == to_text(value)
+    assert len(weighed) < 40

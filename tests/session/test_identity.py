@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.approval.people import Person
 from tests.session.catalogs import Catalog, definition, engine_over, write
-from tool_engine import ToolEngine
+from tool_engine import DeferredApprover, ToolEngine
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.composition import combine, prefix, prepare, rename
 from tool_engine.session.config import ToolCallConfig
@@ -60,6 +61,45 @@ async def test_two_tools_of_one_name_have_two_budgets(web: ToolEngine, files: To
     names = ["search", "search", "files_search", "files_search"]
     assert await reasons(session, *names) == [None] * 4
     assert await reasons(session, "search", "files_search") == ["max_uses_reached"] * 2
+
+
+@pytest.mark.parametrize("order", [("send", "files_send"), ("files_send", "send")])
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_yes_is_for_one_source(
+    web: ToolEngine, files: ToolEngine, order: tuple[str, str], answer: bool
+) -> None:
+    """What somebody remembers of a tool is nothing to the very same definition elsewhere.
+
+    The same file may work on a copy in one engine, and on what matters in another.
+    Looked at: remembered decisions, here and in another process, and requests that are deferred.
+    """
+    for engine in (web, files):
+        engine.register_tool(definition("send", permission="ask_once"))
+    tools = combine(web, prefix(files, "files_"))
+    person = Person(answer)
+    session = ToolSession(tools, "s", approver=person)
+    for name in (order[0], order[0], order[1], order[1]):
+        result = await session.execute(name, SAID)
+        assert result.is_success is answer
+    assert len(person.asked) == 2
+
+
+async def test_a_deferred_request_runs_where_it_was_asked(
+    web: ToolEngine, files: ToolEngine
+) -> None:
+    """A yes that is given later goes to the engine that asked, and to no other one."""
+    for engine in (web, files):
+        engine.register_tool(definition("pay", permission="ask_always"))
+    session = ToolSession(combine(web, prefix(files, "files_")), "s", approver=DeferredApprover())
+    waits = await session.execute("files_pay", SAID)
+    assert waits.approval_token is not None
+    result = await session.resume(waits.approval_token, True)
+    assert (result.tool_name, result.is_success) == ("files_pay", True)
+    ran = [
+        [r.tool_name for r in await each.query_call_records(is_success=True)]
+        for each in (web, files)
+    ]
+    assert ran == [[], ["pay"]]
 
 
 async def test_a_new_name_is_no_new_budget(web: ToolEngine) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tool_engine import ToolEngine
 from tool_engine.approval.callback import CallbackApprover, DeferredApprover
+from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.session.composition import combine, prefix, rename
 from tool_engine.session.naming import named
@@ -83,3 +85,80 @@ def test_what_is_about_something_else(error_type: Any, error: Any, told: Any) ->
     """What a tool says, and the names of arguments and buckets, stay as they are."""
     result = named(ToolExecutionResult(False, "put", {}, error, error_type), "w.put")
     assert (result.tool_name, result.error) == ("w.put", told)
+
+
+WORDS = "please run 'put' in the library: not 'put' here, and no bucket of 'put'"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("rule", [None, "put", "w.put"])
+async def test_what_a_person_says_stays_as_it_is(engine: ToolEngine, view: str, rule: Any) -> None:
+    """The reason of whoever refused is told as they wrote it, whatever it says of a name.
+
+    Looked at: calls and results, at once and later, under every view, by a rule for either name.
+    """
+    for policy in ({"execution": "ask_always"}, {"result": "always"}):
+        asked: Any = {"rules": {rule: policy}} if rule else {"tool_permissions": {"put": policy}}
+        session = ToolSession(VIEWS[view](engine), "s", asked, CallbackApprover(lambda _: WORDS))
+        at_once = await session.execute("w.put", {"text": "x"})
+        later = ToolSession(VIEWS[view](engine), "s", asked, DeferredApprover())
+        held = await later.execute("w.put", {"text": "x"})
+        resumed = await later.resume(str(held.approval_token), WORDS)
+        for each in (at_once, resumed):
+            assert each.reject_reason == WORDS
+            assert str(each.error).endswith(f": {WORDS}")
+            assert "'w.put'" in str(each.error).removesuffix(WORDS)
+
+
+class SlowError(TimeoutError):
+    """Says something of its own about the name of its tool."""
+
+
+class BusyError(ToolExecutionError):
+    """The same with the word of a server."""
+
+    error_type = "rate_limited"
+
+
+class RefusedError(ToolExecutionError):
+    """The same with the word of a person."""
+
+    error_type = "execution_rejected"
+
+
+@pytest.mark.parametrize("kind", [SlowError, BusyError, RefusedError, ToolExecutionError])
+async def test_what_a_tool_says_stays_as_it_is(engine: ToolEngine, kind: type[Exception]) -> None:
+    """The words of a handler, or of a server, are theirs, whatever their `error_type` is."""
+
+    @engine.tool(name="ask", effect="read")
+    async def ask() -> str:
+        """Asks."""
+        raise kind("run 'ask' at night")
+
+    session = ToolSession(prefix(engine, "w."), "s")
+    assert (await session.execute("w.ask")).error == "run 'ask' at night"
+
+
+async def test_what_an_approver_dies_of_stays_as_it_is(engine: ToolEngine) -> None:
+    """Only the engine's own words have the name that is shown."""
+
+    def broken(request: Any) -> bool:
+        raise ValueError("no table 'put'")
+
+    asked: Any = {"tool_permissions": {"put": {"execution": "ask_always"}}}
+    session = ToolSession(prefix(engine, "w."), "s", asked, CallbackApprover(broken))
+    result = await session.execute("w.put", {"text": "x"})
+    assert "whether 'w.put' may run: " in str(result.error)
+    assert "no table 'put'" in str(result.error)
+
+
+async def test_a_tool_that_is_too_slow_has_its_shown_name(engine: ToolEngine) -> None:
+    """What the engine says of a call that ran has the name that the model called."""
+
+    @engine.tool(name="wait", effect="read", timeout=0.05)
+    async def wait() -> None:
+        """Waits."""
+        await asyncio.Event().wait()
+
+    result = await ToolSession(prefix(engine, "w."), "s").execute("w.wait")
+    assert str(result.error).startswith("tool 'w.wait' did not finish")

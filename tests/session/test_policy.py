@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from tests.approval.people import TOOL
+from tests.session.catalogs import Catalog
 from tool_engine import ToolEngine, ToolExecutionContext
 from tool_engine.approval.callback import CallbackApprover
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.permission import Permission
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+from tool_engine.model.tool import Tool
 from tool_engine.session.composition import combine, keep, prefix, prepare
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.session import ToolSession
+from tool_engine.session.toolbox import Toolbox
 
 DENY = Permission(execution="deny")  # type: ignore[arg-type] # it takes texts
 SILENT = {"put::SilentReject": Permission(execution="ask_always")}  # type: ignore[arg-type]
@@ -215,3 +222,47 @@ async def test_uses_of_a_definition_hold_for_helpers(engine: ToolEngine) -> None
 
 async def _once(number: float) -> float:
     return number
+
+
+WORDS: list[Any] = [None, *ExecutionPolicy]
+RESULTS: list[Any] = [None, *ResultPolicy]
+SAID = [
+    *((*words, None, None) for words in itertools.product(WORDS, WORDS, WORDS)),
+    *((None, None, None, *words) for words in itertools.product(RESULTS, RESULTS)),
+]
+"""What the session says, what it says of the group, what the group says, and of results."""
+
+
+def strictness(settings: ToolCallConfig, tool: Tool, *groups: ToolGroup) -> tuple[int, int]:
+    toolbox = Toolbox(Catalog(tool), settings)
+    for group in groups:
+        toolbox.register_group(group)
+    found = SessionPolicy(toolbox).decide(tool, {})
+    executions, results = list(ExecutionPolicy), list(ResultPolicy)
+    return executions.index(found.execution), results.index(found.result)
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "manual"}, {"require_confirmation": True}])
+@pytest.mark.parametrize("declared", WORDS)
+def test_an_unapproved_group_only_tightens(mode: dict[str, Any], declared: Any) -> None:
+    """Whatever a group says that nobody approved, each decision is at least as strict with it.
+
+    Looked at: all that is found by the members or the name of a group: its words, what the session
+    says of it, whether it is on, which of its tools are off.
+    """
+    tool = replace(TOOL, permission=Permission(execution=declared))
+    for said, by_name, says, result, reads in SAID:
+        settings = ToolCallConfig(
+            **mode,
+            permission=Permission(execution=said, result=result),
+            group_permissions={"g": Permission(execution=by_name)},
+        )
+        group = ToolGroup(
+            name="g",
+            tools=(tool.name,),
+            permission=Permission(execution=says, result=reads),
+            is_quarantined=True,
+        )
+        before, after = strictness(settings, tool), strictness(settings, tool, group)
+        assert after[0] >= before[0]
+        assert after[1] >= before[1]

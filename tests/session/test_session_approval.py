@@ -67,6 +67,37 @@ async def test_a_refusal_reaches_the_model_with_its_reason(engine: ToolEngine) -
     assert "too early" not in f"{result.final_text} {result.error} {result.metadata}"
 
 
+@pytest.mark.parametrize("kind", ["execution", "result"])
+@pytest.mark.parametrize("part", ["approver", "storage"])
+async def test_what_somebody_fails_with_is_silent_too(
+    engine: ToolEngine, kind: str, part: str
+) -> None:
+    """S26: a silent rule keeps it from the model, whatever of the asking fails."""
+
+    class Fails:
+        async def approve(self, request: ApprovalRequest) -> ApprovalDecision:
+            raise ValueError("vault on host 10.1.2.3")
+
+        async def remembered(self, *_: object) -> None:
+            raise ValueError("vault on host 10.1.2.3")
+
+        put = remembered
+
+    said = Permission(
+        execution=ExecutionPolicy.ASK_ONCE if kind == "execution" else None,
+        result=ResultPolicy.ALWAYS if kind == "result" else None,
+    )
+    for rule in ("put::SilentReject", "put"):
+        approver: Any = DeferredApprover() if part == "storage" else Fails()
+        session = ToolSession(engine, "s", ToolCallConfig(rules={rule: said}), approver)
+        if part == "storage":
+            session.gate.book.storage = Fails()  # type: ignore[assignment]
+        result = await session.execute("put", {"text": "x"})
+        assert result.error_type in ("execution_rejected", "result_rejected")
+        shown = f"{result.final_text} {result.error} {result.metadata} {result.reject_reason}"
+        assert ("vault" in shown) is (rule == "put"), shown
+
+
 async def test_who_is_asked_sees_what_will_run(engine: ToolEngine) -> None:
     """S25: references are replaced, and defaults filled in, before anybody is asked."""
     approver = Asked()
@@ -243,7 +274,7 @@ async def test_of_many_rules_those_about_the_tool_are_kept(engine: ToolEngine) -
     assert (await session.execute("half", {"number": 1})).is_success
     assert (await session.execute("half", {"number": 2})).error_type == "execution_rejected"
     assert [each.params for each in approver.requests] == [{"number": 2}]
-    (said,) = session.policy._said.values()
+    ((said,),) = session.policy._said.values()
     assert [each.text for each in said.rules] == ["ha*", "half:number=1"]
     session.toolbox.config = ToolCallConfig(rules={"half": DENY})
     assert (await session.execute("half", {"number": 1})).error_type == "execution_rejected"
@@ -465,7 +496,9 @@ async def test_an_answer_where_no_storage_knows_of_it(engine: ToolEngine) -> Non
     data = json.dumps(session.to_dict())
     put = engine.get_or_raise("put")
     async with ToolEngine(engine.config) as other:
-        other.register_tool(put, _put_anew)
+        # Consent is to this code, and to no other under the same definition.
+        other.register_executor("put", engine._registry.get("put"))  # type: ignore[arg-type]
+        other.register_tool(put)
         copies = [ToolSession.from_dict(json.loads(data), other) for _ in range(2)]
         assert (await copies[0].resume(token, True)).is_success
         with pytest.raises(ApprovalError, match="answered or withdrawn before"):

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.testing.checked import cases_of, problems
-from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
+from tool_engine import DefinitionError, ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.testing import check_definitions
 from tool_engine.testing.stand_ins import StandIns
 
@@ -127,9 +127,8 @@ async def test_a_broken_workflow_is_told_as_such(tmp_path: Path) -> None:
     entry = {"type": "workflow", "steps": steps}
     config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
     async with ToolEngine(config) as engine:
-        engine.register_tool(msgspec.structs.replace(tool, implementation_config=entry))
-        (report,) = await check_definitions(engine, cases=0)
-    assert "entry.steps[0]" in problems(report.cases)[0]
+        with pytest.raises(DefinitionError, match=r"entry\.steps\[0\]: a step is a mapping"):
+            engine.register_tool(msgspec.structs.replace(tool, implementation_config=entry))
 
 
 async def test_examples_may_prepare_the_same(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import AdmissionError
 from tool_engine.logger import get_logger
+from tool_engine.model.data import Data
 
 __all__ = ["Announcer", "SlotEvent"]
 
@@ -26,7 +27,7 @@ GIVEN_UP: Final = "slot_given_up"
 RELEASED: Final = "slot_released"
 
 
-class SlotEvent(msgspec.Struct, frozen=True, kw_only=True):
+class SlotEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One step of one call through admission."""
 
     event_type: str

@@ -18,10 +18,12 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.copying import live
 
 __all__ = ["ToolConcurrencyController"]
 
 
+@live("pass it on as it is, or make another one with its config")
 class ToolConcurrencyController(Entrance):
     """Gives slots to calls: at most so many at once, in all, per bucket and per key.
 
@@ -61,7 +63,7 @@ class ToolConcurrencyController(Entrance):
         """
         lane = request.spot
         if lane is None or lane.is_gone:
-            lane = request.spot = self._layout.open(request)
+            lane = request.spot = self._open(request)
         if now is None:
             now = self._clock()
         weight = request.weight
@@ -253,25 +255,31 @@ class ToolConcurrencyController(Entrance):
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
         """Takes a parked slot again, ahead of everybody who waits, once no nested call is left."""
+        waiter = self.ask_back(slot)
+        if waiter is not None and waiter.is_waiting:
+            # Whoever is cancelled here may be a task of a tool that goes on: its call still gets
+            # its slot back. If it ends, `release` takes the waiter out of the line.
+            await waiter.future
+
+    def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
+        """The same without the wait: the slot counts again as soon as there is room for it.
+
+        For a call that is ending: it is not held up, and its tool may go on nevertheless.
+        """
         slot.nested -= 1
         if slot.nested < 0:
             raise ToolEngineError(f"{slot!r} was unparked more often than parked")
         if slot.nested or slot.state is not PARKED:
-            return
+            return None
         order = (-inf, slot.arrival, self._acquired + self._enqueued)
         waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
         waiter.resumes, slot.resuming = slot, waiter
         self._join(waiter)
         self._note_peak()
-        if waiter.is_waiting:
-            try:
-                await waiter.future
-            except BaseException:
-                self._give_up(waiter)
-                raise
+        return waiter
 
     def stay_parked(self, slot: ConcurrencySlot) -> None:
-        """In place of `unpark`, for a call that is ending and does not want its slot back."""
+        """In place of `unpark`, for a call that has ended: nothing of it runs."""
         slot.nested -= 1
 
     def mark_overdue(self, slot: ConcurrencySlot, outcome: bool | None = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tool_engine.admission import refusal
 from tool_engine.admission.fairness import join
@@ -52,6 +52,28 @@ class Entrance(SlotReporter):
         self._held.add(slot)
         return slot
 
+    def adopt(self, requests: Iterable[AdmissionRequest]) -> None:
+        """Applies what the newest definitions of tools say of their limits; counts go on.
+
+        A call that waits keeps its place and its bucket; its rate, breaker and key limit are those
+        that its tool has now.
+        """
+        is_news = False
+        for request in requests:
+            is_news |= self._layout.adopt(request)
+        if is_news:
+            self._hand_over_all()
+
+    def tools_in_line(self) -> set[str]:
+        """The tools of the catalog with limits of their own for which calls wait."""
+        return self._layout.tools_in_line() if self._waiting else set()
+
+    def _open(self, request: AdmissionRequest) -> Lane:
+        """The lane of a request that comes for the first time, perhaps of an edited tool."""
+        if request.edition:
+            self.adopt((request,))
+        return self._layout.open(request)
+
     def pause_left(self, bucket: str) -> float:
         """Seconds until the pause of a bucket ends; 0.0 where there is none."""
         until = self._layout.bucket(bucket).paused_until
@@ -59,7 +81,8 @@ class Entrance(SlotReporter):
 
     def _is_open(self, lane: Lane, request: AdmissionRequest, now: float) -> bool:
         """Whether keys, rates and breakers let one more call start."""
-        if lane.above is not lane.bucket and lane.above is not None and lane.above.entries:
+        # Those who came first go first, in whichever bucket they wait for the tool's rate.
+        if lane.above is not None and any(each.best() for each in lane.above.kin):
             return False
         return (
             all(key.lets(request.weight) for key in lane.keys)

@@ -11,6 +11,7 @@ from functools import partial
 from heapq import heappop, heappush
 from math import inf, nextafter
 
+from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.dispatch import SlotDispatcher
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
@@ -63,6 +64,7 @@ class Forecast(SlotDispatcher):
 
     __slots__ = (
         "_bucket_copies",
+        "_counts_copies",
         "_due",
         "_events",
         "_key_copies",
@@ -89,6 +91,7 @@ class Forecast(SlotDispatcher):
         self._seconds = seconds
         self._lane_copies: dict[Lane, Lane] = {}
         self._tool_line_copies: dict[ToolLine, ToolLine] = {}
+        self._counts_copies: dict[ToolCounts, ToolCounts] = {}
         self._bucket_copies: dict[Bucket, Bucket] = {}
         self._key_copies: dict[Key, Key] = {}
         self._due: dict[Line, float] = {}
@@ -176,9 +179,15 @@ class Forecast(SlotDispatcher):
     def _tool_line(self, line: ToolLine, bucket: Bucket) -> ToolLine:
         copy = self._tool_line_copies.get(line)
         if copy is None:
-            copy = self._tool_line_copies[line] = ToolLine(
-                bucket, line.tool_name, _throttle(line), None
-            )
+            copy = self._tool_line_copies[line] = ToolLine(bucket, self._counts(line))
+        return copy
+
+    def _counts(self, line: ToolLine) -> ToolCounts:
+        copy = self._counts_copies.get(line.counts)
+        if copy is None:
+            copy = ToolCounts(line.counts.name, line.counts.owner)
+            copy.throttle = _throttle(line)
+            self._counts_copies[line.counts] = copy
         return copy
 
     def _bucket(self, bucket: Bucket) -> Bucket:

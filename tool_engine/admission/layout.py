@@ -6,22 +6,20 @@ as nothing holds or wants a slot in them, so that idle keys cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
-from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
+from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN
+from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
-from tool_engine.admission.request import AdmissionRequest
-from tool_engine.admission.throttle import Throttle
+from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import BreakerPolicy
 
 __all__ = ["Layout"]
 
 _STATES: Final = (CLOSED, HALF_OPEN, OPEN)
 _MOST_OWNED: Final = 1_000
-"""Lines for tools that single conversations have; those that nobody uses any more go first."""
+"""Tools that single conversations have; those that have no call any more go first."""
 
 
 class Layout:
@@ -30,7 +28,7 @@ class Layout:
     __slots__ = (
         "_config",
         "_is_observed",
-        "_tool_breakers",
+        "_tool_counts",
         "_tool_lines",
         "buckets",
         "keys",
@@ -44,7 +42,7 @@ class Layout:
         self.lanes: dict[Any, Lane] = {}
         self.keys: dict[Any, Key] = {}
         self._tool_lines: dict[str, ToolLine] = {}
-        self._tool_breakers: dict[tuple[str, int | None], CircuitBreaker] = {}
+        self._tool_counts: dict[tuple[str, int | None], ToolCounts] = {}
         self._config = config
         self._is_observed = False
         self.configure(config)
@@ -74,10 +72,10 @@ class Layout:
     def breaker_states(self, now: float) -> dict[str, str]:
         """Of the tools that have a breaker of their own; of several with one name, the worst."""
         states: dict[str, str] = {}
-        for line in self._tool_lines.values():
-            if line.breaker is not None:
-                seen = (states.get(line.tool_name, CLOSED), line.breaker.state(now))
-                states[line.tool_name] = max(seen, key=_STATES.index)
+        for tool in self._tool_counts.values():
+            if tool.breaker is not None:
+                seen = (states.get(tool.name, CLOSED), tool.breaker.state(now))
+                states[tool.name] = max(seen, key=_STATES.index)
         return states
 
     def bucket(self, name: str) -> Bucket:
@@ -106,9 +104,39 @@ class Layout:
 
     def let_go(self, lane: Lane) -> None:
         """Forgets a lane that nothing holds or wants a slot in, if it may not be needed again."""
-        is_replaced = isinstance(lane.above, ToolLine) and lane.above.is_replaced
-        if lane.refs or not (lane.keys or is_replaced) or self.lanes.get(lane.id) is not lane:
-            return
+        if not lane.refs and lane.keys and self.lanes.get(lane.id) is lane:
+            self._remove(lane)
+
+    def adopt(self, request: AdmissionRequest) -> bool:
+        """Goes on counting a tool under what its newest definition says of its limits.
+
+        Returns:
+            Whether it says anything else than the last one that was seen.
+        """
+        tool = self._tool_counts.get(_tool_of(request))
+        if tool is None:
+            if request.limits != (None, None, None):
+                self._new_counts(request)
+            return False
+        if request.edition <= tool.edition:
+            return False
+        tool.edition = request.edition
+        if tool.limits == request.limits:
+            return False
+        self._bound(tool, request)
+        return True
+
+    def tools_in_line(self) -> set[str]:
+        """The tools of the catalog with limits of their own for which calls wait."""
+        names: set[str] = set()
+        for lane in self.lanes.values():
+            if lane.waiting:
+                names.update(scope for scope, _ in (key.name for key in lane.keys) if scope)
+                if isinstance(lane.above, ToolLine) and lane.above.counts.owner is None:
+                    names.add(lane.above.counts.name)
+        return names
+
+    def _remove(self, lane: Lane) -> None:
         del self.lanes[lane.id]
         lane.is_gone = True
         lane.withdraw()
@@ -122,54 +150,56 @@ class Layout:
         config, name = self._config, bucket.name
         bucket.set_limit(config.bucket_limits.get(name))
         bucket.queue_size = config.bucket_queue_sizes.get(name)
-        rate = config.bucket_rates.get(name)
-        if rate is None:
-            bucket.throttle = None
-        elif bucket.throttle is None:
-            bucket.throttle = Throttle(rate)
-        elif bucket.throttle.rate != rate:
-            bucket.throttle = bucket.throttle.copy(rate)
-        bucket.breaker = _breaker(bucket.breaker, config.breakers.get(name))
+        bucket.counts.bound(config.bucket_rates.get(name), config.breakers.get(name))
+        bucket.throttle = bucket.counts.throttle
 
     def _tool_line(self, request: AdmissionRequest, bucket: Bucket) -> ToolLine:
         line = self._tool_lines.get(request.line)
         if line is None:
-            tool = request.tool_name or request.line, request.owner
-            self._drop_lines(
-                name
-                for name, each in self._tool_lines.items()
-                if (each.tool_name, each.owner) == tool
-            )
-            if request.owner is not None:
-                self._forget_owned()
-            breaker = _breaker(self._tool_breakers.get(tool), request.breaker)
-            if breaker is not None:
-                self._tool_breakers[tool] = breaker
-            throttle = None if request.rate is None else Throttle(request.rate)
-            line = ToolLine(bucket, tool[0], throttle, breaker, request.owner)
-            self._tool_lines[request.line] = line
+            tool = self._tool_counts.get(_tool_of(request)) or self._new_counts(request)
+            line = self._tool_lines[request.line] = ToolLine(bucket, tool)
         return line
 
-    def _drop_lines(self, names: Iterable[str]) -> set[ToolLine]:
-        """Drops what tools waited in before their limits changed, so that they can change back."""
-        lines = {self._tool_lines.pop(name) for name in list(names)}
-        for line in lines:
-            line.is_replaced = True
-        waiting = [each for each in self.lanes.values() if each.above in lines] if lines else []
-        for lane in waiting:
-            self.let_go(lane)
-        return lines
+    def _new_counts(self, request: AdmissionRequest) -> ToolCounts:
+        if request.owner is not None:
+            self._forget_owned()
+        name, owner = _tool_of(request)
+        tool = self._tool_counts[name, owner] = ToolCounts(name, owner)
+        tool.edition = request.edition
+        self._bound(tool, request)
+        return tool
+
+    def _bound(self, tool: ToolCounts, request: AdmissionRequest) -> None:
+        """Applies what a definition says of the limits of its tool."""
+        tool.limits = request.limits
+        tool.bound(request.rate, request.breaker)
+        for line in tool.lines:
+            line.throttle = tool.throttle
+        for lane in self.lanes.values():
+            if lane.above in tool.lines:
+                lane.update(is_observed=self._is_observed)
+        for key in self.keys.values():
+            scope, value = key.name
+            owner = value.owner if isinstance(value, OwnKey) else None
+            if scope and (scope, owner) == (tool.name, tool.owner):
+                key.set_limit(request.tool_key_limit)
 
     def _forget_owned(self) -> None:
         """Makes room: conversations come and go, and nobody says when one is over."""
-        owned = [name for name, each in self._tool_lines.items() if each.owner is not None]
+        owned = [each for each in self._tool_counts.values() if each.owner is not None]
         if len(owned) < _MOST_OWNED:
             return
         busy = {lane.above for lane in self.lanes.values() if lane.refs}
-        idle = [name for name in owned if self._tool_lines[name] not in busy]
         # Many at once, for each time all lanes are looked at.
-        for line in self._drop_lines(idle[: _MOST_OWNED // 2]):
-            self._tool_breakers.pop((line.tool_name, line.owner), None)
+        idle = [each for each in owned if busy.isdisjoint(each.lines)][: _MOST_OWNED // 2]
+        gone = {line for tool in idle for line in tool.lines}
+        for lane in [each for each in self.lanes.values() if each.above in gone]:
+            self._remove(lane)
+        self._tool_lines = {
+            name: line for name, line in self._tool_lines.items() if line not in gone
+        }
+        for tool in idle:
+            del self._tool_counts[tool.name, tool.owner]
 
     def _keys_of(self, request: AdmissionRequest) -> tuple[tuple[Key, ...], Key | None]:
         config, keys, share = self._config, [], None
@@ -179,7 +209,8 @@ class Layout:
             share = keys[0] if is_fair else None
         if request.tool_key is not None:
             own = self._key((request.tool_name, request.tool_key))
-            own.set_limit(request.tool_key_limit)
+            tool = self._tool_counts.get(_tool_of(request))
+            own.set_limit((request if tool is None else tool).limits[-1])
             keys.append(own)
         return tuple(keys), share
 
@@ -198,11 +229,5 @@ class Layout:
             key.weight = 1.0 if limits is None else float(limits.weights.get(value, 1.0))
 
 
-def _breaker(now: CircuitBreaker | None, policy: BreakerPolicy | None) -> CircuitBreaker | None:
-    """The breaker under its present policy; one that is there keeps its state."""
-    if policy is None:
-        return None
-    if now is None:
-        return CircuitBreaker(policy)
-    now.configure(policy)
-    return now
+def _tool_of(request: AdmissionRequest) -> tuple[str, int | None]:
+    return request.tool_name or request.line, request.owner

@@ -134,6 +134,8 @@ class LineUp(ABC):
         line.timer = None
         if isinstance(line, Bucket):
             self._end_pause(line)
+        for each in line.kin:
+            self._refresh(each)
         best = line.best()
         if best is not None:
             self._hand_over(best[1].lane)

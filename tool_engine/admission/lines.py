@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
+from tool_engine.admission.counts import Counts, ToolCounts
 from tool_engine.admission.key import NOBODY, Key
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
@@ -37,6 +39,8 @@ class Line:
 
     keys: tuple[Key, ...] = ()
     """Which limits its calls share with those of other lines; only lanes have any."""
+    kin: Sequence[Line] = ()
+    """The lines that share one rate, itself among them; only lines of tools have any."""
 
     def __init__(self, above: Line | None, throttle: Throttle | None = None) -> None:
         self.above = above
@@ -97,30 +101,25 @@ class Line:
 class ToolLine(Line):
     """The calls of one tool that has a rate or a breaker of its own."""
 
-    __slots__ = ("breaker", "is_replaced", "owner", "tool_name")
+    __slots__ = ("counts", "kin")
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        tool_name: str,
-        throttle: Throttle | None,
-        breaker: CircuitBreaker | None,
-        owner: int | None = None,
-    ) -> None:
-        super().__init__(bucket, throttle)
-        self.tool_name = tool_name
-        self.owner = owner
-        """Of a tool that only one conversation has; see `AdmissionRequest.owner`."""
-        self.breaker = breaker
-        self.is_replaced = False
-        """Whether the tool has other limits by now."""
+    def __init__(self, bucket: Bucket, counts: ToolCounts) -> None:
+        super().__init__(bucket, counts.throttle)
+        self.counts = counts
+        self.kin = counts.lines
+        counts.lines.append(self)
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """The tool's; None: it has none now."""
+        return self.counts.breaker
 
 
 class Bucket(Line):
     """A named limit inside the global one."""
 
     __slots__ = (
-        "breaker",
+        "counts",
         "limit",
         "most",
         "name",
@@ -141,7 +140,7 @@ class Bucket(Line):
         self.most = sys.maxsize
         """The limit as a number that can be compared; -1 during a pause."""
         self.queue_size: int | None = None
-        self.breaker: CircuitBreaker | None = None
+        self.counts = Counts()
         self.paused_until: float | None = None
         self.used = 0
         self.waiting = 0
@@ -150,6 +149,11 @@ class Bucket(Line):
         """Seconds that the last calls waited which had to."""
         self.served: deque[float] = deque(maxlen=_REMEMBERED)
         """Seconds for which the last calls held their slots while others waited."""
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """None: it has none now."""
+        return self.counts.breaker
 
     def set_limit(self, limit: int | None) -> None:
         """None: only the global limit applies."""

@@ -159,7 +159,7 @@ def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) ->
 def _broken(lane: Lane, breaker: CircuitBreaker) -> str:
     above = lane.above
     if isinstance(above, ToolLine) and above.breaker is breaker:
-        return f"tool {above.tool_name!r}"
+        return f"tool {above.counts.name!r}"
     return f"bucket {lane.bucket.name!r}"
 
 

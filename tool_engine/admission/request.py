@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 from importlib import import_module
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_count
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.caller import check_context
 from tool_engine.model.concurrency import (
     DEFAULT_PRIORITY,
+    LARGEST,
     BreakerPolicy,
     CollisionPolicy,
     ToolRate,
@@ -31,6 +34,7 @@ _MINDS_LENT: Final = (
 )
 _SECRET: Final = os.urandom(16)
 """Without it, whoever sees the digest of a short secret could find the secret by trying."""
+_editions: Final = count(1)
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
 
@@ -73,8 +77,15 @@ class AdmissionRequest(msgspec.Struct):
     """The call that asks without an engine, as its context names it."""
     owner: int | None = None
     """Tells tools of one name apart that only one conversation has; None: one of the catalog."""
+    edition: int = 0
+    """Tells what a tool's newest definition says from what an older one said; 0: no tool's."""
     spot: Any = None
     """The `Lane` that the controller found for it last."""
+
+    @property
+    def limits(self) -> tuple[ToolRate | None, BreakerPolicy | None, int | None]:
+        """Rate, breaker, and the limit of each key: what its tool's definition says of them."""
+        return self.rate, self.breaker, self.tool_key_limit
 
     @property
     def minds_lent(self) -> bool:
@@ -102,6 +113,8 @@ class AdmissionRequest(msgspec.Struct):
         """
         if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
             raise ConfigurationError(f"weight must be a whole number >= 1, got {weight!r}")
+        if priority is not None:
+            check_count("priority", priority, minimum=-LARGEST, maximum=LARGEST)
         if timeout is not None:
             check_timeout("timeout", timeout)
         is_bypass = False
@@ -137,7 +150,8 @@ class AdmissionRequest(msgspec.Struct):
         line = tool.bucket
         if tool.rate or wants.breaker:
             mark = "" if owner is None else f"\0{owner}"
-            line = f"{line}\0{tool.name}\0{tool.rate}\0{wants.breaker}{mark}"
+            # Not with the limits themselves: what was counted stays the tool's when they change.
+            line = f"{line}\0{tool.name}{mark}"
         is_single_flight = wants.collision is CollisionPolicy.SINGLE_FLIGHT
         return cls(
             bucket=tool.bucket,
@@ -153,6 +167,7 @@ class AdmissionRequest(msgspec.Struct):
             tool_key_limit=None if is_single_flight else wants.key_limit,
             collision=wants.collision,
             owner=owner,
+            edition=next(_editions),
         )
 
     def for_caller(
@@ -193,8 +208,7 @@ def _lane(config: ConcurrencyConfig, line: str, key: str | None = None, own: Any
 
 
 def _named(request: AdmissionRequest, tool_key: Any) -> Any:
-    # With the limit, so that one that is changed by a reload applies to the next call.
-    return None if tool_key is None else (request.tool_name, tool_key, request.tool_key_limit)
+    return None if tool_key is None else (request.tool_name, tool_key)
 
 
 def digest_of(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.copying import live
 from tool_engine.model.settable import settable
 
 __all__ = [
@@ -34,6 +35,7 @@ ZOMBIE: Final = "zombie"
 _numbers: Final = count(1)
 
 
+@live("pass it on as it is")
 @settable
 class ConcurrencySlot(msgspec.Struct, eq=False):
     """Permission to run now, given by a controller and to be given back to it once.

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from tool_engine.admission.metrics import ConcurrencyMetrics
+from tool_engine.model.data import Data
 
 __all__ = ["ConcurrencySnapshot", "HeldSlot", "WaitExplanation", "WaitingCall"]
 
 
-class HeldSlot(msgspec.Struct, frozen=True):
+class HeldSlot(msgspec.Struct, Data, frozen=True):
     """A slot that was given and not given back, parked ones included."""
 
     slot_id: str
@@ -31,7 +32,7 @@ class HeldSlot(msgspec.Struct, frozen=True):
     """Held for longer than `slot_ttl` without a sign of life, or by work that outlived its call."""
 
 
-class WaitingCall(msgspec.Struct, frozen=True):
+class WaitingCall(msgspec.Struct, Data, frozen=True):
     """A call that waits for a slot."""
 
     call_id: str | None
@@ -100,7 +101,10 @@ class WaitExplanation(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.state == "unknown":
-            return f"{self.call_id} neither holds a slot nor waits for one"
+            return (
+                f"{self.call_id} neither holds a slot nor waits for one; the engine gives the ids: "
+                "take that of an event, of the snapshot or of context.call_id in a tool"
+            )
         if self.state == "sharing":
             return f"{self.call_id} shares the run of another call: {self.reason}"
         if self.state != "waiting":

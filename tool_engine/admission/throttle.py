@@ -2,43 +2,53 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-
-from asyncio_throttle.throttler import Throttler
 
 from tool_engine.model.concurrency import ToolRate
 
 __all__ = ["Throttle"]
 
 
-class Throttle(Throttler):
-    """A rate, asked without waiting.
+class Throttle:
+    """A rate, asked without waiting: a sliding window over the last starts.
 
-    asyncio-throttle keeps the times of the last starts. Its own `acquire` polls; here only the
-    head waiter of a lane asks, once when it could run and once when the answer has changed.
+    Only the head waiter of a line asks: once when it could run, and once when the answer has
+    changed. It knows no clock: every `now` is a reading of one monotonic clock of the caller's.
+
+    Args:
+        rate: How many calls may start in which period.
+        starts: When the last ones started, in order.
     """
 
-    def __init__(self, rate: ToolRate, starts: Iterable[float] = ()) -> None:
-        super().__init__(rate_limit=rate.calls, period=rate.period)
-        self.rate = rate
-        self._task_logs.extend(starts)
+    __slots__ = ("_period", "_starts", "rate")
 
-    def copy(self, rate: ToolRate | None = None) -> Throttle:
-        """One that goes on from here, apart from this one, under another rate if one is given."""
-        return Throttle(self.rate if rate is None else rate, self._task_logs)
+    def __init__(self, rate: ToolRate, starts: Iterable[float] = ()) -> None:
+        self.rate = rate
+        self._starts = deque(starts, rate.calls)
+        self._period = rate.period
+
+    def configure(self, rate: ToolRate) -> None:
+        """Goes on under another rate; what has started counts."""
+        # Neither fewer nor for less long than before: what is changed may be changed back.
+        self.rate, self._period = rate, max(self._period, rate.period)
+        if rate.calls > (self._starts.maxlen or 0):
+            self._starts = deque(self._starts, rate.calls)
+
+    def copy(self) -> Throttle:
+        """One that goes on from here, apart from this one."""
+        return Throttle(self.rate, self._starts)
 
     def delay(self, now: float) -> float:
-        """Seconds from `now` (the monotonic clock) until one more call may start; 0.0 for at once.
-
-        Starts at the same instant as the end of the period still count, as in asyncio-throttle.
-        """
-        starts = self._task_logs
-        while starts and now - starts[0] >= self.period:
-            starts.popleft()
-        if len(starts) < self.rate_limit:
+        """Seconds from `now` until one more call may start; 0.0 for at once."""
+        starts, (calls, period) = self._starts, (self.rate.calls, self.rate.period)
+        if len(starts) < calls or now - starts[-calls] >= period:
             return 0.0
-        return float(starts[len(starts) - self.rate_limit] + self.period - now)
+        return starts[-calls] + period - now
 
     def count(self, now: float) -> None:
         """Counts a call that starts at `now`."""
-        self._task_logs.append(now)
+        starts = self._starts
+        while starts and now - starts[0] >= self._period:
+            starts.popleft()
+        starts.append(now)

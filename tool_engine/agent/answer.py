@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.data import Data
 from tool_engine.model.reply import ReplyFinding
+from tool_engine.redaction import OwnSecrets
 from tool_engine.session.bounds import Usage
 
-__all__ = ["AgentAnswer", "StopReason"]
+__all__ = ["AgentAnswer", "StopReason", "hidden"]
 
 
 class StopReason(str, Enum):
@@ -34,7 +37,7 @@ class StopReason(str, Enum):
     MAX_SECONDS = "max_seconds_reached"
 
 
-class AgentAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class AgentAnswer(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What came of one turn."""
 
     text: str
@@ -42,10 +45,15 @@ class AgentAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: StopReason
     usage: Usage
     """What the conversation has spent so far."""
+    tool_usage_summary: dict[str, Any] = {}
+    """What the calls of the conversation add up to, as `ToolCallSummary.to_brief()`: `total_calls`,
+    `success_rate`, `tool_usage` and `has_errors`; those that its model asked for. K45."""
     messages: list[Any] = []
     """What the turn added to the conversation, in the form of the model's protocol."""
     findings: list[ReplyFinding] = []
     """What is to be known about the replies of the turn."""
+    _secrets: tuple[OwnSecrets, ...] = ()
+    """The secrets that its calls were sent."""
 
     @property
     def is_complete(self) -> bool:
@@ -53,5 +61,21 @@ class AgentAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return self.stop_reason is StopReason.COMPLETED
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as JSON values."""
-        return dict(msgspec.to_builtins(self))
+        """The fields as JSON values, with `[hidden]` in the place of secrets.
+
+        As in records, also where the value stands of what a tool calls secret. Whoever goes on with
+        the conversation takes `messages` itself.
+        """
+        told = super().to_dict()
+        return told | {name: hidden(told[name], self._secrets) for name in _SPOKEN}
+
+
+_SPOKEN: Final = ("text", "messages", "findings")
+"""The fields in which a secret that a call was sent may stand."""
+
+
+def hidden(value: Any, secrets: Iterable[OwnSecrets]) -> Any:
+    """A JSON value without the values of secrets."""
+    for each in secrets:
+        value = each.hide(value)
+    return value

@@ -17,6 +17,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
+from tool_engine.protocols.large import read_in_time, size_of
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import redact_text
 
@@ -97,17 +98,19 @@ class Asking:
         if not is_streamed:
             whole = [reply async for reply in replies]
             self._raw = [each for each in whole if isinstance(each, str)]
-            reply = self._read_whole(whole)
+            reply: ParsedReply = await read_in_time(self._read_whole, whole)
             self._tell_whole(reply)
             return reply
-        reader = _Reader(self._model.protocol.decoder())
+        reader, size = _Reader(self._model.protocol.decoder()), 0
         async for chunk in replies:
             if isinstance(chunk, str):
                 self._raw.append(chunk)
-            for event in reader.feed(chunk):
+            for event in await read_in_time(reader.feed, chunk):
                 self._tell(event)
+            size += size_of(chunk)
         self._tell_text("")
-        return reader.close()
+        read: ParsedReply = await read_in_time(reader.close, before=size)
+        return read
 
     def _read_whole(self, pieces: list[Any]) -> ParsedReply:
         if len(pieces) < 2:
@@ -202,7 +205,9 @@ def _failure(model: ChatModel, error: Exception) -> ChatModelError:
     who, kind = _name(model), type(error).__name__
     found = failure_of(error, who, type(model).__name__)
     message = redact_text(readable(f"{who}: its client failed: {kind}: {error}"))
-    return ChatModelError(message, status=found.status, is_transient=found.is_transient)
+    return ChatModelError(
+        message, status=found.status, is_transient=found.is_transient, is_refusal=found.is_refusal
+    )
 
 
 def _unread(error: Exception) -> ParsedReply:

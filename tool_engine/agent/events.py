@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from tool_engine.agent.answer import AgentAnswer
-from tool_engine.approval.describe import shown_params
+from tool_engine.agent.answer import AgentAnswer, hidden
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.data import Data
+from tool_engine.model.output import to_text
 from tool_engine.model.reply import ReplyFinding
+from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text
 from tool_engine.session.bounds import Usage
 
 __all__ = ["AgentEvent", "AgentEventType"]
@@ -40,7 +42,7 @@ class AgentEventType(str, Enum):
     """The turn broke off, as when the model cannot be reached: the last event."""
 
 
-class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
+class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One step of a turn."""
 
     type: AgentEventType
@@ -70,13 +72,46 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """An `error`: why the turn broke off, and what to do."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The event as JSON values; what it does not have is left out.
+    _names: frozenset[str] = frozenset()
+    """The arguments of its call that are secret."""
+    _secrets: tuple[OwnSecrets, ...] = ()
+    """The secrets that calls of its turn were sent."""
 
-        What a tool calls secret is hidden in what somebody is asked. The token of the request is
-        not: whoever shows the question answers with it.
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON values, with `[hidden]` in the place of secrets; empty fields left out.
+
+        As in records, what a tool calls secret is hidden in the arguments and wherever its value
+        stands in what follows. Of a `tool_call_chunk` nothing is shown, since no part of a secret
+        can be told by itself; the whole arguments follow in `tool_call_end`. The token of a request
+        is not hidden: whoever shows the question answers with it.
         """
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        if self.request is not None:
-            told["request"]["params"] = shown_params(self.request)
+        told = super().to_dict()
+        if self.tool_call_arguments_chunk is not None:
+            told["tool_call_arguments_chunk"] = HIDDEN
+        if self.tool_call_arguments_complete is not None:
+            told["tool_call_arguments_complete"] = self._shown_arguments()
+        for field in _SPOKEN:
+            told[field] = hidden(told[field], self._secrets)
+        if told["result"] is not None:
+            told["result"] = hidden(_without_secrets(told["result"]), self._secrets)
         return {key: value for key, value in told.items() if value is not None}
+
+    def _shown_arguments(self) -> str:
+        written = self.tool_call_arguments_complete or ""
+        try:
+            arguments = msgspec.json.decode(written)
+        except (msgspec.DecodeError, ValueError):
+            return HIDDEN if self._names else redact_text(written)
+        if self._names and not isinstance(arguments, dict):
+            # What is no mapping has no names by which its secrets could be told.
+            return HIDDEN
+        return to_text(hidden(redact(arguments, self._names, self._names), self._secrets))
+
+
+_SPOKEN: Final = ("tool_call_arguments_complete", "content", "decision", "finding", "error")
+"""The fields in which a secret that a call was sent may stand; an answer knows its own."""
+
+
+def _without_secrets(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a result, each without secrets; their own names are none."""
+    return {name: redact(value) for name, value in values.items()}

@@ -15,10 +15,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tool_engine.agent.models.carried import wire_of
+from tool_engine.agent.models.messages import say
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.protocols.anthropic.blocks import without_unanswered
 from tool_engine.protocols.content import REQUEST_ID
 from tool_engine.protocols.objects import readable
+from tool_engine.protocols.openai_responses.items import without_awaited
 
 __all__ = ["History", "result_messages"]
 
@@ -41,6 +44,8 @@ class History:
         """Whether the model has said something in this turn."""
         self._start = len(self.messages)
         self._awaits_model = False
+        self._is_paused = False
+        """Whether the last message is a reply that its provider goes on with."""
         self._ids: set[str] = set()
         """The ids in the first `_looked_through` messages: no round looks through them again."""
         self._looked_through = 0
@@ -61,6 +66,7 @@ class History:
         sides to take turns, so that a second message of the user's side is the last resort.
         """
         text = readable(text)
+        self._settle()
         if self._awaits_model:
             last = deepcopy(self.messages[-1])
             if _add_text(last, text):
@@ -72,13 +78,40 @@ class History:
     def add_reply(self, messages: Sequence[Any]) -> None:
         """A reply that wants no call; one without messages leaves no trace."""
         if messages:
-            self.messages += messages
-            self.is_said, self._awaits_model = True, False
+            self._put(without_awaited(messages))
+            self._settle()
 
     def add_calls(self, messages: Sequence[Any]) -> None:
         """A reply with calls, and their results."""
+        place = self._put(without_awaited(messages))
+        self.messages[place:] = without_unanswered(self.messages[place:])
+        self._awaits_model, self._is_paused = True, False
+
+    def pause(self, messages: Sequence[Any]) -> None:
+        """A reply that its provider goes on with: what it says next belongs to the same message."""
+        if messages:
+            self._put(messages)
+            self._is_paused = True
+
+    def _put(self, messages: Sequence[Any]) -> int:
+        """Adds what begins with a reply, perhaps the rest of the one before; gives its place."""
+        place = len(self.messages)
+        joined = _joined(self.messages[-1], messages[0]) if self._is_paused and messages else None
+        if joined is not None:
+            place -= 1
+            self.messages[place:] = [joined]
+            messages = messages[1:]
         self.messages += messages
-        self.is_said = self._awaits_model = True
+        self.is_said, self._awaits_model = True, False
+        return place
+
+    def _settle(self) -> None:
+        """The last reply is over: what its provider still owes it is taken out."""
+        if self._is_paused:
+            self._is_paused = False
+            kept = without_unanswered(self.messages[-1:])
+            self.messages[-1:] = kept
+            self._awaits_model = not kept
 
     def with_new_ids(
         self, messages: Sequence[Any], calls: Sequence[ToolCall]
@@ -118,8 +151,8 @@ class History:
             said: The text of a reply that is not whole.
             note: What stands for the answer where there is none.
         """
-        if said:
-            self.add_said(f"{said}\n\n{note}")
+        if said or self._is_paused:
+            self.add_said(f"{said}\n\n{note}".strip())
         if not self.is_said:
             del self.messages[self._start :]
             # Of what was taken back, no id is taken.
@@ -129,6 +162,23 @@ class History:
             self.add_said(note)
         self._awaits_model = False
         return self.messages[self._start :]
+
+    def take_back(self, note: str, answer: str) -> list[Any]:
+        """The turn is taken out, as its provider would refuse all that follows it.
+
+        Args:
+            note: What stands for it on the user's side; empty: nothing.
+            answer: What stands for it on the model's side.
+
+        Returns:
+            The messages that stand for it.
+        """
+        self.is_said = self._is_paused = self._awaits_model = False
+        del self.messages[self._start :]
+        if note:
+            self.ask(note)
+            self.add_said(answer)
+        return self.break_off("", "")
 
 
 def result_messages(
@@ -162,17 +212,34 @@ def result_messages(
 
 
 def _assistant_message(model: ChatModel, text: str) -> Any:
-    say: Callable[[str, str], Any] | None = getattr(model, "say", None)
-    if say is not None:
-        return say("assistant", text)
-    if model.protocol.name == "gemini":
-        return {"role": "model", "parts": [{"text": text}]}
-    return {"role": "assistant", "content": text}
+    own: Callable[[str, str], Any] | None = getattr(model, "say", None)
+    if own is not None:
+        return own("assistant", text)
+    return say(wire_of(model.protocol), "assistant", text)
+
+
+def _joined(said: Any, more: Any) -> Any:
+    """One message of the model's from two, whose content is a list of blocks; None: it is not."""
+    both = (said, more)
+    if not all(isinstance(each, dict) and each.get("role") == "assistant" for each in both):
+        return None
+    blocks = [_blocks(said.get("content")), _blocks(more.get("content"))]
+    if blocks[0] is None or blocks[1] is None:
+        return None
+    return {**said, "content": [*blocks[0], *blocks[1]]}
+
+
+def _blocks(content: Any) -> list[Any] | None:
+    text = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return text if isinstance(text, list) else None
 
 
 def _add_text(message: Any, text: str) -> bool:
-    """Whether the message is one of the user's side, and could take one more text."""
-    if not isinstance(message, dict) or message.get("role") != "user":
+    """Whether the message is one that the model reads next, and could take one more text.
+
+    Behind results many servers take no user's message: the text becomes a part of the last result.
+    """
+    if not isinstance(message, dict) or message.get("role") not in ("user", "tool"):
         return False
     content, parts = message.get("content"), message.get("parts")
     if isinstance(content, str):
@@ -210,5 +277,6 @@ def _with_ids(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _is_block(part: Any) -> bool:
-    """Whether it is one of Messages: Responses has other names for its parts."""
-    return isinstance(part, dict) and part.get("type") in ("text", "image", "tool_result")
+    """Whether it stands beside blocks of text: Responses has other names for its parts."""
+    kinds = ("text", "image", "image_url", "tool_result")
+    return isinstance(part, dict) and part.get("type") in kinds

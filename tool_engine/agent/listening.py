@@ -8,12 +8,16 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from tool_engine.agent.events import AgentEvent, AgentEventType
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.errors import ConfigurationError
+from tool_engine.knowledge.entry import secret_names
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.redaction import redact_text
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import OwnSecrets, redact_text, secrets_of
 
 __all__ = ["Listeners", "OnEvent", "ended"]
 
@@ -28,12 +32,13 @@ class Listeners:
 
     Args:
         on_event: Hears of all of them.
+        find: The tool of a name, for what must not be shown of its arguments.
 
     Raises:
         ConfigurationError: It is no plain function: nobody would await another one.
     """
 
-    def __init__(self, on_event: OnEvent | None) -> None:
+    def __init__(self, on_event: OnEvent | None, find: Callable[[str], Tool | None]) -> None:
         call = getattr(type(on_event), "__call__", None)  # noqa: B004 - an object's own
         is_async = any(inspect.iscoroutinefunction(each) for each in (on_event, call))
         if on_event is not None and (is_async or not callable(on_event)):
@@ -42,6 +47,9 @@ class Listeners:
                 "stream() instead, or makes a task"
             )
         self._heard_by: list[OnEvent] = [] if on_event is None else [on_event]
+        self._find = find
+        self.secrets: tuple[OwnSecrets, ...] = ()
+        """What the calls of the turn were sent as secrets."""
         self.round = 0
         self._begun: object | None = None
         self._requests: set[str] = set()
@@ -56,6 +64,7 @@ class Listeners:
     def begin(self) -> object:
         """A turn begins; gives what `end` takes."""
         self.round = 0
+        self.secrets = ()
         self._requests.clear()
         self._begun = object()
         return self._begun
@@ -77,7 +86,26 @@ class Listeners:
         """Makes an event of a step, and tells everybody."""
         if kind is AgentEventType.ROUND_STARTED:
             self.round += 1
-        self.pass_on(AgentEvent(type=kind, round=self.round, **what))
+        names = self._note_secrets(what) if kind is AgentEventType.TOOL_CALL_END else frozenset()
+        self.pass_on(
+            AgentEvent(type=kind, round=self.round, **what, _names=names, _secrets=self.secrets)
+        )
+
+    def _note_secrets(self, what: dict[str, Any]) -> frozenset[str]:
+        """The secret arguments of a call, whose values are hidden from here on."""
+        tool = self._find(what["tool_call_name"] or "")
+        names = secret_names(tool)
+        if tool is None or not names:
+            return names
+        try:
+            arguments = msgspec.json.decode(what["tool_call_arguments_complete"] or "")
+        except (msgspec.DecodeError, ValueError):
+            return names
+        if not isinstance(arguments, dict):
+            return names
+        secrets = secrets_of(tool, arguments)
+        self.secrets = (*self.secrets, secrets)
+        return names | secrets.names
 
     def pass_on(self, event: AgentEvent) -> None:
         """Tells everybody of an event, of a sub-agent's for example."""

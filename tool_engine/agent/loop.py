@@ -21,6 +21,8 @@ from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.bounds import check_count
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.copying import live
+from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import redact_text
 from tool_engine.session.session import ToolSession
@@ -31,6 +33,7 @@ _METHODS: Final = ("user_message", "reply")
 _VALUES: Final = ("name", "protocol")
 
 
+@live("keep it with to_dict() and get it back with AgentLoop.from_dict()")
 class AgentLoop:
     """Leads one conversation: asks the model, runs the calls that it wants, and asks again.
 
@@ -85,7 +88,7 @@ class AgentLoop:
         self.record = Transcript()
         self.children: dict[str, ChildHistory] = {}
         """What sub-agents did: by the id of the call that they worked for, as in records."""
-        self.listeners = Listeners(on_event)
+        self.listeners = Listeners(on_event, self._find)
         self.listeners.watch(session.gate)
         if sub_agents:
             import_module("tool_engine.agent.sub_agents").offer_sub_agents(self)
@@ -96,6 +99,11 @@ class AgentLoop:
             f"<AgentLoop {self.session.session_id!r} with {self.model.name!r}, {state}, "
             f"{self.history!r}>"
         )
+
+    def _find(self, name: str) -> Tool | None:
+        # Also what is off may be called, with what is secret in it.
+        placed = self.session.toolbox.find(name)
+        return None if placed is None else placed.tool
 
     @property
     def model(self) -> ChatModel:
@@ -258,6 +266,7 @@ class AgentLoop:
             listeners.add(hear)
         try:
             answer = await Turn(self, listeners.tell).run(text)
+            answer = msgspec.structs.replace(answer, _secrets=listeners.secrets)
             listeners.tell(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
             return answer
         except Exception as error:

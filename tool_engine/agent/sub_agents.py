@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from tool_engine.agent.answer import StopReason
 from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.transcript import ChildHistory
 from tool_engine.errors import ToolExecutionError
@@ -116,6 +117,9 @@ class _Delegation:
             kept.stop_reason = answer.stop_reason.value
         finally:
             kept.entries, kept.children = child.transcript(), child.children
+        if answer.stop_reason is StopReason.REFUSED:
+            # Its words, in the conversation above, would be refused there as well.
+            raise ToolExecutionError("the provider refused what came of this task: leave it out")
         if not answer.text.strip():
             raise ToolExecutionError(f"the sub-agent gave no answer ({kept.stop_reason})")
         self._label_answer(session)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.record import ToolCallSummary, success_rate
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
 from tool_engine.protocols.objects import readable
@@ -23,8 +24,9 @@ class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """`user`, `assistant`, `tool`, or `loop`: what the loop itself told the model."""
     text: str = ""
     metadata: dict[str, Any] = {}
-    """Of a reply with calls, `toolCallsRequested`: the calls; of a `tool`, `toolCall`: its call and
-    how it ended. Both in the form of the founding document."""
+    """Of a reply with calls, `toolCallsRequested`: the calls; of one that was refused, `refusal`:
+    why; of a `tool`, `toolCall`: its call and how it ended. Calls are in the form of the founding
+    document."""
     time: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -50,6 +52,10 @@ class Transcript:
 
     def __init__(self, entries: Iterable[TranscriptEntry] = ()) -> None:
         self.entries = list(entries)
+        self._tool_usage: dict[str, int] = {}
+        self._successful = 0
+        for each in self.entries:
+            self._count(each.metadata.get("toolCall"))
 
     def __repr__(self) -> str:
         return f"Transcript({len(self.entries)} entries)"
@@ -62,7 +68,8 @@ class Transcript:
     def add_reply(self, reply: ParsedReply) -> None:
         """Adds what the model said, with the calls that it asked for."""
         asked = [as_tool_request(call) for call in reply.calls]
-        self.add("assistant", reply.text, **({"toolCallsRequested": asked} if asked else {}))
+        said = {"toolCallsRequested": asked, "refusal": reply.refusal}
+        self.add("assistant", reply.text, **{key: each for key, each in said.items() if each})
 
     def add_results(
         self, calls: Iterable[ToolCall], results: Iterable[ToolExecutionResult]
@@ -72,6 +79,26 @@ class Transcript:
             ended = as_execution_result(result)
             told = {**as_tool_request(call), **ended, "callId": result.call_id}
             self.add("tool", ended["result"], toolCall=told)
+            self._count(told)
+
+    def summary(self, session_id: str) -> ToolCallSummary:
+        """What the calls add up to, in a conversation that has this id."""
+        total = sum(self._tool_usage.values())
+        return ToolCallSummary(
+            conversation_id=session_id,
+            total_calls=total,
+            successful_calls=self._successful,
+            failed_calls=total - self._successful,
+            success_rate=success_rate(self._successful, total),
+            tool_usage=dict(self._tool_usage),
+        )
+
+    def _count(self, call: Any) -> None:
+        """Counts a call that ended; what is none is kept from elsewhere."""
+        name = call.get("toolName") if isinstance(call, dict) else None
+        if isinstance(name, str):
+            self._tool_usage[name] = self._tool_usage.get(name, 0) + 1
+            self._successful += call.get("status") == "success"
 
     def to_list(self) -> list[dict[str, Any]]:
         """The entries as JSON values."""

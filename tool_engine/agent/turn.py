@@ -17,7 +17,7 @@ from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.history import History, result_messages
 from tool_engine.agent.transcript import Transcript
 from tool_engine.agent.words import say
-from tool_engine.errors import SessionError
+from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.call import ErrorType, ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
@@ -33,6 +33,8 @@ __all__ = ["Conversation", "Turn"]
 
 _RECOVERED: Final = frozenset({StopReason.TRUNCATED, StopReason.UNREADABLE})
 """What the model may make good once in a turn."""
+_MAY_HAVE_RUN: Final = (None, "timeout", "cancelled", "execution_error", "result_rejected")
+"""The `error_type` of a call that reached its tool, or may have."""
 
 
 class Conversation(Protocol):
@@ -70,6 +72,13 @@ class Turn:
         self._asking: Asking | None = None
         self._findings: list[ReplyFinding] = []
         self._text = ""
+        self._begun = ""
+        """The text of a reply that its provider paused, so that the next one is its rest."""
+        self._is_refused = False
+        self._ran: list[str] = []
+        """Calls that reached their tools, for a model that is told nothing else of them."""
+        self._news = 0
+        """How many ends of calls the model is told of at the beginning."""
         self._last: StopReason | None = None
         """Why the reply that is asked for next is the last one of the turn."""
         self._has_recovered = False
@@ -94,6 +103,7 @@ class Turn:
         meter.begin_turn()
         # A user who asks for the same thing once more does not repeat himself in vain.
         session.guard.restore({"turns": []})
+        self._news = len(news)
         for each in news:
             self._transcript.add("loop", each)
         self._transcript.add("user", text)
@@ -101,11 +111,14 @@ class Turn:
         try:
             async with clock:
                 reason = await self._rounds()
+        except ChatModelError as error:
+            self._is_refused = error.is_refusal
+            raise
         except TimeoutError:
             if not clock.expired():
                 raise
             reason = StopReason.MAX_SECONDS
-            self._text = "" if self._asking is None else self._asking.said
+            self._text = self._begun + ("" if self._asking is None else self._asking.said)
         finally:
             self._break_off()
             meter.end_turn()
@@ -171,10 +184,17 @@ class Turn:
 
     async def _take(self, reply: ParsedReply) -> StopReason | None:
         """What a reply leads to; None: the next round."""
-        self._text = reply.text
+        self._text = self._begun + reply.text
+        self._begun = self._text if reply.is_paused else ""
         trouble = _trouble(reply)
+        self._is_refused = trouble is StopReason.REFUSED
         if reply.calls:
             return await self._take_calls(reply, trouble)
+        if self._is_refused:
+            return trouble
+        if reply.is_paused:
+            self._history.pause(reply.message)
+            return self._last
         self._history.add_reply(reply.message)
         if trouble is None:
             return self._last or StopReason.COMPLETED
@@ -202,8 +222,7 @@ class Turn:
         guard = self._session.guard
         turns = zip(reply.calls, cycle.execution_results, strict=True)
         advice = guard.see(
-            (call.tool_name, call.arguments or {"raw": call.raw}, _whole_text(result))
-            for call, result in turns
+            (call.tool_name, _asked_with(call), _whole_text(result)) for call, result in turns
         )
         if advice is Advice.HINT:
             self._note("repeating_hint")
@@ -250,6 +269,9 @@ class Turn:
     ) -> bool:
         """Puts a reply and its results into the history, both or neither."""
         self._transcript.add_results(reply.calls, results)
+        if self._is_refused:
+            return True
+        self._ran += [each.tool_name for each in results if each.error_type in _MAY_HAVE_RUN]
         message, calls = self._history.with_new_ids(reply.message, reply.calls)
         if calls is not reply.calls:
             formatted = None
@@ -285,13 +307,24 @@ class Turn:
         said = "" if self._asking is None else self._asking.said
         if said:
             self._transcript.add("assistant", said, isInterrupted=True)
-        self._added = self._history.break_off(said, self._say("interrupted"))
+        if self._is_refused:
+            self._added = self._history.take_back(self._left_out(), self._say("interrupted"))
+        else:
+            self._added = self._history.break_off(said, self._say("interrupted"))
+
+    def _left_out(self) -> str:
+        """What the model has to know of a turn that is taken out; empty: nothing happened in it."""
+        if not self._ran and not self._news:
+            return ""
+        ran = ", ".join(dict.fromkeys(self._ran)) or "-"
+        return self._say("left_out", ran=ran, news=self._news)
 
     def _answer(self, reason: StopReason) -> AgentAnswer:
         return AgentAnswer(
             text=self._text,
             stop_reason=reason,
             usage=self._session.usage(),
+            tool_usage_summary=self._transcript.summary(self._session.session_id).to_brief(),
             messages=self._added,
             findings=list(self._findings),
         )
@@ -303,6 +336,11 @@ class Turn:
 
     def _say(self, key: str, **values: object) -> str:
         return say(self._session.config.language, key, **values)
+
+
+def _asked_with(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call; what cannot be read is what the model wrote."""
+    return call.arguments if call.is_runnable else {"raw": call.raw}
 
 
 def _whole_text(result: ToolExecutionResult) -> str:
@@ -321,7 +359,8 @@ def _trouble(reply: ParsedReply) -> StopReason | None:
     kinds = {each.error_type for each in reply.findings}
     if reply.refusal is not None or "refusal" in kinds:
         return StopReason.REFUSED
-    is_cut = "truncated" in kinds or any(not call.complete for call in reply.calls)
+    is_cut = "truncated" in kinds and not reply.is_paused
+    is_cut = is_cut or any(not call.complete for call in reply.calls)
     # A call that its model closed too early says nothing of a limit: its result says what is wrong.
     if is_cut and not (reply.calls and _is_finished(reply)):
         return StopReason.TRUNCATED

@@ -22,6 +22,9 @@ _WORDS: Final = {
         "over": "the turn is over",
         "cancelled": "the turn was cancelled before this call had ended",
         "late": "the time of the turn was up (max_seconds_reached) before this call had ended",
+        "left_out": "[What the user said here, and all that came of it, was refused by the "
+        "provider, so it is left out. Calls that ran in it: {ran}. Ended calls that were told in "
+        "it: {news}. Their results are left out, too.]",
         "interrupted": "[The turn was interrupted here, before an answer.]",
     },
     "zh": {
@@ -37,6 +40,8 @@ _WORDS: Final = {
         "over": "本轮已结束",
         "cancelled": "本轮在该调用结束前被取消",
         "late": "本轮时间已到（max_seconds_reached），该调用尚未结束",
+        "left_out": "[用户在此处所说的内容及其后续被服务方拒绝，已从对话中移除。"
+        "其间执行过的调用：{ran}。其间告知的已结束调用数：{news}。其结果也一并移除。]",
         "interrupted": "[本轮在此处中断，尚无回答。]",
     },
 }

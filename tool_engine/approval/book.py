@@ -16,6 +16,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from tool_engine.approval.scopes import IS_SHARED
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
@@ -23,7 +24,7 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_pla
 from tool_engine.model.call import check_timeout
 from tool_engine.model.output import shown
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import redact_text, secrets_of
 
 __all__ = ["ApprovalBook"]
 
@@ -80,55 +81,33 @@ class ApprovalBook:
     # Requests.
 
     def ask(
-        self,
-        tool: Tool,
-        params: Mapping[str, Any],
-        *,
-        kind: str = "execution",
-        result: str | None = None,
-        error_type: str | None = None,
-        call_id: str = "",
-        is_once: bool = False,
-        preview: str | None = None,
-        is_waiting: bool = False,
-        fingerprint: str = "",
+        self, tool: Tool, params: Mapping[str, Any], *, is_waiting: bool = False, **said: Any
     ) -> ApprovalRequest:
         """Opens a request about one call.
 
         Args:
             tool: The tool.
             params: The exact arguments.
-            kind: `execution` or `result`.
-            result: Of a result: the text that the model would read.
-            error_type: Of a result: how the call failed; None: it succeeded.
-            call_id: The call.
-            is_once: Whether the answer holds for the same call later on.
-            preview: What would change, without secrets.
             is_waiting: Whether the call waits for the answer, which `settle` then takes.
-            fingerprint: That of the call, where it is known.
+            **said: More fields of the `ApprovalRequest`, such as `kind`, `call_id` or `preview`.
         """
         now = self._clock()
         self._drop_oldest()
+        hidden = secrets_of(tool, params)
         request = ApprovalRequest(
-            # No word of a command line that begins with a hyphen.
-            token=secrets.token_hex(24),
+            token=secrets.token_hex(24),  # no word of a command line that begins with a hyphen
             session_id=self.session_id,
-            kind=kind,
             tool_name=tool.name,
             tool_version=tool.version,
             definition_hash=tool.definition_hash,
             params=dict(params),
             effect=tool.effect,
             description=tool.description,
-            result=result,
-            error_type=error_type,
             asked_at=now,
             expires_at=now + self.timeout,
-            call_id=call_id,
-            is_once=is_once,
-            secret_names=tuple(sorted(tool.secret_names | tool.secret_parts)),
-            preview=preview,
-            fingerprint=fingerprint,
+            secret_names=tuple(sorted(hidden.names | hidden.parts)),
+            is_shared=IS_SHARED.get(),
+            **said,
         )
         self._open[request.token] = request
         if is_waiting:
@@ -176,6 +155,12 @@ class ApprovalBook:
                 await self._undo(self.storage, token)
                 raise
         self._waiting.discard(token)
+
+    async def take_back(self, token: str) -> None:
+        """Closes a request that was deferred, and that nobody is to answer after all."""
+        self.withdraw(token)
+        if self.storage is not None:
+            await self._undo(self.storage, token)
 
     async def _undo(self, storage: ApprovalStorage, token: str) -> None:
         async def claim() -> None:

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
-from tool_engine.approval.visible import visible
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.visible import visible
 
 __all__ = ["ConsoleApprover"]
 

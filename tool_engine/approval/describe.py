@@ -11,12 +11,12 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from tool_engine.approval.visible import cut_middle, visible
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.output import to_text
-from tool_engine.redaction import redact
+from tool_engine.redaction import OwnSecrets
+from tool_engine.visible import cut_middle, visible
 
-__all__ = ["argument_lines", "describe", "difference", "shown_params"]
+__all__ = ["argument_lines", "describe", "difference", "shown_fields"]
 
 _LONGEST_VALUE: Final = 2_000
 _LONGEST_TEXT: Final = 20_000
@@ -29,22 +29,34 @@ _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 def describe(request: ApprovalRequest) -> str:
     """The whole of a request as plain text of several lines, safe for a terminal."""
     effect = _EFFECTS.get(request.effect, "nobody says whether it changes anything")
-    name = visible(f"{request.tool_name} {request.tool_version}")
-    lines = [f"{name} ({effect})"]
+    own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)
+    name = own if request.is_nested else called
+    lines = [f"{name} {visible(request.tool_version)} ({effect})"]
+    if own != called:
+        lines.append(f"  called by {called}" if request.is_nested else f"  {own} in its engine")
+    shown = shown_fields(request)
     about = visible(" ".join(request.description.split()))
     if about:
         lines.append(f"  {cut_middle(about, _LONGEST_HEADLINE)}")
-    lines += [f"  {line}" for line in argument_lines(shown_params(request))] or ["  no arguments"]
-    if request.preview:
-        lines += ["What would change:", *_indented(request.preview)]
-    if request.result is not None:
-        lines += ["What the model would read:", *_indented(request.result)]
+    lines += [f"  {line}" for line in argument_lines(shown["params"])] or ["  no arguments"]
+    if shown["preview"]:
+        lines += ["What would change:", *_indented(shown["preview"])]
+    if shown["result"] is not None:
+        lines += ["What the model would read:", *_indented(shown["result"])]
     return "\n".join(lines)
 
 
-def shown_params(request: ApprovalRequest) -> dict[str, Any]:
-    """The arguments of a request with `[hidden]` in the place of secrets."""
-    return _without_secrets(request.params, request.secret_names)
+def shown_fields(request: ApprovalRequest) -> dict[str, Any]:
+    """The `params`, `preview` and `result` of a request with `[hidden]` in the place of secrets.
+
+    A secret is hidden by its name, and where its value stands elsewhere.
+    """
+    secrets = _secrets_of(request.params, request.secret_names)
+    return {
+        "params": secrets.params(request.params),
+        "preview": secrets.hide(request.preview),
+        "result": secrets.hide(request.result),
+    }
 
 
 def argument_lines(params: Mapping[str, Any]) -> list[str]:
@@ -61,7 +73,9 @@ def difference(
     before: Mapping[str, Any], params: Mapping[str, Any], secret_names: Collection[str] = ()
 ) -> str | None:
     """How arguments differ from others of the same tool; None: not at all, or too much to tell."""
-    old, new = (_lines(_without_secrets(each, secret_names)) for each in (before, params))
+    # What was a secret then may stand somewhere else now.
+    secrets = _secrets_of({"before": before, "now": params}, secret_names)
+    old, new = (_lines(secrets.params(each)) for each in (before, params))
     if old == new or max(len(old), len(new)) > _MOST_LINES:
         return None
     names = ("the arguments that were allowed last", "these arguments")
@@ -69,10 +83,8 @@ def difference(
     return cut_middle("\n".join(changes), _LONGEST_TEXT)
 
 
-def _without_secrets(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    hidden = frozenset(names)
-    copy: dict[str, Any] = redact(params, hidden, hidden)
-    return copy
+def _secrets_of(params: Mapping[str, Any], names: Collection[str]) -> OwnSecrets:
+    return OwnSecrets(params, names, names)
 
 
 def _lines(params: Mapping[str, Any]) -> list[str]:

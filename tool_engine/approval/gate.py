@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from tool_engine.approval.answers import check_approver, said_by
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import difference
+from tool_engine.approval.making import making_of, place_of
 from tool_engine.approval.policy import Decision, decide
 from tool_engine.approval.preview import preview_of
 from tool_engine.errors import ApprovalError
@@ -23,7 +24,7 @@ from tool_engine.model.call import ErrorType, Refusal
 from tool_engine.model.output import shown
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.tool import Tool, ToolCategory
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import redact_text, secrets_of
 
 __all__ = ["ApprovalGate", "gate_of_engine"]
 
@@ -45,6 +46,8 @@ class _Answer(NamedTuple):
     """None: nobody decided."""
     refusal: Refusal | None = None
     """Why the call ends although nobody refused it."""
+    brief: str | None = None
+    """The same without what others said; None: nobody else said anything."""
 
 
 class _Question:
@@ -87,15 +90,34 @@ class ApprovalGate:
         self.on_request = on_request
         self.on_answer = on_answer
         self._policy = policy
-        self._allowed: dict[str, dict[str, Any]] = {}
+        self._allowed: dict[tuple[str, str], dict[str, Any]] = {}
+        """Engine and tool -> the arguments that were allowed last."""
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """No tools of its own."""
         del tool_name
         return None
 
-    async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why the call may not run; None: it may."""
+    async def consent(
+        self,
+        call_id: str,
+        tool: Tool,
+        params: dict[str, Any],
+        *,
+        is_nested: bool = False,
+        engine: str = "",
+        called_name: str = "",
+    ) -> Refusal | None:
+        """Why the call may not run; None: it may.
+
+        Args:
+            call_id: The call.
+            tool: Its tool.
+            params: Its arguments.
+            is_nested: Whether a tool makes it.
+            engine: Stands for the one that has the tool.
+            called_name: The name that the model called.
+        """
         decision = self._policy(tool, params)
         if decision.execution is ExecutionPolicy.AUTO:
             return None
@@ -103,11 +125,28 @@ class ApprovalGate:
             return _denied(tool, decision)
 
         is_once = decision.execution is ExecutionPolicy.ASK_ONCE
-        fingerprint = fingerprint_of(tool.name, tool.definition_hash, params)
+        making = making_of(tool, place_of(tool, engine, called_name, is_nested=is_nested))
+        fingerprint = fingerprint_of(tool.name, making, params)
         ask = partial(
-            self._ask, tool, params, call_id=call_id, is_once=is_once, fingerprint=fingerprint
+            self._ask,
+            tool,
+            params,
+            call_id=call_id,
+            is_once=is_once,
+            fingerprint=fingerprint,
+            is_nested=is_nested,
+            making=making,
+            called_name=called_name,
+            engine=engine,
         )
-        answer = await (self._ask_once(fingerprint, ask) if is_once else ask())
+        try:
+            answer = await (self._ask_once(fingerprint, ask) if is_once else ask())
+        except RecursionError:
+            raise
+        except Exception as error:
+            if not decision.is_silent:
+                raise
+            answer = _failed("execution", tool, error)
         refusal = _judged("execution", tool.name, answer, decision)
         # It may be forbidden since somebody was asked.
         return refusal or self.denied(tool, params)
@@ -127,6 +166,11 @@ class ApprovalGate:
         """Why nobody's consent lets a call run; None: it may, with consent."""
         decision = self._policy(tool, params)
         return _denied(tool, decision) if decision.execution is ExecutionPolicy.DENY else None
+
+    def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """The same of a call that was let through, just before it starts."""
+        del call_id
+        return self.denied(tool, params)
 
     def refused(self, request: ApprovalRequest, tool: Tool | None, reason: str | None) -> Refusal:
         """What becomes of a request that was deferred, and then answered with a no.
@@ -148,6 +192,8 @@ class ApprovalGate:
         is_error: bool,
         *,
         error_type: str | None = None,
+        is_asked: bool = False,
+        called_name: str = "",
     ) -> Refusal | None:
         """Why a model may not read a result; None: it may. S31, U35.
 
@@ -158,13 +204,15 @@ class ApprovalGate:
             result_text: What the model would read.
             is_error: Whether the call failed: `on_error` asks about those only.
             error_type: How it failed.
+            is_asked: Whether somebody is asked in any case, for what is in it.
+            called_name: The name that the model called.
         """
         try:
             decision = self._policy(tool, params)
-            if _is_readable(decision, is_error):
+            if not is_asked and _is_readable(decision, is_error):
                 return None
             asked = partial(self._ask, kind="result", result=result_text, error_type=error_type)
-            answer = await asked(tool, params, call_id=call_id)
+            answer = await asked(tool, params, call_id=call_id, called_name=called_name)
         except RecursionError:
             message = f"the arguments of {tool.name!r} nest too deep to ask about its result"
             return Refusal(ErrorType.RESULT_REJECTED.value, message)
@@ -208,13 +256,18 @@ class ApprovalGate:
         error_type: str | None = None,
         is_once: bool = False,
         fingerprint: str = "",
+        is_nested: bool = False,
+        making: str = "",
+        called_name: str = "",
+        engine: str = "",
     ) -> _Answer:
         if self.approver is None:
             what = "the result of " * (kind == "result") + repr(tool.name)
             return _nobody(
                 kind, f"{what} needs somebody's consent, and nobody can be asked: pass an approver"
             )
-        preview = await self._preview(tool, params) if kind == "execution" else None
+        allowed = engine, tool.name
+        preview = await self._preview(allowed, tool, params) if kind == "execution" else None
         request = self.book.ask(
             tool,
             params,
@@ -226,6 +279,10 @@ class ApprovalGate:
             preview=preview,
             is_waiting=True,
             fingerprint=fingerprint,
+            is_nested=is_nested,
+            making=making,
+            called_name=called_name,
+            engine=engine,
         )
         answer = _Answer(None)
         try:
@@ -238,12 +295,11 @@ class ApprovalGate:
         if answer.decision is not None:
             await self.book.remember(request, answer.decision)
             if answer.decision.is_approved and kind == "execution":
-                self._note_allowed(tool.name, params)
+                self._note_allowed(allowed, params)
         return answer
 
     async def _answer(self, approver: Approver, request: ApprovalRequest, tool: Tool) -> _Answer:
         timeout = self.book.timeout
-        doubt = "may run" if request.kind == "execution" else "may show its result"
         clock, before = asyncio.timeout(timeout), _cancellations()
         try:
             async with clock:
@@ -258,29 +314,34 @@ class ApprovalGate:
         except asyncio.CancelledError as error:
             if _cancellations() > before:
                 raise
-            return _nobody(request.kind, _failed(tool, doubt, error))
+            return _failed(request.kind, tool, error)
         except ApprovalError as error:
             return _nobody(request.kind, str(error))
         except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
             if clock.expired():
                 return _nobody(
-                    request.kind, f"nobody said within {timeout:g} s that {tool.name!r} {doubt}"
+                    request.kind,
+                    f"nobody said within {timeout:g} s that {tool.name!r} {_doubt(request.kind)}",
                 )
-            return _nobody(request.kind, _failed(tool, doubt, error))
+            return _failed(request.kind, tool, error)
         return _Answer(decision)
 
-    async def _preview(self, tool: Tool, params: dict[str, Any]) -> str | None:
+    async def _preview(
+        self, allowed: tuple[str, str], tool: Tool, params: dict[str, Any]
+    ) -> str | None:
         """What would change; else what is not as it was when the tool was allowed last."""
-        names = tool.secret_names | tool.secret_parts
         said = await preview_of(tool, params)
         if said is not None:
             return said
-        before = self._allowed.get(tool.name)
-        return None if before is None else difference(before, params, names)
+        before = self._allowed.get(allowed)
+        if before is None:
+            return None
+        hidden = secrets_of(tool, params)
+        return difference(before, params, hidden.names | hidden.parts)
 
-    def _note_allowed(self, tool_name: str, params: dict[str, Any]) -> None:
-        self._allowed.pop(tool_name, None)
-        self._allowed[tool_name] = params
+    def _note_allowed(self, allowed: tuple[str, str], params: dict[str, Any]) -> None:
+        self._allowed.pop(allowed, None)
+        self._allowed[allowed] = params
         if len(self._allowed) > _MOST_ALLOWED:
             del self._allowed[next(iter(self._allowed))]
 
@@ -328,7 +389,8 @@ def _denied(tool: Tool, policy: Decision) -> Refusal:
 def _judged(kind: str, tool_name: str, answer: _Answer, policy: Decision) -> Refusal | None:
     refusal = answer.refusal
     if refusal is not None and refusal.details is None:
-        told = refusal.error
+        is_silent = policy.is_result_silent if kind == "result" else policy.is_silent
+        told = answer.brief if is_silent and answer.brief else refusal.error
         return _refusal(ErrorType(refusal.error_type), told, policy, because=told)
     if answer.decision is None:
         return refusal
@@ -371,10 +433,15 @@ def _cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _failed(tool: Tool, doubt: str, error: BaseException) -> str:
+def _doubt(kind: str) -> str:
+    return "may run" if kind == "execution" else "may show its result"
+
+
+def _failed(kind: str, tool: Tool, error: BaseException) -> _Answer:
     said = redact_text(shown(error))[:_LONGEST_ERROR]
     _log.warning("approver_failed", tool_name=tool.name, error=said)
-    return f"nobody could be asked whether {tool.name!r} {doubt}: {said}"
+    brief = f"nobody could be asked whether {tool.name!r} {_doubt(kind)}"
+    return _nobody(kind, f"{brief}: {said}")._replace(brief=brief)
 
 
 def _nobody(kind: str, message: str) -> _Answer:

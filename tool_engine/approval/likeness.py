@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from tool_engine.approval.visible import is_deceptive
 from tool_engine.model.output import to_text
+from tool_engine.visible import is_deceptive, without_unseen
 
 __all__ = ["Argument", "is_match", "is_pattern", "spelled_in"]
 
@@ -64,6 +64,14 @@ class _Inside(NamedTuple):
     """The lists and mappings in it."""
 
 
+class _Forms(NamedTuple):
+    """What may be meant by one text."""
+
+    plain: set[str]
+    seen: set[str]
+    """Without what nobody sees; empty where there is no such character in it."""
+
+
 class Argument:
     """One argument of a call, for all rules that are about it.
 
@@ -84,14 +92,18 @@ class Argument:
         """Whether it fits in another spelling, deceives, or has something in it that does."""
         value = self._value
         if not isinstance(value, _CONTAINER):
-            return _is_text_like(self._text, glob) or _is_number_like(value, glob)
-        if _may_be_json(glob) and _is_text_like(self._text, glob):
+            return _is_form(self._forms, glob) or _is_number_like(value, glob)
+        if _may_be_json(glob) and _is_form(self._forms, glob):
             return True
         return _is_inside(self._inside, glob)
 
     @cached_property
     def _text(self) -> str:
         return to_text(self._value)
+
+    @cached_property
+    def _forms(self) -> _Forms:
+        return _forms_of(self._text)
 
     @cached_property
     def _deceives(self) -> bool:
@@ -123,12 +135,37 @@ def _may_be_json(glob: str) -> bool:
 
 
 def _is_text_like(text: str, glob: str) -> bool:
-    if is_match(text, glob):
+    return is_match(text, glob) or _is_form(_forms_of(text), glob)
+
+
+def _forms_of(text: str) -> _Forms:
+    plain = {text, unicodedata.normalize("NFC", text)}
+    return _Forms(_spelled(plain), _spelled({_seen(text)} - plain))
+
+
+def _spelled(texts: set[str]) -> set[str]:
+    bare = texts | {each.strip() for each in texts}
+    return bare | set(map(_path, bare))
+
+
+def _is_form(forms: _Forms, glob: str) -> bool:
+    if any(is_match(text, each) for each in _globs(glob) for text in forms.seen):
         return True
-    plain = unicodedata.normalize("NFC", text)
-    glob = unicodedata.normalize("NFC", glob)
-    bare = plain.strip()
-    return any(is_match(each, glob) for each in {plain, bare, _path(plain), _path(bare)})
+    plain = unicodedata.normalize("NFC", glob)
+    return any(is_match(text, each) for each in {glob, plain} for text in forms.plain)
+
+
+def _seen(text: str) -> str:
+    # What was apart by a character that is not seen may be one letter now.
+    return unicodedata.normalize("NFC", without_unseen(text))
+
+
+@lru_cache(4096)
+def _globs(glob: str) -> frozenset[str]:
+    """A pattern in the forms that those of a text have from which something was taken."""
+    plain, seen = unicodedata.normalize("NFC", glob), _seen(glob)
+    # One that is about such characters alone would fit everything without them.
+    return frozenset({glob, plain} | ({seen} if _WILD.sub("", seen).strip() else set()))
 
 
 def _path(text: str) -> str:
@@ -159,9 +196,11 @@ def _number(glob: str) -> float | None:
 
 
 def _is_inside(inside: _Inside, glob: str) -> bool:
-    plain = unicodedata.normalize("NFC", glob)
-    if _number(glob) in inside.numbers or _has_match(inside.spellings, None, plain):
+    if _number(glob) in inside.numbers:
         return True
+    if any(_has_match(inside.spellings, None, each) for each in _globs(glob)):
+        return True
+    plain = unicodedata.normalize("NFC", glob)
     if any(_has_match(inside.texts, inside.together, each) for each in {glob, plain}):
         return True
     for each in inside.others:
@@ -242,9 +281,11 @@ def _written(texts: set[str]) -> tuple[set[str], set[str], str]:
         if not unicodedata.is_normalized("NFC", together):
             plain = {unicodedata.normalize("NFC", each) for each in texts}
     spellings = plain - texts
+    if without_unseen(together) != together:
+        spellings |= set(map(_seen, plain)) - texts
     if "\n".join([*together.split(), ""]) != together:
         # There is a blank somewhere.
-        spellings |= {bare for each in plain if (bare := each.strip()) != each}
-    if "" in texts or "" in spellings or _is_other_path(together):
+        spellings |= {bare for each in plain | spellings if (bare := each.strip()) != each}
+    if "" in texts or "" in spellings or _is_other_path("\n".join((together, *spellings, ""))):
         spellings |= set(map(_path, plain | spellings))
     return texts, spellings, together

@@ -14,6 +14,8 @@ import msgspec
 
 from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.data import Data
+from tool_engine.model.kinds import check_kinds
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 __all__ = ["Decision", "PermissionRule", "decide"]
@@ -27,7 +29,7 @@ _RULE: Final = re.compile(
 )
 
 
-class PermissionRule(msgspec.Struct, frozen=True):
+class PermissionRule(msgspec.Struct, Data, frozen=True):
     """What holds for the calls of some tools, or for those with some value of one parameter.
 
     Both the tool and the value are globs: `*`, `?` and `[...]`, in the given case.
@@ -39,6 +41,9 @@ class PermissionRule(msgspec.Struct, frozen=True):
     glob: str = "*"
     is_silent: bool = False
     """Whether the model is not told why a call was refused. U32."""
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
 
     @classmethod
     def parse(cls, text: str, permission: Permission) -> Self:

@@ -17,9 +17,9 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import HIDDEN, redact_text
+from tool_engine.redaction import redact_text, secrets_of
 
-__all__ = ["preview_of", "previewed_by"]
+__all__ = ["executor_of_call", "preview_of", "previewed_by"]
 
 _LONGEST: Final = 5.0
 """Seconds for a preview: whoever is asked does without it then."""
@@ -36,6 +36,11 @@ def previewed_by(executor: Any) -> Iterator[None]:
         yield
     finally:
         _executor.reset(token)
+
+
+def executor_of_call() -> object:
+    """What would run the call that somebody is asked about now; None: nobody knows."""
+    return _executor.get()
 
 
 async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
@@ -56,8 +61,5 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
         return None
     if not isinstance(said, str) or not said:
         return None
-    for name in tool.secret_names & params.keys():
-        secret = params[name]
-        if isinstance(secret, str) and secret:
-            said = said.replace(secret, HIDDEN)
-    return redact_text(said)
+    # It is about these arguments: the shortest secret is none of the reader's business.
+    return secrets_of(tool, params, shortest=1).text(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,10 @@ class LocalBackend:
             lambda: executor.execute(tool, params, context), may_wait=may_wait
         )
         return await value if inspect.isawaitable(value) else value
+
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        """Runs a function that a call which has run cannot do without: it waits for no thread."""
+        return await self._threads.run(function, may_wait=False)
 
     def keep(self, run: ToolTask) -> None:
         """Takes over a run whose caller goes on without it."""

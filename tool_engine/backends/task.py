@@ -18,13 +18,14 @@ import sys
 import types
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from tool_engine.backends.current import CurrentTask
+from tool_engine.logger import current_call
 from tool_engine.model.settable import settable
 
 __all__ = ["ABORTED", "SUPERSEDED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
@@ -50,6 +51,7 @@ ABORTED: Final = "aborted"
 SUPERSEDED: Final = "superseded"
 """Another call took its place."""
 TIMED_OUT: Final = "timed out"
+_enter_call: Final = current_call.set
 _TURNS: Final = 8
 """Turns of the loop that tasks have to end which a tool waits for; no time passes in them."""
 
@@ -78,12 +80,13 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     """On the loop's clock."""
     _home: Home
     """Lists the run while its caller waits; takes it over when its caller goes on without it."""
-    _context: Context
     call: Any
     """The call that the run belongs to."""
     function: Callable[..., Coroutine[Any, Any, Any]] | None = None
     """What is run; called within the run, so that what it raises is the run's error."""
     kwargs: dict[str, Any] = {}
+    _context: Any = None
+    """A copy of the caller's, in which the call can be found."""
     _steps: Any = None
     value: Any = None
     """What the tool returned."""
@@ -103,7 +106,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     on_end: Callable[[], None] | None = None
     """Called once by its home when a detached run has ended."""
     _waits_for: Any = None
-    _bell: asyncio.Future[None] | None = None
+    _bell: _Bell | None = None
     """What the caller waits for while the tool waits for something that is slow to cancel."""
     _must_cancel: bool = False
     _cancels: int = 0
@@ -129,6 +132,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     def start(self, caller: asyncio.Task[Any] | None) -> None:
         """Runs the function to its first wait or its end; `caller` is the running task, if any."""
         self._steps = steps = _steps(self)
+        self._context = room = copy_context()
         if caller is None:
             self._step(None, None)
             return
@@ -137,7 +141,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         _make_current(loop, self)
         try:
             # With a default, `next` spares the StopIteration of a coroutine that has ended.
-            self._waits_for = self._context.run(next, steps, None)
+            self._waits_for = room.run(next, steps, None)
         except BaseException as raised:  # noqa: BLE001 - it becomes the call's outcome
             self.error = raised
             self.is_troubled = self.is_done = True
@@ -182,7 +186,9 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         try:
             while not self.is_done:
                 waits_for = self._waits_for
-                if waits_for is None or type(waits_for) is asyncio.Future:
+                if waits_for is None or (
+                    self.cancellation is None and type(waits_for) is asyncio.Future
+                ):
                     # What most tools wait for, without the generator in between.
                     try:
                         yield waits_for
@@ -215,7 +221,9 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         waits_for = self._waits_for
         error: BaseException | None = None
         try:
-            if waits_for is None or type(waits_for) is asyncio.Future:
+            if waits_for is None or (
+                self.cancellation is None and type(waits_for) is asyncio.Future
+            ):
                 yield waits_for
             else:
                 yield self._relay(waits_for)
@@ -240,10 +248,12 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             if isinstance(error, asyncio.CancelledError) and self._is_from_caller(
                 caller, waits_for
             ):
-                self.cancellation, self.is_troubled = error, True
-                self._cancels += 1
-                if waits_for is not None and waits_for.cancel() and not waits_for.done():
+                self._note_cancellation(error)
+                goes_on = waits_for is not None and (self._is_told or waits_for.cancel())
+                if goes_on and not waits_for.done():
                     return  # it ends in its own time, and the tool with it, as in any task
+            if waits_for is not None and waits_for.done() and not waits_for.cancelled():
+                waits_for.exception()  # the tool sees the cancellation in its place
         elif waits_for is not None and not waits_for.done():
             return  # woken by the end of the run; what it waits for goes on
         if self._must_cancel:
@@ -258,14 +268,36 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         if self._must_cancel and waits_for is not None and waits_for.cancel():
             self._must_cancel = False
 
-    def _relay(self, waits_for: Any) -> asyncio.Future[None]:
+    @property
+    def _is_told(self) -> bool:
+        """Whether the tool was cancelled by an end from outside that the caller is yet to see."""
+        return self.end_reason is not None and not self.is_detached
+
+    def _note_cancellation(self, error: asyncio.CancelledError) -> None:
+        self.cancellation, self.is_troubled = error, True
+        self._cancels += 1
+
+    def cancel_from_above(self, waits_for: Any, msg: Any) -> bool:
+        """The caller is cancelled while the tool waits: so is that, in the same moment.
+
+        A run that was ended already is not told twice: its caller goes on.
+        """
+        if not self._is_told and not waits_for.cancel(msg=msg):
+            return False
+        self._seen_cancels += 1
+        self._note_cancellation(asyncio.CancelledError(*(() if msg is None else (msg,))))
+        if self._bell is not None and (self._is_told or self.leaves_on_cancel):
+            self._bell.ring()
+        return True
+
+    def _relay(self, waits_for: Any) -> _Bell:
         """A future that is done when `waits_for` is, or as soon as the run is ended.
 
         A task, or the future of a `gather`, takes its time to be cancelled; the caller must not.
+        Nor may what cleans up after a cancellation be cancelled again by the deadline.
         """
         waits_for._asyncio_future_blocking = False  # noqa: SLF001 - asyncio's protocol
-        self._bell = bell = self._loop.create_future()
-        waits_for.add_done_callback(partial(_ring, bell))
+        self._bell = bell = _Bell(self, waits_for)
         bell._asyncio_future_blocking = True  # noqa: SLF001 - of awaiting futures
         return bell
 
@@ -285,7 +317,8 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         """Ends the run from outside: cancels the tool and lets the caller go on."""
         if not self.is_done and self.end_reason is None:
             self.end_reason, self.is_troubled = reason, True
-            self.cancel()
+            if self.cancellation is None:
+                self.cancel()
             if self._bell is not None:
                 self._loop.call_soon(_ring_after, self._loop, self._bell, _TURNS)
 
@@ -297,6 +330,8 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
 @types.coroutine
 def _steps(task: ToolTask) -> Generator[Any, Any, None]:
+    # Here, where the context is the tool's own already: whatever it starts has a copy of it.
+    _enter_call(task.call)
     task.value = yield from task.function(**task.kwargs)  # type: ignore[misc]
     task.is_done = True
 
@@ -308,16 +343,34 @@ def _cancels_seen_by(caller: Any) -> int:
     return int(caller.cancelling()) - bool(getattr(caller, "_must_cancel", False))
 
 
-def _ring(bell: asyncio.Future[None], _: object = None) -> None:
-    if not bell.done():
-        bell.set_result(None)
+class _Bell(asyncio.Future[None]):
+    """What a caller waits for in the place of what its tool waits for.
+
+    Args:
+        run: The tool's.
+        waits_for: Rings the bell when it is done.
+    """
+
+    def __init__(self, run: ToolTask, waits_for: Any) -> None:
+        super().__init__(loop=run.get_loop())
+        self._cancel_run = partial(run.cancel_from_above, waits_for)
+        waits_for.add_done_callback(self.ring)
+
+    def ring(self, _: object = None) -> None:
+        """Lets the caller go on, unless it does already."""
+        if not self.done():
+            self.set_result(None)
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Cancels what the tool waits for; the caller goes on when that has ended."""
+        return not self.done() and self._cancel_run(msg)
 
 
-def _ring_after(loop: asyncio.AbstractEventLoop, bell: asyncio.Future[None], turns: int) -> None:
+def _ring_after(loop: asyncio.AbstractEventLoop, bell: _Bell, turns: int) -> None:
     if turns and not bell.done():
         loop.call_soon(_ring_after, loop, bell, turns - 1)
     else:
-        _ring(bell)
+        bell.ring()
 
 
 class _Step:

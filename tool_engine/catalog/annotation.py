@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, Union
 import msgspec
 
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
+from tool_engine.catalog.metadata import UnsupportedHintError, readable_hint
 from tool_engine.model.parameter import PARAMETER_TYPES
 
 __all__ = ["UnsupportedHintError", "annotation_schema", "described_as", "is_native"]
@@ -27,23 +28,26 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 )
 
 
-class UnsupportedHintError(TypeError):
-    """A type hint has no JSON Schema; the message says why."""
-
-
 def annotation_schema(hint: Any) -> dict[str, Any]:
     """The JSON Schema of the values that fit `hint`, without references.
 
     Raises:
-        UnsupportedHintError: The type has no JSON form, or refers to itself.
+        UnsupportedHintError: The type has no JSON form or refers to itself, or something in it may
+            be a rule that is not understood.
     """
     if hint is Any or hint is object:
         return {"type": [*PARAMETER_TYPES, "null"]}
+    readable = readable_hint(hint)
     try:
-        schema = msgspec.json.schema(hint)
+        schema = msgspec.json.schema(readable)
     except (TypeError, NameError, RecursionError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise UnsupportedHintError(f"the type {hint!r} has no JSON form: {reason}") from error
+        # msgspec goes on with advice for its own hooks, which do not exist here.
+        reason = "" if reason.endswith(":") else f": {reason}"
+        raise UnsupportedHintError(
+            f"the type {hint!r} has no JSON form{reason}; take a str, int, float, bool, list, dict,"
+            " dataclass, TypedDict or msgspec.Struct, and make of it in the function what you need"
+        ) from error
     plain: dict[str, Any] = _stand_alone(schema, schema.pop("$defs", {}), ())
     plain.setdefault("type", [*PARAMETER_TYPES, "null"])
     return plain

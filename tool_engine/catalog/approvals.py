@@ -27,14 +27,21 @@ class Approvals:
         file: The lock file.
         code_hash: The hash of the code that runs a tool; None when nothing runs it yet.
         is_enforced: False: every tool may be called, and the file is not looked at.
+        is_outdated: Whether the process runs other code than `code_hash` would look at now.
     """
 
     def __init__(
-        self, file: str, code_hash: Callable[[Tool], str | None], *, is_enforced: bool
+        self,
+        file: str,
+        code_hash: Callable[[Tool], str | None],
+        *,
+        is_enforced: bool,
+        is_outdated: Callable[[Tool], bool] = lambda _: False,
     ) -> None:
         self.file = file
         self.is_enforced = is_enforced
         self._code_hash = code_hash
+        self._is_outdated = is_outdated
         self._lock = ToolLock(file=file, problem=f"{file} was not read yet")
         self._hashes: dict[tuple[str, str], tuple[Tool | ToolGroup, str]] = {}
 
@@ -62,15 +69,27 @@ class Approvals:
 
     def covers_code(self, tool: Tool) -> bool:
         """Whether the code that runs `tool` was approved with it."""
-        approved = self._lock.tools.get(tool.name)
-        return self.is_enforced and approved is not None and approved.handler is not None
+        return self.code_of(tool) is not None
+
+    def code_of(self, tool: Tool) -> str | None:
+        """The hash of the only code that may run `tool`; None: any may."""
+        approved = self._lock.tools.get(tool.name) if self.is_enforced else None
+        return None if approved is None else approved.handler
 
     def refusal(self, tool: Tool) -> QuarantinedTool | None:
         """Why `tool` may not be called; None when it may."""
         if not self.is_enforced:
             return None
-        code = self._code_hash(tool) if self.covers_code(tool) else None
-        return self._lock.refusal(tool, self._content_hash(tool), code)
+        is_covered = self.covers_code(tool)
+        code = self._code_hash(tool) if is_covered else None
+        refusal = self._lock.refusal(tool, self._content_hash(tool), code)
+        if refusal is None and is_covered and self._is_outdated(tool):
+            message = (
+                f"the tool {tool.name!r} is quarantined: this process has imported the code of "
+                f"{tool.handler!r} before it was what is approved now; start the program anew"
+            )
+            return QuarantinedTool(tool, "handler_changed", message, tool.version)
+        return refusal
 
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
         """The groups as calls see them: of those that are not approved, what takes away."""

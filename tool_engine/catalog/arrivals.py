@@ -60,6 +60,10 @@ class Arrivals:
             since -= min(max(stamp.age(), 0.0), _LONG_AGO)
         self._by_path[path] = _Arrival(stamp, since)
 
+    def note_at_rest(self, path: str, stamp: FileStamp | None) -> None:
+        """Notes that a file is in a state of which it is known that nobody is making it."""
+        self._by_path[path] = _Arrival(stamp, time.monotonic() - _LONG_AGO)
+
     def drop(self, path: str) -> None:
         """Forgets a file: it has been read, or is as it was when it was read."""
         self._by_path.pop(path, None)

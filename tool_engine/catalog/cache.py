@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -134,16 +135,16 @@ class CachedLoader:
             DefinitionError: Something is wrong with one of the definitions.
         """
         if not self._is_open:
-            return self._checked(self._loader.load_definitions(text, source))
+            return self._checked(self._loader.load_definitions(text, source), text)
         key = hashlib.sha256(text).digest()
         entry = self._known.get(key)
         if entry is not None and (tools := tools_of(entry, source)) is not None:
-            self._checked([tool for tool in tools if not self._is_known(tool)])
+            self._checked(tools, text, is_new=False)
         else:
             self._known.pop(key, None)
             entry = self._told.pop(key, None)
             found = None if entry is None else tools_of(entry, source)
-            read = self._checked(found or self._loader.load_definitions(text, source))
+            read = self._checked(found or self._loader.load_definitions(text, source), text)
             tools = [each for each in read if isinstance(each, Tool)]
             if len(tools) < len(read):
                 return read
@@ -157,10 +158,18 @@ class CachedLoader:
             return self._check is None
         return self._is_settled is None or self._is_settled(tool)
 
-    def _checked(self, read: Sequence[Tool | ToolGroup]) -> Sequence[Tool | ToolGroup]:
+    def _checked(
+        self, read: Sequence[Tool | ToolGroup], text: bytes, *, is_new: bool = True
+    ) -> Sequence[Tool | ToolGroup]:
         if self._check is not None:
-            tools = [each for each in read if isinstance(each, Tool)]
-            problems = [problem for tool in tools for problem in self._check(tool)]
+            problems = [
+                (problem, number)
+                for number, tool in enumerate(read)
+                if isinstance(tool, Tool) and (is_new or not self._is_known(tool))
+                for problem in self._check(tool)
+            ]
             if problems:
-                raise DefinitionError(*problems)
+                # Read again for the lines, which only a file with a mistake pays for.
+                placing = import_module("tool_engine.catalog.placing")
+                raise DefinitionError(*(placing.placed(each, text, at) for each, at in problems))
         return read

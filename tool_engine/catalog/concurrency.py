@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tool_engine.catalog.fault import Fault, listing, nearest
+from tool_engine.catalog.fault import Fault, listing
 from tool_engine.model.concurrency import (
     SINGLE_FLIGHT_LIMIT,
     BreakerPolicy,
@@ -13,6 +13,7 @@ from tool_engine.model.concurrency import (
     ToolRate,
     key_limit_too_small,
 )
+from tool_engine.model.nearness import find_nearest
 
 __all__ = ["build_concurrency", "concurrency_faults", "rate_faults"]
 
@@ -67,7 +68,7 @@ def _key_faults(key: Any, parameters: Any) -> list[Fault]:
     declared = [each for each in names if isinstance(each, str)]
     if name in declared or not name:
         return []
-    near = nearest(name, declared)
+    near = find_nearest(name, declared)
     known = f"the parameters are {listing(declared)}" if declared else "the tool has none"
     message = f"the key names the parameter {name[:80]!r}, which is not declared"
     cure = "" if near else known

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
@@ -15,13 +16,15 @@ from tool_engine.catalog.examples import example_faults
 from tool_engine.catalog.fault import Fault
 from tool_engine.catalog.limits import MAX_DEPTH
 from tool_engine.catalog.permission import build_permission, label_warnings
+from tool_engine.catalog.private_host import private_host_warnings
 from tool_engine.catalog.result_limits import build_limits, limit_faults
 from tool_engine.catalog.rules import FLAT_RULES, check_value
+from tool_engine.catalog.scalars import INTEGER_CURE
 from tool_engine.catalog.structure import structure_faults
 from tool_engine.catalog.workload import Workload
 from tool_engine.model.concurrency import ToolRate
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.schema import output_schema
+from tool_engine.model.schema import output_schema, value_schema
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
 
 __all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data"]
@@ -30,6 +33,12 @@ _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
     *("accepts", "max_uses", "examples", "tests"),
 )
+_RUN_BY: Final = {
+    "http": ("request",),
+    "workflow": ("steps",),
+    "javascript": ("handler",),
+}
+"""Types of entries that promise something, and what keeps the promise."""
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
@@ -73,7 +82,31 @@ def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
         for number, parameter in enumerate(definition.get("parameters", ()))
         if "default" in parameter and parameter.get("required")
     ]
+    for number, parameter in enumerate(definition.get("parameters", ())):
+        if "schema" in parameter:
+            found += _raw_warnings(parameter, ("parameters", number, "schema"))
+    found += _entry_warnings(definition)
+    found += private_host_warnings(definition.get("entry"))
     return found + label_warnings(definition.get("accepts", ()))
+
+
+def _raw_warnings(parameter: Mapping[str, Any], place: Path) -> Iterator[Fault]:
+    checker = import_module("tool_engine.catalog.raw_schema")
+    if checker.is_impossible(value_schema({**parameter, "description": ""})):
+        message = "no value would pass: the rules contradict one another, or the type"
+        yield Fault(place, message, at_key=True, cure="correct them")
+    yield from checker.idle_defaults(parameter["schema"], place)
+
+
+def _entry_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+    entry = definition.get("entry", {})
+    kind = entry.get("type")
+    needed = _RUN_BY.get(kind, ())
+    if not needed or "handler" in entry or any(key in entry for key in needed):
+        return []
+    what = f"entry.{needed[0]}, or " if needed[0] != "handler" else ""
+    message = f"the type {kind} runs nothing by itself, and the entry does not say what does"
+    return [Fault(("entry", "type"), message, cure=f"write {what}entry.handler")]
 
 
 def build_tool(definition: Mapping[str, Any], source: str | None, findings: list[str]) -> Tool:
@@ -170,7 +203,7 @@ def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
     if isinstance(value, int):
         if -(2**63) <= value < 2**63:
             return int(value)
-        faults.append(Fault(path, "the integer does not fit into 64 bits; use a text"))
+        faults.append(Fault(path, "the integer does not fit into 64 bits", cure=INTEGER_CURE))
     elif value - value == 0:
         return float(value)
     else:

@@ -18,6 +18,7 @@ from typing import (
 import msgspec
 
 from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
+from tool_engine.visible import visible
 
 __all__ = ["entry_of", "tools_of"]
 
@@ -77,7 +78,7 @@ def _kept(tool: Tool, source: str) -> dict[str, Any]:
             kept[name] = bytes(values[name]) if name in _TEXTS else values[name]
     if tool.findings:
         # A finding begins with the place, which is another when the text is found elsewhere.
-        kept["findings"] = [finding.removeprefix(source) for finding in tool.findings]
+        kept["findings"] = [each.removeprefix(visible(source)) for each in tool.findings]
     return kept
 
 
@@ -93,4 +94,5 @@ def _tool(kept: dict[str, Any], source: str) -> Tool:
     tool = Tool(**(_EMPTY_LISTS | kept))
     if findings is None:
         return tool
-    return pack(msgspec.structs.replace(tool, findings=[source + each for each in findings]))
+    placed = [visible(source) + each for each in findings]
+    return pack(msgspec.structs.replace(tool, findings=placed))

@@ -7,12 +7,12 @@ the tool is not looked at when a file is loaded: `tool-engine test` runs them, a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.catalog.document import Path
 from tool_engine.catalog.structure import Fault
+from tool_engine.model.nearness import find_near
 
 __all__ = ["CALL_ERRORS", "EXPECTATIONS", "example_faults"]
 
@@ -88,7 +88,7 @@ def _check_expectation(test: Mapping[str, Any], place: Path, faults: list[Fault]
         error, path = error.get("error_type"), (*path, "error_type")
     if isinstance(error, str) and error not in CALL_ERRORS:
         # A tool may raise an error type of its own, so only a slip of the pen is refused.
-        near = difflib.get_close_matches(error[:80], CALL_ERRORS, n=1, cutoff=0.85)
+        near = find_near(error, CALL_ERRORS, 1, like_enough=0.85)
         if near:
             message = f"unknown error type {error[:80]!r}; did you mean {near[0]!r}?"
             faults.append(Fault(path, message))

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tool_engine.catalog.document import Document, Path, format_path
 from tool_engine.errors import DefinitionProblem
-from tool_engine.model.schema import SHORT_KEYS
 from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_forms
 
-__all__ = ["Fault", "describe", "listing", "locate", "nearest"]
+__all__ = ["Fault", "describe", "listing", "locate"]
 
 _LONGEST_TEXT: Final = 80
 """Characters of a text that are repeated."""
 _MOST_READ: Final = 4_096
 """More than that, so that a secret is seen as a whole before the text is cut."""
-_OTHER_NAMES: Final = {
-    **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
-    "returns_schema": "output",
-    "title": "description",
-    "params": "parameters",
-    "executor": "handler",
-}
-"""What people write out of habit, and the key that they mean."""
 
 
 class Fault(NamedTuple):
@@ -88,15 +78,6 @@ def listing(names: Iterable[object]) -> str:
     return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` was probably meant to be; empty when none is near."""
-    listed = list(known)
-    meant = _OTHER_NAMES.get(word, word.lower())
-    if meant in listed:
-        return meant
-    return next(iter(difflib.get_close_matches(word[:80], listed, n=1)), "")
-
-
 def _problem(fault: Fault, source: str, line: int | None, column: int | None) -> DefinitionProblem:
     return DefinitionProblem(
         message=fault.sentence,
@@ -135,7 +116,10 @@ def _secret_at(path: Path, definition: Any) -> str:
             value = value[step]
         except (LookupError, TypeError):
             return ""
-    return str(value) if is_secret and isinstance(value, str | int | float) else ""
+    # A flag is no secret: `secret: 'true'` is told as it stands there.
+    is_flag = str(value).lower() in ("true", "false", "yes", "no", "on", "off")
+    is_told = is_flag or not is_secret or not isinstance(value, str | int | float)
+    return "" if is_told else str(value)
 
 
 def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ __all__ = [
     "read_definition",
     "read_once",
     "stamp_of",
+    "without_foreign_content",
 ]
 
 SETTLE_TIME: Final = 0.02
@@ -59,6 +61,11 @@ class FileStamp(msgspec.Struct, frozen=True, gc=False):
     def age(self) -> float:
         """Seconds since the last change; negative when the file's clock is ahead of ours."""
         return (time.time_ns() - max(self.modified_ns, self.changed_ns)) / _SECOND
+
+    @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """What a file keeps under another name, as long as it is not written."""
+        return (self.device, self.inode, self.size, self.modified_ns)
 
     def may_hide_a_change(self) -> bool:
         """Whether a write at this moment could leave the stamp as it is.
@@ -143,6 +150,34 @@ def read_definition(path: str) -> Contents:
         if contents is not None and stamp_of(path) == contents.stamp:
             return contents
     raise _file_error(path, "is being written; it is read again when it has settled")
+
+
+@contextmanager
+def without_foreign_content(path: str) -> Iterator[None]:
+    """Takes what a file says out of the errors about it, where it is a link out of its folder.
+
+    It may lead to any file of the machine, which is no definition.
+    """
+    try:
+        yield
+    except DefinitionError as error:
+        if not _leads_elsewhere(path):
+            raise
+        raise DefinitionError(*dict.fromkeys(map(_without_content, error.problems))) from None
+
+
+def _leads_elsewhere(path: str) -> bool:
+    if not os.path.islink(path):  # noqa: PTH114 - pathlib is not loaded before it is needed
+        return False
+    folder, _ = os.path.split(path)
+    inside = os.path.join(os.path.realpath(folder), "")  # noqa: PTH118 - the same
+    return not os.path.realpath(path).startswith(inside)
+
+
+def _without_content(problem: DefinitionProblem) -> DefinitionProblem:
+    cure = "check the file itself, or put it in place of the link"
+    message = f"the file is a link out of its folder, and no right definition; {cure}"
+    return DefinitionProblem(message, problem.file, problem.line, problem.column, cure=cure)
 
 
 def read_once(path: str) -> Contents | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -16,14 +16,20 @@ from tool_engine.catalog.annotation import (
     described_as,
     is_native,
 )
+from tool_engine.catalog.conversion import Conversion, Supplier
 from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.catalog.made_defaults import is_known, known_faults, misfit
+from tool_engine.catalog.metadata import readable_hint
 from tool_engine.catalog.short_form import short_form
-from tool_engine.errors import DefinitionError, DefinitionProblem, ToolExecutionError
+from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.field_default import is_field, supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["adapted_handler", "argument_converter", "context_parameter", "tool_from_function"]
 
+MISFITS: Final = "misfits"
+"""The attribute of a handler that tells which arguments do not convert."""
 _NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the / from the signature",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values; declare one list instead",
@@ -100,16 +106,15 @@ def context_parameter(function: Callable[..., Any]) -> str | None:
     return None
 
 
-def argument_converter(
-    function: Callable[..., Any],
-) -> Callable[[Mapping[str, Any]], dict[str, Any]] | None:
+def argument_converter(function: Callable[..., Any]) -> Conversion | None:
     """What turns validated JSON arguments into the Python values that `function` is hinted with.
 
-    A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives.
+    A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives, and a default
+    that pydantic's `Field` describes is to be filled in.
 
     Returns:
-        A function from arguments to arguments, which raises `ToolExecutionError` for a value that
-        does not convert; None when the arguments fit as they are.
+        A function from arguments to arguments, which raises `InvalidArgumentsError` for a value
+        that does not convert; None when the arguments fit as they are.
     """
     signature, hints = inspect.signature(function), _hints(function)
     wanted = {
@@ -120,17 +125,10 @@ def argument_converter(
         and not _is_context(parameter, hints)
         and not is_native(hints[parameter.name])
     }
-    if not wanted:
+    suppliers = _suppliers(signature, hints)
+    if not wanted and not suppliers:
         return None
-
-    def convert(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        converted = dict(arguments)
-        for name, hint in wanted.items():
-            if name in converted:
-                converted[name] = _convert(name, converted[name], hint)
-        return converted
-
-    return convert
+    return Conversion(wanted, suppliers)
 
 
 def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,14 +150,10 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
     async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
         return await function(**arguments(context, values))
 
-    return call_async if _is_async(function) else call
-
-
-def _convert(name: str, value: Any, hint: Any) -> Any:
-    try:
-        return msgspec.convert(value, hint, str_keys=True)
-    except msgspec.ValidationError as error:
-        raise ToolExecutionError(f"the argument {name!r} does not fit: {error}") from error
+    handler: Callable[..., Any] = call_async if _is_async(function) else call
+    if convert is not None:
+        setattr(handler, MISFITS, convert.misfits)
+    return handler
 
 
 class _Signature:
@@ -197,14 +191,17 @@ class _Signature:
             raise _error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
         if name not in self._hints:
             raise _error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
-        hint = self._hints[name]
+        hint = _ruled_hint(parameter, self._hints)
         try:
             schema = annotation_schema(hint)
         except UnsupportedHintError as error:
-            raise _error(self._source, path, f"{name!r}: {error}; use another type") from error
+            raise _error(self._source, path, f"{name!r}: {error}") from error
         spec = {"name": name, **_typed(schema)}
         spec["description"] = self._description(name, hint, spec)
-        self._add_default(parameter, schema, spec)
+        self._add_default(parameter, schema, spec, path)
+        for where, reason in known_faults(readable_hint(hint)):
+            message = f"{name!r}: the default of {where} does not fit its type: {reason}"
+            raise _error(self._source, path, message)
         return spec
 
     def _description(self, name: str, hint: Any, spec: Mapping[str, Any]) -> str:
@@ -215,10 +212,22 @@ class _Signature:
         return text
 
     def _add_default(
-        self, parameter: inspect.Parameter, schema: Mapping[str, Any], spec: dict[str, Any]
+        self,
+        parameter: inspect.Parameter,
+        schema: Mapping[str, Any],
+        spec: dict[str, Any],
+        path: str,
     ) -> None:
         is_nullable = isinstance(schema["type"], list) and "null" in schema["type"]
-        default = parameter.default
+        default, field = parameter.default, _field_of(parameter, self._hints)
+        if field is not None:
+            supply = supplier_of(field)
+            if supply is not None and field.default_factory is not None:
+                # Each call gets a value of its own, which no definition can say beforehand.
+                rule = readable_hint(_ruled_hint(parameter, self._hints))
+                self._check_known(supply, rule, parameter.name, path)
+                return
+            default = inspect.Parameter.empty if supply is None else supply()
         if default is inspect.Parameter.empty:
             # Python asks for it, but None is a value like any other for it.
             if is_nullable and self._hints[parameter.name] not in (Any, object):
@@ -232,8 +241,19 @@ class _Signature:
             return
         try:
             spec["default"] = msgspec.to_builtins(default, str_keys=True)
-        except (TypeError, ValueError):
-            return
+        except (TypeError, ValueError) as error:
+            raise _error(
+                self._source,
+                f"{path}.default",
+                f"the default of {parameter.name!r} has no JSON form, so that models cannot be told"
+                f" of it ({error}); write a value of JSON, or None and set it in the function",
+            ) from error
+
+    def _check_known(self, supply: Callable[[], Any], hint: Any, name: str, path: str) -> None:
+        found = misfit(supply(), hint) if is_known(supply) else None
+        if found is not None:
+            message = f"the default of {name!r} does not fit its type: {found[1]}"
+            raise _error(self._source, f"{path}.default", message)
 
 
 def _typed(schema: dict[str, Any]) -> dict[str, Any]:
@@ -247,6 +267,35 @@ def _typed(schema: dict[str, Any]) -> dict[str, Any]:
         spec["description"] = spec["schema"].pop("description")
     spec["schema"].pop("default", None)
     return spec
+
+
+def _field_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """The pydantic `Field` that gives the parameter's default; None where none does."""
+    if is_field(parameter.default):
+        return parameter.default
+    if parameter.default is not inspect.Parameter.empty:
+        return None
+    metadata = getattr(hints.get(parameter.name), "__metadata__", ())
+    return next((part for part in metadata if is_field(part) and supplier_of(part)), None)
+
+
+def _ruled_hint(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """The hint of a parameter, with the rules of a `Field` that stands as its default."""
+    hint = hints[parameter.name]
+    return Annotated[hint, parameter.default] if is_field(parameter.default) else hint
+
+
+def _suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
+    """What gives the defaults that Python does not know, because a `Field` describes them."""
+    found = []
+    for parameter in signature.parameters.values():
+        field = _field_of(parameter, hints)
+        supply = None if field is None else supplier_of(field)
+        if supply is not None:
+            is_made = field.default_factory is not None
+            rule = readable_hint(_ruled_hint(parameter, hints)) if is_made else Any
+            found.append(Supplier(parameter.name, supply, rule))
+    return found
 
 
 def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from tool_engine.catalog.group_view import GroupsView
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import ConfigurationError, GenerationNotFoundError, ToolQuarantinedError
+from tool_engine.model.data import Data
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
+class Generation(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One state of the tools."""
 
     number: int

@@ -11,11 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.fault import Fault, nearest
+from tool_engine.catalog.fault import Fault
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.permission import build_permission
 from tool_engine.catalog.structure import structure_faults
 from tool_engine.model.group import Skill, ToolGroup
+from tool_engine.model.nearness import find_nearest
 
 __all__ = [
     "GROUP",
@@ -127,7 +128,7 @@ def _off_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
     tools = dict.fromkeys(each for each in listed if isinstance(each, str))
     for number, name in enumerate(off):
         if isinstance(name, str) and name not in tools:
-            near = nearest(name, islice(tools, _MOST_COMPARED))
+            near = find_nearest(name, islice(tools, _MOST_COMPARED))
             message = f"the tool {name[:80]!r} is off and does not belong to the group"
             cure = "" if near else "add it to tools, or remove it here"
             yield Fault(("off", number), message, nearest=near, cure=cure)

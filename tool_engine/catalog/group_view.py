@@ -13,8 +13,8 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.view import CatalogView
 from tool_engine.errors import ConfigurationError, DefinitionProblem, DuplicateToolError
-from tool_engine.model.bounds import nearest
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["GroupsView"]
 
@@ -79,9 +79,8 @@ class GroupsView(CatalogView):
         """
         group = self.groups.get(name)
         if group is None:
-            raise ConfigurationError(
-                f"there is no group {name!r}{nearest(name, self.groups) or '; see engine.groups'}"
-            )
+            hint = suggest_near(name, self.groups) or "; see engine.groups"
+            raise ConfigurationError(f"there is no group {name!r}{hint}")
         if group.source is not None:
             raise ConfigurationError(
                 f"the group {name!r} is defined in {group.source}; remove the file instead"

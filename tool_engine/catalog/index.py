@@ -6,17 +6,17 @@ hold it, whatever is reloaded meanwhile.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import compress
 from operator import is_not
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Self
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import find_near
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["ToolIndex"]
@@ -62,6 +62,15 @@ class ToolIndex:
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _index_of, (self.list_all(), dict(self.groups))
+
     def __repr__(self) -> str:
         names = ", ".join(list(self._tools)[:8])
         return f"ToolIndex({len(self)} tools: {names}{', …' if len(self) > 8 else ''})"
@@ -90,8 +99,7 @@ class ToolIndex:
         shared: Counter[str] = Counter()
         for pair in _pairs(name):
             shared.update(self._names_by_pair.get(pair, ()))
-        likely = {known.casefold(): known for known, _ in shared.most_common(_CANDIDATES)}
-        return [likely[near] for near in difflib.get_close_matches(name, likely, n=limit)]
+        return find_near(name, (known for known, _ in shared.most_common(_CANDIDATES)), limit)
 
     def list_all(self) -> list[Tool]:
         """Every tool."""
@@ -240,3 +248,7 @@ class ToolIndex:
 
 def _pairs(name: str) -> set[str]:
     return {name[at : at + 2] for at in range(max(len(name) - 1, 1))}
+
+
+def _index_of(tools: list[Tool], groups: dict[str, ToolGroup]) -> ToolIndex:
+    return ToolIndex(tools).with_groups(groups)

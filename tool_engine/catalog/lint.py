@@ -9,7 +9,6 @@ of what the tool is: behind a line for that line, on a line of its own for the w
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -27,7 +26,9 @@ from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.strict_yaml import parse
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
+from tool_engine.visible import visible
 
 __all__ = ["LINT_RULES", "LintFinding", "choose_rules", "lint_text", "lint_tool"]
 
@@ -79,7 +80,7 @@ class LintFinding(msgspec.Struct, frozen=True):
         place = [self.file or self.tool, self.line, self.column]
         where = ":".join(str(part) for part in place if part is not None)
         about = f"{self.path}: " if self.path else ""
-        return f"{where}: {self.code} {about}{self.message}"
+        return visible(f"{where}: {self.code} {about}{self.message}")
 
 
 class _Ignored(NamedTuple):
@@ -105,9 +106,8 @@ def choose_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list
     """
     for word in (*select, *ignore):
         if not word or not any(code.startswith(word) for code in _CODES):
-            near = difflib.get_close_matches(word, _CODES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the codes are {', '.join(_CODES)}"
-            raise ConfigurationError(f"there is no lint rule {word!r}; {hint}")
+            hint = suggest_near(word, _CODES) or f"; the codes are {', '.join(_CODES)}"
+            raise ConfigurationError(f"there is no lint rule {word!r}{hint}")
     return [
         rule
         for rule in LINT_RULES

@@ -8,7 +8,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tool_engine.catalog.folder import FolderError, list_definitions, read_definition
+from tool_engine.catalog.folder import (
+    FolderError,
+    list_definitions,
+    read_definition,
+    without_foreign_content,
+)
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -48,8 +53,8 @@ class ToolConfigLoader:
             DefinitionError: The file cannot be read, is not a right definition, or defines several
                 tools, or a group.
         """
-        source = os.fspath(path)
-        return self.load_text(read_definition(source).data, source)
+        with without_foreign_content(source := os.fspath(path)):
+            return self.load_text(read_definition(source).data, source)
 
     def load_text(self, text: str | bytes, source: str = "<text>") -> Tool:
         """Reads the one tool that `text` defines; errors call the text `source`.
@@ -66,8 +71,8 @@ class ToolConfigLoader:
         Raises:
             DefinitionError: The file cannot be read, or something in it is wrong.
         """
-        source = os.fspath(path)
-        return self.load_tools(read_definition(source).data, source)
+        with without_foreign_content(source := os.fspath(path)):
+            return self.load_tools(read_definition(source).data, source)
 
     def load_tools(self, text: str | bytes, source: str = "<text>") -> list[Tool]:
         r"""Reads every tool that `text` defines, in its order; `---` lines stand between them.
@@ -96,8 +101,8 @@ class ToolConfigLoader:
         Raises:
             DefinitionError: The file cannot be read, or something in it is wrong.
         """
-        source = os.fspath(path)
-        return self.load_definitions(read_definition(source).data, source)
+        with without_foreign_content(source := os.fspath(path)):
+            return self.load_definitions(read_definition(source).data, source)
 
     def load_definitions(self, text: str | bytes, source: str = "<text>") -> list[Tool | ToolGroup]:
         r"""Reads every tool and every group that `text` defines, in its order.

@@ -26,6 +26,7 @@ from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import LockFileError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
+from tool_engine.named_file import why_unread, why_unwritten
 
 __all__ = [
     "LockedTool",
@@ -98,7 +99,7 @@ class ToolLock:
         """
         try:
             if not stat.S_ISREG(Path(file).stat().st_mode):
-                raise LockFileError(f"the lock file {file} is not a file")
+                raise _no_file(file)
             data = Path(file).read_bytes()
             if known is not None and known.problem is None and known.data == data:
                 return known
@@ -108,7 +109,7 @@ class ToolLock:
                 f"there is no lock file {file}; write it with `tool-engine lock`"
             ) from None
         except OSError as error:
-            raise LockFileError(f"cannot read {file}: {error.strerror or error}") from error
+            raise LockFileError(f"cannot read {file}: {why_unread(error)}") from error
         except UnicodeDecodeError as error:
             raise _broken(file, f"it is not UTF-8 text (byte {error.start})") from error
         tools, groups = _parse(text, file)
@@ -146,10 +147,15 @@ class ToolLock:
             )
             return QuarantinedTool(tool, "changed", message, known.version)
         if known.handler is not None and handler is not None and known.handler != handler:
+            is_named = ":" in tool.handler
             message = (
                 f"the tool {name!r} is quarantined: the code of {tool.handler!r} is not the one "
-                "that was approved, or was registered after the last look: await engine.reload(); "
-                f"other code is approved by the program: await engine.lock_tools([{name!r}])"
+                "that was approved"
+            ) + (
+                f"; {cure}"
+                if is_named
+                else ", or was registered after the last look: await engine.reload(); other code "
+                f"is approved by the program: await engine.lock_tools([{name!r}])"
             )
             return QuarantinedTool(tool, "handler_changed", message, known.version)
         return None
@@ -199,9 +205,11 @@ class ToolLock:
         # A link to the file stays a link.
         target = os.path.realpath(self.file)
         try:
+            if os.path.lexists(target) and not Path(target).is_file():
+                raise _no_file(self.file)
             _write_whole(target, self.text().encode())
         except OSError as error:
-            raise LockFileError(f"cannot write {self.file}: {error.strerror or error}") from error
+            raise LockFileError(f"cannot write {self.file}: {why_unwritten(error)}") from error
 
 
 def default_lock_file(directory: str) -> str:
@@ -312,6 +320,10 @@ def _broken(file: str, why: str) -> LockFileError:
         f"{file} is no lock file: {why}; bring back the file of before, or read all tools and "
         "write it anew with `tool-engine lock`"
     )
+
+
+def _no_file(file: str) -> LockFileError:
+    return LockFileError(f"the lock file {file} is not a file; name another one with --file")
 
 
 def _write_whole(target: str, data: bytes) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from tool_engine.catalog.fault import Fault, nearest
+from tool_engine.catalog.fault import Fault
+from tool_engine.model.nearness import find_nearest
 from tool_engine.model.permission import Permission
 
 __all__ = ["build_permission", "label_warnings", "permission_spec"]
@@ -52,10 +53,10 @@ def _label_fault(label: str) -> Fault | None:
     known = _KINDS if colon else _BARE
     if kind not in known:
         forms = (*_BARE, *(f"{each}:NAME" for each in _KINDS))
-        near = nearest(kind, known)
+        near = find_nearest(kind, known)
         cure = "" if near else f"the labels are {', '.join(forms)}"
         return Fault((), f"no value carries the label {label[:80]!r}", nearest=near, cure=cure)
     if kind == "effect" and not _WILD.search(value) and value not in _EFFECTS:
-        near, cure = nearest(value, _EFFECTS), f"the effects are {', '.join(_EFFECTS)}"
+        near, cure = find_nearest(value, _EFFECTS), f"the effects are {', '.join(_EFFECTS)}"
         return Fault((), f"no tool has the effect {value[:80]!r}", nearest=near, cure=cure)
     return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tool_engine.model.data import Data
 from tool_engine.model.tool import Tool
 
 __all__ = ["QuarantinedTool"]
 
 
-class QuarantinedTool(msgspec.Struct, frozen=True):
+class QuarantinedTool(msgspec.Struct, Data, frozen=True):
     """A tool that is there and may not be called, because nobody approved it as it is."""
 
     tool: Tool

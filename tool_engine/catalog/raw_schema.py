@@ -11,17 +11,27 @@ from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
+import jsonschema_rs.canonical
+import msgspec
 from jsonschema import Draft202012Validator
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.fault import Fault, describe, nearest
+from tool_engine.catalog.fault import Fault, describe
 from tool_engine.catalog.keywords import FORMATS, KEYWORDS
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.rules import compile_check
+from tool_engine.catalog.rules import compile_check, default_faults
 from tool_engine.catalog.workload import Workload
+from tool_engine.model.nearness import find_nearest
+from tool_engine.model.tool import write_only_names
 
-__all__ = ["raw_schema_faults"]
+__all__ = ["idle_defaults", "is_impossible", "raw_schema_faults"]
 
+_LONGEST_JUDGED: Final = 10_000
+"""Bytes of a schema; to find out what a longer one allows could take long."""
+_INSTEAD_OF_KEYS: Final = (
+    "remove it, and take what is secret as a value: under additionalProperties with writeOnly, or "
+    "as a list of objects with a property that is writeOnly"
+)
 _HOLD_MANY: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _HOLD_ONE: Final = frozenset(
     {
@@ -30,6 +40,8 @@ _HOLD_ONE: Final = frozenset(
     }
 )
 _HOLD_LIST: Final = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
+_CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
+"""What leads to a place of which a schema speaks for certain."""
 
 
 def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) -> list[Fault]:
@@ -46,7 +58,41 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
             compile_check(schema)
         except jsonschema_rs.ValidationError as error:  # pragma: no cover - the two agree so far
             faults.append(Fault(path, f"not a usable JSON Schema: {error.message[:300]}"))
+    if not faults:
+        _check_defaults(schema, path, faults)
     return faults
+
+
+def is_impossible(schema: dict[str, Any]) -> bool:
+    """Whether it is certain that no value fits `schema`."""
+    if len(msgspec.json.encode(schema)) > _LONGEST_JUDGED:
+        return False
+    try:
+        empty = jsonschema_rs.canonical.find_unsatisfiable(
+            schema,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            validate_formats=True,
+            offline=True,
+        )
+    except (ValueError, TypeError):  # pragma: no cover - what is no schema is told elsewhere
+        return False
+    return "" in empty
+
+
+def idle_defaults(schema: Any, path: Path, *, is_certain: bool = True) -> Iterator[Fault]:
+    """The defaults in `schema`, which stands at `path`, that no call ever gets."""
+    if not isinstance(schema, dict):
+        return
+    if not is_certain and "default" in schema:
+        message = "a default in a branch is never filled in, as the branch need not apply"
+        cure = "move it to the parameter's own properties or items, or remove it"
+        yield Fault((*path, "default"), message, at_key=True, cure=cure)
+    for keyword, value in schema.items():
+        is_sure = is_certain and keyword in _CERTAIN
+        is_sure &= not (keyword == "items" and "prefixItems" in schema)
+        is_sure &= not (keyword == "additionalProperties" and "patternProperties" in schema)
+        for part, child in _children(keyword, value):
+            yield from idle_defaults(child, (*path, keyword, *part), is_certain=is_sure)
 
 
 def _not_a_schema(error: Any, path: Path) -> Fault:
@@ -70,8 +116,21 @@ def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Work
         if keyword not in KEYWORDS:
             faults.append(_unsupported(keyword, place))
         _check_texts(keyword, value, place, faults, workload)
+        if keyword == "propertyNames" and any(write_only_names({"properties": {keyword: value}})):
+            message = "writeOnly hides values, and these are keys"
+            faults.append(Fault(place, message, cure=_INSTEAD_OF_KEYS))
         for part, child in _children(keyword, value):
             _check_keywords(child, (*place, *part), faults, workload)
+
+
+def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
+    """Judges the defaults inside `schema` by the schemas that they stand in."""
+    for keyword, value in schema.items():
+        for part, child in _children(keyword, value):
+            if isinstance(child, dict) and len(faults) < MAX_PROBLEMS:
+                place = (*path, keyword, *part)
+                faults += default_faults(child, child, (*place, "default"))
+                _check_defaults(child, place, faults)
 
 
 def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
@@ -106,7 +165,7 @@ def _check_texts(
 
 
 def _unsupported(keyword: str, place: Path) -> Fault:
-    near, cure = nearest(keyword, KEYWORDS), ""
+    near, cure = find_nearest(keyword, KEYWORDS), ""
     if keyword in ("$ref", "$defs", "definitions"):
         near, cure = "", "write the schema out where it is used"
     elif not near:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -27,6 +27,7 @@ from tool_engine.catalog.folder import (
     list_definitions,
     read_once,
     stamp_of,
+    without_foreign_content,
 )
 from tool_engine.catalog.folder_outcome import FolderOutcome
 from tool_engine.catalog.index import ToolIndex
@@ -177,7 +178,22 @@ class Catalog:
                 arrivals.drop(path)
                 if not read.is_sure:
                     self._read(path, stamp)
+        self._note_renames(looked_at - states.keys(), states)
         return arrivals.paths() & (looked_at | states.keys())
+
+    def _note_renames(self, gone: Collection[str], states: Mapping[str, FileStamp | None]) -> None:
+        """Lets a file that has only another name go and come in one step, without a rest.
+
+        Else its tools would be gone from the look that misses its old name until the new one has
+        rested.
+        """
+        reads = [(path, self._reads[path].stamp) for path in gone if path in self._reads]
+        known = {stamp.identity: path for path, stamp in reads if stamp is not None}
+        for path, stamp in states.items() if known else ():
+            old = None if stamp is None or path in self._reads else known.get(stamp.identity)
+            if old is not None and not self.arrivals.is_open(path):
+                self.arrivals.note_at_rest(old, GONE)
+                self.arrivals.note_at_rest(path, stamp)
 
     def _is_at_rest(self, path: str, stamp: FileStamp | None) -> bool:
         """Whether nobody has written a file for long, though nobody has looked at it before."""
@@ -232,7 +248,8 @@ class Catalog:
     def _load(self, path: str, contents: Contents) -> None:
         read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
         try:
-            found = self._loader.load_definitions(contents.data, path)
+            with without_foreign_content(path):
+                found = self._loader.load_definitions(contents.data, path)
         except DefinitionError as error:
             self._break(path, error, read)
         else:

@@ -15,13 +15,15 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.fault import Fault, describe, listing, nearest
+from tool_engine.catalog.fault import Fault, describe, listing
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.structure import type_cure
 from tool_engine.catalog.workload import Workload
+from tool_engine.model.error_path import find_error
+from tool_engine.model.nearness import find_nearest
 from tool_engine.model.schema import SHORT_KEYS, value_schema
 
-__all__ = ["FLAT_RULES", "check_value", "compile_check"]
+__all__ = ["FLAT_RULES", "check_value", "compile_check", "default_faults"]
 
 FLAT_RULES: Final = (*SHORT_KEYS, "items", "properties")
 """The rules that may stand beside `type` as well as in its `validation` block."""
@@ -207,21 +209,35 @@ def _check_default(
         if kind in _KINDS and not _is_kind(value, kind):
             faults.append(_wrong_kind(value, kind, place))
         return
-    schema = value_schema({key: item for key, item in spec.items() if key != "default"})
-    check = compile_check(schema)
+    faults += default_faults(spec, value_schema(spec), place)
+
+
+def default_faults(spec: Mapping[str, Any], schema: dict[str, Any], place: Path) -> list[Fault]:
+    """Why the default in `spec`, if there is one, does not fit `schema`.
+
+    Args:
+        spec: What has the default.
+        schema: The JSON Schema of the value.
+        place: Where the default stands.
+    """
+    if "default" not in spec:
+        return []
+    value = spec["default"]
+    check = compile_check({key: item for key, item in schema.items() if key != "default"})
     if check.is_valid(value):
-        return
+        return []
     # Each error of a long list may carry one for each choice of its schema.
     errors = check.iter_errors(value) if _is_short(value) else _first_error(check, value)
-    faults.extend(
+    cure = "change the default or the rule"
+    return [
         Fault(
-            (*place, *error.instance_path),
+            (*place, *find_error(error, value)[0]),
             f"the default breaks the parameter's own rules: {error.message[:300]}",
             got=describe(error.instance),
-            cure="change the default or the rule",
+            cure="remove the key for no default" if value is None else cure,
         )
         for error in errors
-    )
+    ]
 
 
 def _is_short(value: Any) -> bool:
@@ -251,7 +267,7 @@ def _unknown_property(name: Any, properties: Mapping[str, Any], place: Path) -> 
         f"required names {str(name)[:80]!r}, which is not in properties ({listed})",
         expected=f"one of {listed}",
         got=describe(name),
-        nearest=nearest(name, properties) if isinstance(name, str) else "",
+        nearest=find_nearest(name, properties) if isinstance(name, str) else "",
     )
 
 

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Final
 
-__all__ = ["MAY_BE_MORE", "UnreadableScalarError", "resolve_plain"]
+__all__ = ["INTEGER_CURE", "MAY_BE_MORE", "UnreadableScalarError", "resolve_plain"]
 
 _CONSTANTS: Final = {
     "": None,
@@ -33,15 +33,25 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:
 _BASED: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _INTEGER_LIMIT: Final = 2**63
+INTEGER_CURE: Final = (
+    f"write one from {-_INTEGER_LIMIT} to {_INTEGER_LIMIT - 1}, or leave the key out"
+)
+"""What to do about an integer that does not fit into 64 bits."""
 
 
 class UnreadableScalarError(ValueError):
-    """A plain scalar is a number that JSON cannot carry."""
+    """A plain scalar is a number that JSON cannot carry.
 
-    def __init__(self, message: str, cure: str = "quote it to have the text") -> None:
-        super().__init__(f"{message}; {cure}")
+    Args:
+        message: What is wrong with it.
+        number_cure: What to write where a number belongs.
+    """
+
+    def __init__(self, message: str, number_cure: str) -> None:
         self.message = message
-        self.cure = cure
+        self.number_cure = number_cure
+        self.cure = f"{number_cure}; where a text belongs, quote it"
+        super().__init__(f"{message}; {self.cure}")
 
 
 def resolve_plain(text: str) -> str | int | float | bool | None:
@@ -62,8 +72,7 @@ def resolve_plain(text: str) -> str | int | float | bool | None:
         return _float(text)
     if _NOT_FINITE.fullmatch(text):
         raise UnreadableScalarError(
-            f"{text} is not a number that JSON can carry",
-            "leave the key out for no limit, or quote it to have the text",
+            f"{text} is not a number that JSON can carry", "leave the key out for no limit"
         )
     return text
 
@@ -72,7 +81,9 @@ def _integer(text: str, base: int) -> int:
     # Twenty digits are out of range already, and int() refuses thousands with its own error.
     value = int(text, base) if len(text) < 80 else _INTEGER_LIMIT
     if not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
-        raise UnreadableScalarError(f"the integer {text[:40]} does not fit into 64 bits")
+        raise UnreadableScalarError(
+            f"the integer {text[:40]} does not fit into 64 bits", INTEGER_CURE
+        )
     return value
 
 
@@ -81,5 +92,9 @@ def _float(text: str) -> float:
     mantissa = text.lower().partition("e")[0]
     vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)
     if math.isinf(value) or vanished:
-        raise UnreadableScalarError(f"the number {text[:40]} is outside the range of numbers")
+        cure = "write 0 or a larger one" if vanished else "write one between -1e308 and 1e308"
+        raise UnreadableScalarError(
+            f"the number {text[:40]} is outside the range of numbers",
+            f"{cure}, or leave the key out",
+        )
     return value

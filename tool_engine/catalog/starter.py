@@ -37,6 +37,7 @@ MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
 
 _TEMPLATES: Final = resources.files("tool_engine.catalog").joinpath("templates")
 _PLACE_OF_NAME: Final = "__NAME__"
+_PLACE_OF_MODULE: Final = "__MODULE__"
 _GOOD_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _LONGEST_NAME: Final = 64
 """What every provider takes."""
@@ -60,7 +61,7 @@ _ARGUMENTS: Final = {
     "echo": ("message=hello",),
     "http_request": ("url=https://example.com/",),
     "search_tools": ("query='calculate something'",),
-    "read_result": ("call_id=call-1a2b-19ab12cd34e-1-12",),
+    "read_result": ("call_id=call-9f3c51e2-4be07d1a6c35f0a2d419",),
     "run_command": ("path=/",),
     "run_shell_command": ("script='echo hello'",),
     "read_file": ("path=notes.txt",),
@@ -73,15 +74,18 @@ _ARGUMENTS: Final = {
 }
 
 
-def starter(kind: str, name: str) -> Starter:
+def starter(kind: str, name: str, module: str = "") -> Starter:
     """The files of a new tool called `name`.
 
     Args:
         kind: One of `KINDS`.
         name: A good name: `better_name` has nothing to say about it.
+        module: The name under which Python imports `NAME.py`; that in the folder `tools` if empty.
     """
+    definition = _template(f"{kind}.yaml", name)
+    definition = definition.replace(_PLACE_OF_MODULE, module or f"tools.{name}")
     handler = _template("python_handler.txt", name) if kind == "python" else None
-    return Starter(_template(f"{kind}.yaml", name), handler, _ARGUMENTS[kind])
+    return Starter(definition, handler, _ARGUMENTS[kind])
 
 
 def better_name(name: str) -> str | None:

@@ -16,6 +16,7 @@ import yaml
 from tool_engine.catalog.decoding import decode
 from tool_engine.catalog.document import Document, Path, format_path
 from tool_engine.catalog.limits import MAX_DEPTH, MAX_PROBLEMS, MAX_VALUES, MAX_VALUES_OF_FILE
+from tool_engine.catalog.oddities import Oddities
 from tool_engine.catalog.parser_problem import parser_problem
 from tool_engine.catalog.scalars import MAY_BE_MORE, UnreadableScalarError, resolve_plain
 from tool_engine.errors import DefinitionError, DefinitionProblem
@@ -118,7 +119,10 @@ class _Reader:
         self._allow_aliases = allow_aliases
         self._has_escapes = "\\" in text
         self._has_tabs = "\t" in text
-        self._is_simple = not (self._has_escapes or self._has_tabs)
+        self._oddities = Oddities(text)
+        """What the parser reads otherwise than YAML 1.2 says."""
+        self._is_odd = self._oddities.may_be_there
+        self._is_simple = not (self._has_escapes or self._has_tabs or self._is_odd)
         self._keys: set[str] = set()
         self._marks: list[Any] = []
         self._anchors: dict[str, _Anchored] = {}
@@ -171,6 +175,8 @@ class _Reader:
         marks.append(event.start_mark)
         if len(marks) > self._max_values:
             self._stop_at_limit(event)
+        if self._is_odd:
+            self._check_oddity(event)
         if event.__class__ is not _SCALAR:
             return self._compound(event, depth)
         if event.tag is None and event.anchor is None and self._is_simple:
@@ -201,6 +207,8 @@ class _Reader:
         next_event, node = self._next_event, self._node
         while (event := next_event()).__class__ is not _SEQUENCE_END:
             items.append(node(event, depth + 1))
+        if self._is_odd:
+            self._check_oddity(event)
         return items
 
     def _mapping(self, event: Any, depth: int) -> dict[str, Any]:
@@ -211,7 +219,7 @@ class _Reader:
         marks: dict[str, Any] = {}
         next_event, node, known = self._next_event, self._node, self._keys
         while (event := next_event()).__class__ is not _MAPPING_END:
-            mark = event.start_mark
+            mark, marked = event.start_mark, event
             self._marks.append(mark)
             is_known = event.__class__ is _SCALAR and event.value in known and event.implicit[0]
             is_known = is_known and event.tag is None and event.anchor is None
@@ -223,7 +231,11 @@ class _Reader:
             value = next_event()
             if not is_known and ":" in key and event.implicit[0]:
                 self._check_colon(event, value)
+            if self._is_odd:
+                self._check_oddity(marked)
             mapping[key] = node(value, depth + 1)
+        if self._is_odd:
+            self._check_oddity(event)
         return mapping
 
     def _key(self, event: Any) -> str:
@@ -246,6 +258,10 @@ class _Reader:
         elif not isinstance(self._scalar(event), str):
             self._fault("a key must be text", "remove its tag", event)
         return text
+
+    def _check_oddity(self, event: Any) -> None:
+        if found := self._oddities.find(event):
+            self._fault(*found, event)
 
     def _check_colon(self, key: Any, value: Any) -> None:
         """Refuses `{a:1}`, which is the key `a:1` without a value."""

@@ -6,6 +6,7 @@ decides in a few microseconds; only a definition that it refuses pays for being 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import islice
@@ -16,8 +17,19 @@ import jsonschema_rs
 import msgspec
 
 from tool_engine.catalog.document import Path
-from tool_engine.catalog.fault import Fault, describe, nearest
+from tool_engine.catalog.fault import Fault, describe
+from tool_engine.catalog.habits import (
+    SCHEMA_KEYS,
+    entry_type_cure,
+    list_cure,
+    meant_key,
+    meant_type,
+    schema_cure,
+)
 from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.model.error_path import find_error
+from tool_engine.model.nearness import find_nearest
 from tool_engine.model.parameter import PARAMETER_TYPES
 
 __all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]
@@ -42,6 +54,7 @@ _KIND_NAMES: Final = {
     "object": "a mapping",
     "null": "null",
 }
+_ENTRY_TYPE: Final = ("entry", "type")
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 # Read with the module: the first definition may come from code that runs on the event loop.
 _SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
@@ -82,10 +95,10 @@ def _validator() -> jsonschema_rs.Validator:
 
 
 def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[Fault]:
-    path: Path = tuple(error.instance_path)
+    path: Path = find_error(error, definition)[0]
     keyword = error.kind.name
     if keyword == "additionalProperties":
-        return _unknown_keys(path, error)
+        return _unknown_keys(path, error, definition)
     if keyword == "required":
         return [_missing_key(path, error)]
     if keyword == "falseSchema":
@@ -95,14 +108,24 @@ def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[
         return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
     if keyword == "propertyNames":
         return [_wrong_name(path, error)]
-    return [_EXPLAINED.get(keyword, _otherwise)(path, error)]
+    fault = _EXPLAINED.get(keyword, _otherwise)(path, error)
+    if path == ("parameters",) and isinstance(definition["parameters"], dict):
+        # The error has a copy, whose keys are sorted.
+        fault = fault._replace(cure=schema_cure(definition["parameters"]))
+    return [fault]
 
 
-def _unknown_keys(path: Path, error: jsonschema_rs.ValidationError) -> Iterable[Fault]:
+def _unknown_keys(
+    path: Path, error: jsonschema_rs.ValidationError, definition: Any
+) -> Iterable[Fault]:
     known = list(_schema_at(error.schema_path[:-1])["properties"])
     listing = f"the keys here are {', '.join(known)}"
     for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
-        near = nearest(key, known)
+        if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
+            cure = f"rename it to parameters, and {schema_cure(definition[key])}"
+            yield Fault((key,), f"unknown key {key!r}", at_key=True, cure=cure)
+            continue
+        near = meant_key(key, known)
         if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
             cure = "add kind: group if this is a group of tools, or remove it"
             yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure)
@@ -127,8 +150,7 @@ def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 def _wrong_name(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     name = error.kind.as_dict()["error"].instance
-    about = _schema_at(error.schema_path[:-1]).get("description", "Change it.").removesuffix(".")
-    cure = f"{about[0].lower()}{about[1:]}"
+    cure = _as_cure(_schema_at(error.schema_path[:-1]).get("description", "Change it."))
     return Fault((*path, name), f"the name {name[:80]!r} is not allowed", at_key=True, cure=cure)
 
 
@@ -150,15 +172,31 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     value = error.instance
     types = error.kind.as_dict()["types"]
     expected = " or ".join(_KIND_NAMES[name] for name in types)
-    return Fault(path, expected=expected, got=describe(value), cure=type_cure(types, value))
+    cure = _form_cure(error, value) or type_cure(types, value, path[-1] if path else "")
+    return Fault(path, expected=expected, got=describe(value), cure=cure)
 
 
-def type_cure(types: list[str], value: Any) -> str:
-    """What to do about a value that is of none of these types; empty when nothing is obvious."""
+def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
+    """What a text must look like that even a quoted number would not."""
+    rule = _schema_at(error.schema_path[:-1])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or re.search(rule.get("pattern", ""), str(value)):
+        return ""
+    return _as_cure(rule["description"])
+
+
+def type_cure(types: list[str], value: Any, key: object = "") -> str:
+    """What to do about a value that is of none of these types; empty when nothing is obvious.
+
+    Args:
+        types: The types that may stand there.
+        value: What stands there.
+        key: The key that has the value.
+    """
     if value is None:
         return "give it a value or remove the key"
     if isinstance(value, str):
-        return _cure_for_text(types, value)
+        return _cure_for_text(types, value, key)
     if "string" in types and isinstance(value, int | float):
         return "quote it"
     if isinstance(value, list) and types == ["boolean"]:
@@ -166,14 +204,22 @@ def type_cure(types: list[str], value: Any) -> str:
     return ""
 
 
-def _cure_for_text(types: list[str], text: str) -> str:
+def _cure_for_text(types: list[str], text: str, key: object) -> str:
     if "boolean" in types and text.lower() in _BOOLEAN_WORDS:
         return f"write {_BOOLEAN_WORDS[text.lower()]}"
     if "array" in types:
-        return f"write it as a list: [{text[:80]}]"
+        return list_cure(key, text)
     if {"number", "integer"} & set(types):
-        return "write a plain number without quotes or unit"
+        return _cure_for_number(text)
     return ""
+
+
+def _cure_for_number(text: str) -> str:
+    try:
+        resolve_plain(text)
+    except UnreadableScalarError as error:
+        return error.number_cure
+    return "write a plain number without quotes or unit"
 
 
 def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
@@ -183,17 +229,27 @@ def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     listing = ", ".join(word for word in options if "-" not in word)
     if set(PARAMETER_TYPES) <= set(options) and not isinstance(value, str | dict):
         listing += ", or a mapping with a type" if error.schema_path[-2] == "else" else ""
-    near = nearest(value, options) if isinstance(value, str) else ""
-    return Fault(path, expected=f"one of {listing}", got=describe(value), nearest=near)
+    near, cure = "", ""
+    if isinstance(value, str):
+        cure = entry_type_cure(value, options) if path == _ENTRY_TYPE else ""
+        near = "" if cure else _meant_word(value, options, path)
+    return Fault(path, expected=f"one of {listing}", got=describe(value), nearest=near, cure=cure)
+
+
+def _meant_word(value: str, options: list[str], path: Path) -> str:
+    return (meant_type(value) if path == _ENTRY_TYPE else "") or find_nearest(value, options)
 
 
 def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
     rule = _schema_at(error.schema_path[:-1])
     if rule["pattern"] == r"\S":
         return _empty(path, error)
-    cure = rule["description"].removesuffix(".")
     got = describe(error.instance)
-    return Fault(path, f"{got} is not allowed", got=got, cure=f"{cure[0].lower()}{cure[1:]}")
+    return Fault(path, f"{got} is not allowed", got=got, cure=_as_cure(rule["description"]))
+
+
+def _as_cure(description: str) -> str:
+    return f"{description[0].lower()}{description[1:].removesuffix('.')}"
 
 
 def _too_small(path: Path, error: jsonschema_rs.ValidationError) -> Fault:

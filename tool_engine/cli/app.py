@@ -6,6 +6,7 @@ only when the command runs, so that `--help` and completion answer at once.
 
 from __future__ import annotations
 
+import contextvars
 import errno
 import itertools
 import os
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Any, Final, TextIO
 
 import typer
 
@@ -29,9 +30,10 @@ from tool_engine.cli.commands import (
     testing,
 )
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError, report
-from tool_engine.cli.options import EXIT_CODES
+from tool_engine.cli.options import EXIT_CODES, PathOption, check_path_option
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["app", "run"]
 
@@ -73,6 +75,8 @@ _COMMANDS: Final[Sequence[tuple[str, Callable[..., int]]]] = (
     ("demo", looking.demo_command),
 )
 """Every command, in the order of the help; a new one is a line here."""
+_SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
+"""`call` knows which options are parameters of its tool, and refuses the others itself."""
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -85,7 +89,8 @@ def run(args: Sequence[str] | None = None) -> int:
     _open_what_is_closed()
     _accept_every_character()
     try:
-        code = _run(words)
+        # What the options set is forgotten with the command.
+        code = contextvars.copy_context().run(_run, words)
         sys.stdout.flush()
     except BrokenPipeError:
         code = EXIT_FAILED
@@ -122,8 +127,8 @@ def _wants_json(words: list[str]) -> bool:
 
 
 def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
-    message = error.format_message()
     context = getattr(error, "ctx", None)
+    message = _usage_text(error, context)
     hint = ""
     if context is not None:
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
@@ -131,6 +136,14 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
     if message:
         report(message, "usage_error", as_json=as_json, hint=hint)
     return error.exit_code
+
+
+def _usage_text(error: typer.TyperException, context: Any) -> str:
+    name = getattr(error, "option_name", None)
+    if context is None or name is None or type(error).__name__ != "NoSuchOption":
+        return error.format_message()
+    known = [each for option in context.command.params for each in option.opts]
+    return f"there is no option {name!r}{suggest_near(name, known)}"
 
 
 def _open_what_is_closed() -> None:
@@ -202,6 +215,7 @@ def _options(
             show_default=False,
         ),
     ] = None,
+    path: PathOption = None,
     is_version: Annotated[
         bool,
         typer.Option(
@@ -213,10 +227,15 @@ def _options(
 
     Example: tool-engine --tools tools call calculator expression=1+2
     """
+    check_path_option(path)
     ctx.obj = Settings(
-        chosen=tools, is_recursive=recursive, sources=tuple(source or ()), records=records
+        chosen=tools,
+        is_recursive=recursive,
+        sources=tuple(source or ()),
+        records=records,
+        path=path,
     )
 
 
 for _name, _command in _COMMANDS:
-    app.command(_name, epilog=EXIT_CODES)(_command)
+    app.command(_name, epilog=EXIT_CODES, context_settings=_SETTINGS.get(_name))(_command)

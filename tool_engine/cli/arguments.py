@@ -1,23 +1,28 @@
 """How do words like `count=3` become the arguments of a tool?
 
 `key=value` is read by the type that the tool declares for `key`; `key:=json` is raw JSON;
-`key=@file` is the text of a file. What the words cannot mean is refused here; whether the values
-are allowed is the engine's validation to say.
+`key=@file` is the text of a file. `--key value` is `key=value` of a parameter that there is, and a
+JSON object is all of its keys. What the words cannot mean is refused here; whether the values are
+allowed is the engine's validation to say.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from shlex import quote
 from typing import Any, Final
 
 from tool_engine.cli.documents import parse_json, read_document, read_text
 from tool_engine.cli.failures import CommandError
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
 __all__ = ["example_arguments", "parse_arguments", "read_params"]
 
+_OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -48,11 +53,13 @@ def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
     """
     types = {parameter.name: parameter.type for parameter in tool.parameters}
     arguments: dict[str, Any] = {}
-    for word in words:
-        key, value = _parse_word(word, types)
-        if key in arguments:
-            raise CommandError(f"the argument {key!r} is given twice; give it once")
-        arguments[key] = value
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
+        for key, value in _read_word(word, rest, types):
+            if key in arguments:
+                raise CommandError(f"the argument {key!r} is given twice; give it once")
+            arguments[key] = value
     return arguments
 
 
@@ -65,6 +72,34 @@ def example_arguments(tool: Tool) -> list[str]:
     ]
 
 
+def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+    """The arguments that a word spells out, with the next one where it needs that."""
+    if word.startswith("--"):
+        return [_parse_word(_option(word, rest, types), types)]
+    if word.lstrip().startswith("{"):
+        value = parse_json(word, "the arguments")
+        # It begins with a brace, so it is an object.
+        return list(value.items())
+    return [_parse_word(word, types)]
+
+
+def _option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
+    """`--key value` as `key=value`."""
+    name, equals, text = word.removeprefix("--").partition("=")
+    key = name if name in types else name.replace("-", "_")
+    if key not in types:
+        hint = suggest_near(word.partition("=")[0], [*_OPTIONS, *(f"--{each}" for each in types)])
+        cure = hint or f"; write {key}=value, or see tool-engine call --help"
+        raise CommandError(f"{f'--{name}'!r} is no option, and no parameter of the tool{cure}")
+    if equals:
+        return f"{key}={text}"
+    if types[key] == "boolean" and (not rest or rest[0] not in _BOOLEANS):
+        return f"{key}=true"
+    if not rest:
+        raise CommandError(f"{word!r} has no value; write {key}=value")
+    return f"{key}={rest.popleft()}"
+
+
 def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
     key, equals, text = word.partition("=")
     is_raw = key.endswith(":")
@@ -72,13 +107,26 @@ def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
     if not equals or not key:
         raise CommandError(
             f"{word!r} is no argument; write key=value, key:=json or key=@file, "
-            "such as message=hello"
+            f"such as {_example_of(text if equals else word, types)}"
         )
     if is_raw:
         return key, parse_json(text, f"{key}:=")
     if text.startswith("@"):
         text = read_text(text[1:])
     return key, _CONVERTERS.get(types.get(key, "string"), _string)(key, text)
+
+
+def _example_of(text: str, types: Mapping[str, str]) -> str:
+    """An argument that may have been meant by `text`, or else one that shows how one looks."""
+    if 0 < len(text) <= 40:
+        for key, kind in types.items():
+            try:
+                _CONVERTERS.get(kind, _string)(key, text)
+            except CommandError:
+                continue
+            return f"{key}={quote(text)}"
+    key, kind = next(iter(types.items()), ("message", "string"))
+    return f"{key}={_example_value(kind, {})}"
 
 
 def _string(key: str, text: str) -> str:

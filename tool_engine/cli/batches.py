@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tool_engine.cli.documents import read_entries
-from tool_engine.cli.failures import CommandError, nearest
+from tool_engine.cli.failures import CommandError, suggest_name
 
 __all__ = ["read_calls"]
 
@@ -28,7 +28,7 @@ def _read_call(place: str, entry: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(entry, dict):
         for key in entry:
             if key not in ("tool", "params"):
-                hint = nearest(str(key), ("tool", "params"))
+                hint = suggest_name(str(key), ("tool", "params"))
                 raise CommandError(f"{place}: unknown key {key!r}{hint}")
         name, params = entry.get("tool"), entry.get("params")
     elif isinstance(entry, list) and 1 <= len(entry) <= 2:

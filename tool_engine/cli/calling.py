@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import msgspec
 
 from tool_engine.cli.arguments import parse_arguments, read_params
 from tool_engine.cli.batches import read_calls
+from tool_engine.cli.broken import missing_tool
 from tool_engine.cli.console import json_text, make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
+from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.interfaces import Approver
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.named_file import why_unwritten
 from tool_engine.subagent import ToolSubAgent
 from tool_engine.testing.trace import write_trace
 
@@ -95,7 +98,8 @@ async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
-    async with recording_engine(settings, approver=_approver()) as engine:
+    # What only other tools need takes longer to import than this call to run.
+    async with recording_engine(settings, approver=_approver(), preload=False) as engine:
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:
@@ -103,12 +107,9 @@ async def _call_tool(
                     each.message, error_type="tool_quarantined", exit_code=EXIT_FAILED
                 )
         if tool is None:
-            raise CommandError(
-                f"there is no tool {request.name!r} in {settings.tools}"
-                f"{nearest(request.name, engine.list_names())}",
-                error_type="tool_not_found",
-            )
+            raise missing_tool(settings, request.name, engine.list_names(), engine.load_errors)
         arguments = {**params, **parse_arguments(tool, request.words)}
+        await ExecutorRegistry().prepare([tool])
         result = await engine.execute(tool.name, arguments, context)
     if as_json:
         print_json(result.to_dict())
@@ -162,6 +163,6 @@ def _approver() -> Approver | None:
 def _open_trace(path: str) -> None:
     """Finds out before any call is made whether the trace can be written."""
     try:
-        Path(path).open("ab").close()
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666))
     except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
+        raise CommandError(f"cannot write {path}: {why_unwritten(error)}") from error

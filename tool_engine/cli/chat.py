@@ -7,7 +7,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from tool_engine.cli.chat_input import Said
 from tool_engine.cli.chat_turns import ChatTurns
 from tool_engine.cli.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.console import print_json_line
+from tool_engine.cli.documents import read_text
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.recording import recording_engine
 from tool_engine.cli.settings import Settings, run_async
@@ -50,6 +50,8 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str | None = None
     groups: str | None = None
     """The names of groups, with commas between."""
+    enabled: str | None = None
+    """The names of tools, with commas between, that are on also where their group has them off."""
     system: str = ""
     session_id: str | None = None
     sub_agents: int = 0
@@ -93,6 +95,8 @@ def _check(options: ChatOptions) -> None:
         raise CommandError("the MESSAGE is empty; leave it out to say each turn on a line of stdin")
     if options.groups is not None and not _names(options.groups):
         raise CommandError("--groups takes names of groups, such as web,files")
+    if options.enabled is not None and not _names(options.enabled):
+        raise CommandError("--enable takes names of tools, such as write_file,edit_file")
 
 
 def _names(text: str) -> list[str]:
@@ -104,9 +108,9 @@ def _system(text: str) -> str:
     if not text.startswith("@"):
         return text
     try:
-        return Path(text[1:]).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise CommandError(f"--system: {text[1:]!r} cannot be read: {error}") from error
+        return read_text(text[1:])
+    except CommandError as error:
+        raise CommandError(f"--system: {error}") from error
 
 
 async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
@@ -181,6 +185,8 @@ async def _session(engine: ToolEngine, options: ChatOptions) -> ToolSession:
         session = ToolSession(engine, name, config, _approver(options), agent_id=_AGENT)
     for name in _names(options.groups or ""):
         session.toolbox.toggle_group_enabled(name, True)
+    for name in _names(options.enabled or ""):
+        session.toolbox.set_tool_enabled(name, True)
     return session
 
 

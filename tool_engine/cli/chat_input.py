@@ -1,6 +1,7 @@
 """What does the user of a conversation at the command line say, turn by turn?
 
 Nothing is read ahead of what a terminal gives as one line: an answer to a question is not for us.
+What a terminal marks as pasted is one turn, however many lines it has.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from typing import Final
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.cli.failures import CommandError
 
-__all__ = ["Said"]
+__all__ = ["LEAVE_PASTES", "MARK_PASTES", "Said"]
 
+_PASTE_BEGINS: Final = b"\x1b[200~"
+_PASTE_ENDS: Final = b"\x1b[201~"
+MARK_PASTES: Final = "\x1b[?2004h"
+"""Asks a terminal to mark what is pasted."""
+LEAVE_PASTES: Final = "\x1b[?2004l"
 _AT_ONCE: Final = 65_536
 _LONGEST: Final = 1_000_000
 """Bytes of one line."""
@@ -47,7 +53,7 @@ class Said:
             text, self._message = self._message, None
             return None if text is None else _whole(os.fsencode(text))
         while (line := await self._line()) is not None:
-            text = _whole(line)
+            text = _whole(await self._pasted(line) if self.is_terminal else line)
             if text or self.is_terminal:
                 return text
         return None
@@ -64,6 +70,17 @@ class Said:
                 )
         line, end, self._data = self._data.partition(b"\n")
         return line if line or end else None
+
+    async def _pasted(self, line: bytes) -> bytes:
+        """The line, and those that were pasted with it."""
+        while self.is_terminal and line.rfind(_PASTE_BEGINS) > line.rfind(_PASTE_ENDS):
+            more = await self._line()
+            if more is None:
+                break
+            line += b"\n" + more
+            if len(line) > _LONGEST:
+                raise CommandError(f"a paste has more than {_LONGEST:,} bytes: say less in a turn")
+        return line.replace(_PASTE_BEGINS, b"").replace(_PASTE_ENDS, b"")
 
 
 def _read(descriptor: int) -> bytes:

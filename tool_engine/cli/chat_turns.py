@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.loop import AgentLoop
+from tool_engine.cli.chat_commands import QUIT, answer_command, is_command
 from tool_engine.cli.chat_input import Said
 from tool_engine.cli.chat_view import ChatView
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
@@ -82,7 +83,7 @@ class ChatTurns:
             text = await self._next()
             if text is None:
                 break
-            if not text:
+            if not text or self._is_command(loop, text):
                 continue
             turns += 1
             if again is not None and await _is_behind(loop):
@@ -109,9 +110,19 @@ class ChatTurns:
             if not self._is_only_the_step():
                 raise
             text = None
+        self._view.typed()
+        if text == QUIT:
+            return None
         if text is None:
             self._view.left()
         return text
+
+    def _is_command(self, loop: AgentLoop, text: str) -> bool:
+        """Whether somebody at the terminal asked us and not the model; then it is answered."""
+        is_ours = self._said.is_terminal and is_command(text)
+        if is_ours:
+            self._view.told(answer_command(loop.session, text))
+        return is_ours
 
     async def _keep(self, loop: AgentLoop) -> None:
         self._moved = await _kept(loop)

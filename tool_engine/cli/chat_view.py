@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent, AgentEventType
+from tool_engine.cli.chat_input import LEAVE_PASTES, MARK_PASTES
 from tool_engine.cli.console import make_console, plain, print_json_line, visible
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.knowledge.snapshot import snapshot
@@ -56,6 +57,14 @@ class ChatView(ABC):
         """Somebody has nothing more to say."""
         return
 
+    def typed(self) -> None:
+        """Somebody has typed."""
+        return
+
+    @abstractmethod
+    def told(self, text: str) -> None:
+        """What somebody asked of the conversation itself."""
+
     @abstractmethod
     def answered(self, answer: AgentAnswer) -> None:
         """A turn is over."""
@@ -79,6 +88,10 @@ class JSONView(ChatView):
         """Prints the event."""
         self._is_told = event.type is AgentEventType.ERROR
         print_json_line(event.to_dict())
+
+    def told(self, text: str) -> None:
+        """Prints it as a line of its own type."""
+        print_json_line({"type": "told", "text": redact_text(text)})
 
     def answered(self, answer: AgentAnswer) -> None:
         """Nothing: the event has said it."""
@@ -129,6 +142,10 @@ class PlainView(ChatView):
         """Says why."""
         self._close()
         self.note(f"error: {redact_text(message)}", "red")
+
+    def told(self, text: str) -> None:
+        """Prints it beside the answers."""
+        self.note(redact_text(text), "")
 
     def cancelled(self) -> None:
         """Says so."""
@@ -218,8 +235,13 @@ class TerminalView(PlainView):
         self._hide()
 
     def prompt(self) -> None:
-        """Shows that it is somebody's turn."""
-        sys.stdout.write("> ")
+        """Shows that it is somebody's turn, and asks the terminal to mark what is pasted."""
+        sys.stdout.write(f"{MARK_PASTES}> ")
+        sys.stdout.flush()
+
+    def typed(self) -> None:
+        """Leaves pastes to who asks next at this terminal."""
+        sys.stdout.write(LEAVE_PASTES)
         sys.stdout.flush()
 
     def left(self) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,7 +21,7 @@ from tool_engine.catalog.folder import (
 from tool_engine.catalog.group_links import link_faults
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
-from tool_engine.catalog.strict_yaml import parse
+from tool_engine.catalog.placing import placed
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.settings import Settings
@@ -33,6 +32,7 @@ from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
+from tool_engine.visible import visible
 
 __all__ = [
     "Checked",
@@ -42,8 +42,6 @@ __all__ = [
     "print_summary",
     "validate_files",
 ]
-
-_PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 class Checked(msgspec.Struct):
@@ -239,25 +237,23 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
         checked.warnings += each.findings
         if isinstance(each, Tool):
             found = executors.check(each)
+            missing = _missing_executor(each, executors)
+            # What is built in is known; other handlers may be registered in code.
+            if missing and each.implementation_config.get("type") == "builtin":
+                found = [*found, missing]
+            elif missing:
+                checked.warnings.append(str(missing))
             checked.problems += [_located(problem, number) for problem in found]
-            checked.warnings += _executor_warnings(each, executors)
     return checked
 
 
 def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
     """`problem` of the `number`-th definition of its file, with line and column."""
-    # An executor reads the loaded tool, which no longer knows the lines of its text.
     try:
-        documents, _ = parse(read_definition(problem.file).data, problem.file)
+        return placed(problem, read_definition(problem.file).data, number)
     except DefinitionError:
-        documents = []
-    if number >= len(documents):
         # The file is another one by now, and its next check finds out.
         return problem
-    parts = _PATH_PART.findall(problem.path)
-    place = tuple(int(position) if position else key for position, key in parts)
-    line, column = documents[number].position(place)
-    return problem._replace(line=line, column=column)
 
 
 def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
@@ -276,12 +272,13 @@ def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
     return tools
 
 
-def _executor_warnings(tool: Tool, executors: ExecutorRegistry) -> list[str]:
+def _missing_executor(tool: Tool, executors: ExecutorRegistry) -> DefinitionProblem | None:
     if executors.name_of(tool) in (PYTHON, *executors.names()):
-        return []
+        return None
     near = executors.nearest(tool.handler)
     hint = f"did you mean {near!r}?" if near else "register it with engine.register_executor"
-    return [f"{tool.source}: entry.handler: nothing installed runs {tool.handler!r}; {hint}"]
+    message = f"nothing installed runs {tool.handler!r}; {hint}"
+    return DefinitionProblem(message, file=tool.source or "", path="entry.handler")
 
 
 def _check_duplicates(checked: list[Checked]) -> None:
@@ -304,10 +301,11 @@ def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
         for problem in each.problems:
             console.print(plain(str(problem), "red"), soft_wrap=True)
         for warning in each.warnings:
-            console.print(plain(f"warning: {warning}", "yellow"), soft_wrap=True)
+            console.print(plain(visible(f"warning: {warning}"), "yellow"), soft_wrap=True)
         if verbose and not each.problems:
             names = ", ".join(map(_name_of, each.definitions))
-            console.print(plain(f"{each.file}: ok: {names}", "green"), soft_wrap=True)
+            told = visible(f"{each.file}: ok: {names}")
+            console.print(plain(told, "green"), soft_wrap=True)
 
 
 def _name_of(definition: Tool | ToolGroup) -> str:

@@ -8,28 +8,59 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
+
+from tool_engine.model.free_key import text_key
+from tool_engine.visible import DECEPTIVE
+from tool_engine.visible import visible as written_out
 
 __all__ = ["json_text", "make_console", "plain", "print_json", "print_json_line", "visible"]
 
-_CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-_JSON_CONTROL: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MAX_DEPTH: Final = 100
 _WIDTH: Final = 80
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 
 
-def make_console(*, stderr: bool = False) -> Console:
-    """A console that prints tables and nothing clever: no markup, emoji or highlighting."""
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        for table in objects:
+            if not isinstance(table, Table) or self.is_terminal:
+                super().print(*objects, **options)
+                return
+            for line in _lines(table):
+                self.file.write(
+                    line.encode(self.encoding, "backslashreplace").decode(self.encoding)
+                )
+
+
+def _lines(table: Table) -> Iterator[str]:
+    """The rows of a table, for another program to read."""
+    if table.title:
+        yield f"{_cell(table.title)}\n"
+    if table.show_header:
+        yield "\t".join(_cell(column.header) for column in table.columns) + "\n"
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        yield "\t".join(map(_cell, row)) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split())
+
+
+def make_console(*, stderr: bool = False, is_drawn: bool = False) -> Console:
+    """A console that prints tables and nothing clever: no markup, emoji or highlighting.
+
+    Where it is no terminal, such as a pipe, a row of a table is one line, with tabs between, unless
+    tables are to be drawn all the same.
+    """
+    kind = Console if is_drawn else _Console
+    console = kind(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.width:
         # COLUMNS=0: it would print nothing at all.
         console.width = _WIDTH
@@ -37,8 +68,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def visible(text: str) -> str:
-    r"""`text` with the characters that would steer a terminal written out, such as `\x1b`."""
-    return _CONTROL.sub(lambda match: _escape(match.group()), text)
+    r"""`text` with what steers a terminal, or is not seen, written out, such as `\x1b`."""
+    return written_out(text, keeps_lines=True)
 
 
 def plain(value: str, style: str = "") -> Text:
@@ -51,7 +82,10 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     text = json.dumps(
         _to_json(value, 0), indent=indent, ensure_ascii=not _speaks_unicode(), allow_nan=False
     )
-    return _JSON_CONTROL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    # The line breaks are those between the members: in its texts JSON has none.
+    return DECEPTIVE.sub(
+        lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
+    )
 
 
 def print_json(value: Any) -> None:
@@ -63,11 +97,6 @@ def print_json_line(value: Any) -> None:
     """Prints one JSON document on a line of its own, at once."""
     sys.stdout.write(json_text(value, indent=None) + "\n")
     sys.stdout.flush()
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def _speaks_unicode() -> bool:
@@ -88,5 +117,5 @@ def _to_json(value: Any, depth: int) -> Any:
 
 def _container_to_json(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _to_json(item, depth) for key, item in value.items()}
+        return {text_key(key, value): _to_json(item, depth) for key, item in value.items()}
     return [_to_json(item, depth) for item in value]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tool_engine.cli.console import json_text, make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.prompting import findings_of
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.speaking import (
@@ -39,7 +39,7 @@ def convert_tool(settings: Settings, name: str, formats: Sequence[str], *, as_js
     known = [*protocol_names(), _MCP]
     for each in formats:
         if each not in known:
-            raise CommandError(f"there is no format {each!r}{nearest(each, known)}")
+            raise CommandError(f"there is no format {each!r}{suggest_name(each, known)}")
     shown = {each: _converted(each, tool) for each in formats or known}
     if as_json:
         facts = {

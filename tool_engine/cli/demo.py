@@ -40,7 +40,7 @@ def run_demo(settings: Settings) -> int:
 
 
 async def _run_demo(folder: Path, source: str) -> int:
-    console = make_console()
+    console = make_console(is_drawn=True)
     started = time.monotonic()
     async with _open_stage(folder) as stage:
         console.print(plain(f"Tools: a copy of {source}; web service: {stage.url}"))

@@ -43,7 +43,7 @@ class Stage:
         self.url = f"http://{address}"
         self.engine = engine
         self.agent = agent
-        self.console: Console = make_console()
+        self.console: Console = make_console(is_drawn=True)
         self.events: list[ToolEngineEvent] = []
         self.problems: list[str] = []
         self._arrived = asyncio.Event()

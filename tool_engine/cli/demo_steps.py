@@ -100,7 +100,9 @@ async def _fill_bucket(stage: Stage) -> None:
     )
     call = ("http_request", {"url": f"{stage.url}/work?seconds={_SECONDS}"})
     async with asyncio.TaskGroup() as group:
-        batch = group.create_task(stage.agent.execute_batch([call] * _CALLS, parallel=True))
+        batch = group.create_task(
+            stage.agent.execute_batch([call] * _CALLS, parallel=True, max_parallel=_CALLS)
+        )
         most_waiting = await _show_progress(stage, batch)
     results = batch.result()
     stage.show(results_table(results, text_of=_body_or_reason))

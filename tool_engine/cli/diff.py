@@ -15,7 +15,7 @@ from tool_engine.catalog.compatibility import (
     ToolDiff,
     compare,
 )
-from tool_engine.catalog.folder import read_definition
+from tool_engine.catalog.folder import read_definition, without_foreign_content
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.version import next_major
 from tool_engine.cli.console import make_console, plain, print_json
@@ -135,7 +135,9 @@ def _load(settings: Settings, word: str) -> dict[str, Tool]:
             wanted, file = word, file_of_tool(settings, word)
             texts = {file: read_definition(file).data}
         for source, text in texts.items():
-            for tool in ToolConfigLoader().load_tools(text, source):
+            with without_foreign_content(source):
+                found = ToolConfigLoader().load_tools(text, source)
+            for tool in found:
                 _add(tools, tool)
     except DefinitionError as error:
         raise CommandError(

@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from tool_engine.cli.failures import CommandError
 from tool_engine.errors import DefinitionError
+from tool_engine.named_file import read_named, why_unread
 
-__all__ = ["parse_json", "read_document", "read_entries", "read_text"]
+__all__ = ["parse_json", "read_bytes", "read_document", "read_entries", "read_text"]
 
 _LINES = (".jsonl", ".ndjson")
 _YAML = (".yaml", ".yml")
 
 
+def read_bytes(path: str) -> bytes:
+    """What a file holds, or stdin when `path` is `-`."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else read_named(path)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {why_unread(error)}") from error
+
+
 def read_text(path: str) -> str:
     """The text of a file, or of stdin when `path` is `-`."""
+    data = read_bytes(path)
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return data.decode("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise CommandError(
             f"cannot read {path}: it is not UTF-8 text (byte {error.start}); save it as UTF-8"
@@ -37,7 +43,9 @@ def read_document(path: str) -> Any:
     text = read_text(path)
     if _is_yaml(path, text):
         documents = _parse_yaml(text, path)
-        if len(documents) != 1:
+        if not documents:
+            raise CommandError(f"{path}: it is empty; write one JSON or YAML value into it")
+        if len(documents) > 1:
             raise CommandError(f"{path}: expected one YAML document, found {len(documents)}")
         return documents[0]
     return parse_json(text, path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tool_engine.cli.failures import CommandError
+from tool_engine.cli.settings import put_first
 from tool_engine.engine import ToolEngine
+from tool_engine.executors.python.project import PROJECT_FOLDER
 
 __all__ = ["load_app"]
 
@@ -38,9 +39,9 @@ def load_app(text: str) -> ToolEngine:
 
 def _module(name: str) -> Any:
     # As `python -m` does; a command that was installed looks only into its own folder.
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    put_first(str(Path.cwd()))
+    # The engine imports from the path alone, so what it approves is looked for there alone.
+    PROJECT_FOLDER.set(None)
     try:
         return import_module(name)
     except Exception as error:

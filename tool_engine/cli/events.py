@@ -6,7 +6,6 @@ how each call ended.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
@@ -18,6 +17,7 @@ from tool_engine.cli.console import make_console, plain, print_json_line
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.following import Patience, print_each, record_looks
 from tool_engine.cli.history import OUTCOME_STYLES, RecordFilters, local_time, newest_records
+from tool_engine.cli.pacing import Pace
 from tool_engine.cli.recording import open_events, open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import event_text
@@ -210,7 +210,7 @@ async def _newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
 async def _tailed(
     tail: Any, choice: _Choice, *, follow: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
-    patience = Patience()
+    patience, pace = Patience(), Pace(_INTERVAL)
     while True:
         events = await (patience.ask(tail.read()) if follow else tail.read())
         for event in events:
@@ -219,7 +219,7 @@ async def _tailed(
         if not events:
             if not follow:
                 return
-            await asyncio.sleep(_INTERVAL)
+            await pace.wait()
 
 
 def _event_of(record: ToolCallRecord) -> ToolEngineEvent:

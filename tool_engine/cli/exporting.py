@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from io import TextIOWrapper
 from typing import TextIO
 
 from tool_engine.cli.console import visible
@@ -17,6 +16,7 @@ from tool_engine.cli.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.knowledge.export import EXPORT_FORMATS, export_records
 from tool_engine.model.record import RecordQuery
+from tool_engine.named_file import why_unwritten, writing_named
 
 __all__ = ["export_calls"]
 
@@ -46,16 +46,12 @@ def _target(output: str | None) -> Iterator[TextIO]:
     if output is None:
         yield sys.stdout
         return
-    path = Path(output)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with draft.open("w", encoding="utf-8", newline="") as stream:
-            yield stream
-        draft.replace(path)
+        with writing_named(output) as stream:
+            text = TextIOWrapper(stream, encoding="utf-8", newline="")
+            yield text
+            text.detach()
     except OSError as error:
         raise CommandError(
-            f"cannot write {output!r}: {error.strerror or error}", error_type="cannot_write"
+            f"cannot write {output}: {why_unwritten(error)}", error_type="cannot_write"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)

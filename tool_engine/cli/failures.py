@@ -7,12 +7,12 @@ sees one message with its cure, a program one JSON document, nobody a traceback.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import sys
 from collections.abc import Iterable
 from typing import Final
 
 from tool_engine.errors import ToolEngineError
+from tool_engine.model.nearness import suggest_near
 
 __all__ = [
     "EXIT_FAILED",
@@ -20,8 +20,8 @@ __all__ = [
     "EXIT_OK",
     "EXIT_USAGE",
     "CommandError",
-    "nearest",
     "report",
+    "suggest_name",
 ]
 
 EXIT_OK: Final = 0
@@ -50,17 +50,16 @@ class CommandError(ToolEngineError):
         self.exit_code: int = exit_code
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """`; did you mean 'echo'?`, or the known names when none is near.
 
     Example:
-        >>> nearest("ecko", ["calculator", "echo"])
+        >>> suggest_name("ecko", ["calculator", "echo"])
         "; did you mean 'echo'?"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3)
-    if near:
-        return f"; did you mean {' or '.join(repr(item) for item in near)}?"
+    if near := suggest_near(name, names, 3):
+        return near
     if not names:
         return ""
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.pacing import Pace
 from tool_engine.cli.recording import open_records, records_file
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.watching import reader_watched
@@ -134,6 +135,7 @@ async def record_looks(
 ) -> AsyncGenerator[list[ToolCallRecord], None]:
     """The newest records, and then at each look those that have come; without end."""
     tail, patience, is_first = RecordTail(query), Patience(), True
+    pace = Pace(_INTERVAL)
     while True:
         async with open_records(settings, may_be_missing=False, stays_with_file=True) as store:
             file = await records_file(settings)
@@ -141,6 +143,6 @@ async def record_looks(
                 is_first = False
                 yield await tail.begin(store)
             while await records_file(settings) in (None, file):
-                await asyncio.sleep(_INTERVAL)
+                await pace.wait()
                 yield await patience.ask(tail.look(store))
             yield await patience.ask(tail.look(store))  # what came before the file was deleted

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.folder import read_definition
+from tool_engine.catalog.folder import read_definition, without_foreign_content
 from tool_engine.catalog.lint import LINT_RULES, LintFinding, choose_rules, lint_text
 from tool_engine.catalog.lint_rules.rule import ERROR, LintRule
 from tool_engine.cli.console import make_console, plain, print_json
@@ -110,7 +110,8 @@ def _targets(settings: Settings, words: Sequence[str]) -> dict[str, str | None]:
 
 def _lint_file(file: str, tool: str | None, rules: Sequence[LintRule]) -> list[LintFinding]:
     try:
-        findings = lint_text(read_definition(file).data, file, rules)
+        with without_foreign_content(file):
+            findings = lint_text(read_definition(file).data, file, rules)
     except DefinitionError as error:
         return [_load_finding(problem) for problem in error.problems]
     return [each for each in findings if tool is None or each.tool in (tool, "")]

@@ -11,9 +11,10 @@ import msgspec
 from tool_engine.catalog.locked_group import PREFIX
 from tool_engine.catalog.starter import schema_text
 from tool_engine.cli.arguments import example_arguments
+from tool_engine.cli.broken import missing_tool, tell_broken
 from tool_engine.cli.checking import check_files
-from tool_engine.cli.console import make_console, plain, print_json, visible
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.locking import lock_states, tell_unapproved
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import (
@@ -86,7 +87,7 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
         if groups:
             make_console().print(groups_table(groups, known.values()))
         tell_unapproved(settings, states)
-        _tell_load_errors(errors)
+        tell_broken(settings, len(errors))
     return EXIT_FAILED if strict and errors else EXIT_OK
 
 
@@ -97,11 +98,9 @@ def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
     if tool is None and name in groups:
         return _show_group(groups[name], tools, as_json=as_json)
     if tool is None:
-        _tell_load_errors(errors if not as_json else [])
-        raise CommandError(
-            f"there is no tool {name!r} in {settings.tools}{nearest(name, [*tools, *groups])}",
-            error_type="tool_not_found",
-        )
+        if not as_json:
+            tell_broken(settings, len(errors))
+        raise missing_tool(settings, name, [*tools, *groups], errors)
     if as_json:
         print_json({**_tool_facts(tool), **_tool_details(tool)})
     else:
@@ -147,14 +146,7 @@ def _load(settings: Settings) -> _Loaded:
 def _check_category(category: str | None) -> None:
     known = [item.value for item in ToolCategory]
     if category is not None and category not in known:
-        raise CommandError(f"there is no category {category!r}{nearest(category, known)}")
-
-
-def _tell_load_errors(errors: Sequence[tuple[str, str]]) -> None:
-    for _, message in errors:
-        sys.stderr.write(f"{visible(message)}\n")
-    if errors:
-        sys.stderr.write(f"{count_text(len(errors), 'file')} could not be loaded\n")
+        raise CommandError(f"there is no category {category!r}{suggest_name(category, known)}")
 
 
 def _tool_facts(tool: Tool) -> dict[str, Any]:

@@ -9,18 +9,26 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.catalog.lock import LockedTool, ToolLock, content_hash, default_lock_file
+from tool_engine.catalog.lock import (
+    LockedTool,
+    ToolLock,
+    content_hash,
+    default_lock_file,
+    is_hash,
+)
 from tool_engine.catalog.locked_group import PREFIX, LockedGroup
 from tool_engine.cli.checking import check_files
 from tool_engine.cli.console import make_console, plain, print_json, visible
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
+from tool_engine.executors.fingerprint import module_hash
+from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["Approval", "approvals", "lock_states", "lock_tools", "tell_unapproved"]
+__all__ = ["Approval", "approvals", "code_hashes", "lock_states", "lock_tools", "tell_unapproved"]
 
 APPROVED: Final = "approved"
 NEW: Final = "new"
@@ -40,6 +48,8 @@ class Approval(msgspec.Struct, frozen=True):
     """Of the definition; None when it is gone."""
     approved_version: str | None = None
     """Of the approval; None when it is new."""
+    is_code: bool = False
+    """Whether it is the code behind its handler that is not approved, and not its definition."""
 
     @property
     def is_group(self) -> bool:
@@ -67,8 +77,9 @@ def lock_tools(
         raise CommandError("--check looks at all tools and groups; leave out --approve")
     path = file or default_lock_file(settings.folder())
     present, broken = _load(settings)
+    code = code_hashes(present.values())
     lock, problem = _lock(path, is_needed=bool(names), is_checked=check)
-    found = approvals(lock, present)
+    found = approvals(lock, present, code)
     if names:
         found = _chosen(found, names, path)
     elif broken and not check:
@@ -81,13 +92,14 @@ def lock_tools(
         )
     changed = [each for each in found if each.status != APPROVED]
     if not check:
-        _approve(lock, found, present).write()
+        _approve(lock, found, present, code).write()
     facts = {"file": path, "is_written": not check, "problem": problem}
     if as_json:
         rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
         for each in found:
             name = each.name.removeprefix(PREFIX)
-            rows[each.is_group].append({**msgspec.structs.asdict(each), "name": name})
+            row = {**msgspec.structs.asdict(each), "name": name}
+            rows[each.is_group].append(row if each.is_code else _without_code(row))
         print_json({**facts, "tools": rows[False], "groups": rows[True]})
     else:
         _tell([*broken, *([problem] if problem else [])])
@@ -102,7 +114,8 @@ def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> 
         return {}
     lock, problem = _lock(path, is_needed=False, is_checked=True)
     _tell([problem] if problem else [])
-    found = approvals(lock, {_key(each): each for each in definitions})
+    present = {_key(each): each for each in definitions}
+    found = approvals(lock, present, code_hashes(present.values()))
     return {each.name: each.status for each in found if each.status != GONE}
 
 
@@ -118,24 +131,38 @@ def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
         make_console().print(plain(text + ", ".join(waiting), "yellow"), soft_wrap=True)
 
 
-def approvals(lock: ToolLock, present: Mapping[str, Tool | ToolGroup]) -> list[Approval]:
+def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
+    """The hashes of the modules that handlers such as `module:function` name, by tool."""
+    registry = ExecutorRegistry()
+    tools = [each for each in definitions if isinstance(each, Tool) and registry.is_python(each)]
+    hashes = {tool.name: module_hash(tool.handler.partition(":")[0]) for tool in tools}
+    return {name: code for name, code in hashes.items() if is_hash(code)}
+
+
+def approvals(
+    lock: ToolLock, present: Mapping[str, Tool | ToolGroup], code: Mapping[str, str]
+) -> list[Approval]:
     """How each tool and group stands to the lock, by name; also those in the lock only.
 
     Args:
         lock: The approvals.
         present: What files define: tools by name, groups by `group:NAME`.
+        code: The hashes of the code that definitions name, by tool.
     """
     locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
     locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
     found = []
     for name in sorted({*present, *locked}, key=lambda name: (name.startswith(PREFIX), name)):
         one, known = present.get(name), locked.get(name)
+        is_code = False
         if one is None or known is None:
             status = GONE if one is None else NEW
         else:
-            status = APPROVED if known.definition == content_hash(one) else CHANGED
+            is_same = known.definition == content_hash(one)
+            is_code = is_same and getattr(known, "handler", None) != code.get(name) and name in code
+            status = APPROVED if is_same and not is_code else CHANGED
         versions = [each.version if each else None for each in (one, known)]
-        found.append(Approval(name, status, *versions))
+        found.append(Approval(name, status, versions[0], versions[1], is_code))
     return found
 
 
@@ -168,7 +195,7 @@ def _chosen(found: list[Approval], names: Sequence[str], path: str) -> list[Appr
         if name not in known:
             what = f"group {name.removeprefix(PREFIX)!r}" if PREFIX in name else f"tool {name!r}"
             group = f"{PREFIX}{name}"
-            hint = f"; did you mean {group!r}?" if group in known else nearest(name, known)
+            hint = f"; did you mean {group!r}?" if group in known else suggest_name(name, known)
             raise CommandError(
                 f"no file that loads defines the {what}, and {path} does not have it{hint}",
                 error_type="tool_not_found",
@@ -177,7 +204,10 @@ def _chosen(found: list[Approval], names: Sequence[str], path: str) -> list[Appr
 
 
 def _approve(
-    lock: ToolLock, found: Iterable[Approval], present: Mapping[str, Tool | ToolGroup]
+    lock: ToolLock,
+    found: Iterable[Approval],
+    present: Mapping[str, Tool | ToolGroup],
+    code: Mapping[str, str],
 ) -> ToolLock:
     tools, groups = dict(lock.tools), dict(lock.groups)
     for each in found:
@@ -188,6 +218,7 @@ def _approve(
             # A program approved the code that it registered; nobody said a word about that here.
             handler = before.handler
         if isinstance(one, Tool):
+            handler = code.get(one.name, handler)
             tools[one.name] = LockedTool(one.name, one.version, content_hash(one), handler)
         elif one is not None:
             groups[one.name] = LockedGroup.of(one, content_hash(one))
@@ -222,7 +253,14 @@ def _counted(tools: int, groups: int) -> str:
     return ", ".join([*counts, count_text(groups, "group")] if groups else counts)
 
 
+def _without_code(row: dict[str, Any]) -> dict[str, Any]:
+    """A row about a definition, of which nothing is to be said about its code."""
+    return {key: value for key, value in row.items() if key != "is_code"}
+
+
 def _versions(each: Approval) -> str:
+    if each.is_code:
+        return f"{each.version} (the code of its handler)"
     if each.version is None or each.approved_version in (None, each.version):
         return each.version or f"{each.approved_version}"
     return f"{each.approved_version} -> {each.version}"

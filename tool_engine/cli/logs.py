@@ -10,14 +10,19 @@ import logging
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 import structlog
 
 from tool_engine.cli.console import make_console
 from tool_engine.observability.event_lines import EVENTS_LOGGER
 
-__all__ = ["logs_on_stderr"]
+__all__ = ["first_load_errors_untold", "logs_on_stderr"]
+
+_IS_FIRST_LOAD: Final[ContextVar[bool]] = ContextVar("is_first_load", default=False)
+_MOST_TOLD: Final = 300
+"""Characters of an error in a log line, which a terminal shows without its line breaks."""
 
 
 @contextmanager
@@ -32,7 +37,7 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
-            _leave_out_calls,
+            _leave_out_answers,
             structlog.processors.add_log_level,
             structlog.dev.ConsoleRenderer(
                 colors=make_console(stderr=True).color_system is not None
@@ -47,13 +52,27 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
         structlog.reset_defaults()
 
 
-def _leave_out_calls(
+@contextmanager
+def first_load_errors_untold() -> Iterator[None]:
+    """Leaves out the lines about files that could not be loaded, while the block runs."""
+    token = _IS_FIRST_LOAD.set(True)
+    try:
+        yield
+    finally:
+        _IS_FIRST_LOAD.reset(token)
+
+
+def _leave_out_answers(
     logger: object, method_name: str, event_dict: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """How a call ended is the answer of the command, which says it itself."""
+    """How a call ended, and that files are broken, is said by the command itself."""
     del logger, method_name
-    if event_dict.get("logger") == EVENTS_LOGGER:
+    is_load_error = event_dict.get("event") == "load_error"
+    if event_dict.get("logger") == EVENTS_LOGGER or (is_load_error and _IS_FIRST_LOAD.get()):
         raise structlog.DropEvent
+    if is_load_error:
+        first, *more = str(event_dict.get("error", "")).splitlines() or [""]
+        event_dict["error"] = first[:_MOST_TOLD] + (f" (and {len(more)} more)" if more else "")
     return event_dict
 
 

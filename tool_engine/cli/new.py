@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import keyword
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +21,9 @@ from tool_engine.catalog.starter import (
 )
 from tool_engine.cli.completion import names_in
 from tool_engine.cli.console import make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_OK, CommandError, nearest
+from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
-from tool_engine.cli.writing import write_file
-from tool_engine.executors.registry import BUILTIN_EXECUTORS
+from tool_engine.cli.writing import write_file, write_output
 
 __all__ = ["new_tool", "write_schema"]
 
@@ -43,10 +44,11 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
         CommandError: The name or the kind is wrong, or a file is there already.
     """
     _check(name, kind)
+    module = _module(settings, name) if kind == _CODE_KIND else ""
     folder = _folder(settings)
     target = folder / f"{name}.yaml"
     _check_free(name, target, folder)
-    text = starter(kind, name)
+    text = starter(kind, name, module)
     written = _write(text, target, force=force)
     steps = _next_steps(settings, name, target, text)
     if as_json:
@@ -58,19 +60,14 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
 
 def write_schema(file: str) -> int:
     """Writes the JSON Schema of a tool file to `file`, in place of what is there."""
-    path = Path(file)
-    if not path.parent.is_dir():
-        raise CommandError(
-            f"the folder {str(path.parent)!r} does not exist; create it", error_type="no_folder"
-        )
-    write_file(path, schema_text(), may_replace=True)
+    write_output(file, schema_text())
     return EXIT_OK
 
 
 def _check(name: str, kind: str) -> None:
     if kind not in KINDS:
         listing = "; ".join(f"{known}: {about}" for known, about in KINDS.items())
-        raise CommandError(f"there is no kind {kind!r}{nearest(kind, KINDS)} ({listing})")
+        raise CommandError(f"there is no kind {kind!r}{suggest_name(kind, KINDS)} ({listing})")
     better = better_name(name)
     if better is not None:
         hint = f"; write {better!r}" if better else ""
@@ -79,12 +76,19 @@ def _check(name: str, kind: str) -> None:
             f"letter first, at most 64 characters, which every provider takes{hint}",
             error_type="bad_name",
         )
-    if kind == _CODE_KIND and name in BUILTIN_EXECUTORS:
-        raise CommandError(
-            f"{name!r} is the name of a built-in handler, which would run in place of your "
-            f"function; choose another name, or --kind {name}",
-            error_type="bad_name",
-        )
+
+
+def _module(settings: Settings, name: str) -> str:
+    """The name under which Python imports the code of the tool `name`, beside its file."""
+    place = Path(os.path.relpath(settings.tools, settings.project), name)
+    for part in place.parts:
+        if not part.isidentifier() or keyword.iskeyword(part):
+            raise CommandError(
+                f"Python cannot import a module from {settings.tools!r} as {part!r}; choose "
+                "another name, or another folder with --tools DIR and --path DIR above it",
+                error_type="bad_name",
+            )
+    return ".".join(place.parts)
 
 
 def _folder(settings: Settings) -> Path:
@@ -143,10 +147,13 @@ def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> l
     if settings.tools != DEFAULT_TOOLS:
         program += f" --tools {shlex.quote(settings.tools)}"
     file = shlex.quote(str(target))
-    steps = [f"tool-engine validate {file}", f"{program} lint {name}", f"{program} test {name}"]
-    if text.handler is not None:
-        return [*steps, f"python {shlex.quote(str(target.with_suffix('.py')))}"]
-    return [*steps, f"{program} call {name} {' '.join(text.arguments)}"]
+    return [
+        # Where the code is follows from the folder of the tools.
+        f"{program if text.handler else 'tool-engine'} validate {file}",
+        f"{program} lint {name}",
+        f"{program} test {name}",
+        f"{program} call {name} {' '.join(text.arguments)}",
+    ]
 
 
 def _print(written: Sequence[str], steps: Sequence[str]) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tool_engine.cli.completion import complete_tool
-from tool_engine.cli.failures import CommandError, nearest
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
+from tool_engine.executors.python.project import PROJECT_FOLDER
 
 __all__ = [
     "EXIT_CODES",
     "JSONOption",
     "NameArgument",
+    "PathOption",
     "RecordsOption",
     "TimeoutOption",
     "ToolsOption",
+    "check_path_option",
     "chosen_format",
     "settings_of",
 ]
@@ -29,6 +33,17 @@ EXIT_CODES: Final = (
 """What stands under the help of every command."""
 
 JSONOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+PathOption = Annotated[
+    str | None,
+    typer.Option(
+        "--path",
+        metavar="DIR",
+        envvar="TOOL_ENGINE_PATH",
+        help="The folder that Python functions of tools are imported from; the one above the "
+        "tools when nothing is said.",
+        show_default=False,
+    ),
+]
 ToolsOption = Annotated[str | None, typer.Option("--tools", metavar="DIR", hidden=True)]
 RecordsOption = Annotated[str | None, typer.Option("--records", metavar="URL", hidden=True)]
 NameArgument = Annotated[
@@ -40,6 +55,21 @@ TimeoutOption = Annotated[
 ]
 
 
+def check_path_option(path: str | None) -> None:
+    """Refuses a `--path` that is no folder.
+
+    Raises:
+        CommandError: It is not there, or a file.
+    """
+    if path is not None and not Path(path).is_dir():
+        state = "is not a folder" if Path(path).exists() else "does not exist"
+        raise CommandError(
+            f"the folder {path!r} of Python modules {state}; name another with `tool-engine --path "
+            "DIR ...` or the variable TOOL_ENGINE_PATH",
+            error_type="no_folder",
+        )
+
+
 def chosen_format(word: str, formats: Sequence[str]) -> str:
     """The value of `--format`.
 
@@ -47,7 +77,7 @@ def chosen_format(word: str, formats: Sequence[str]) -> str:
         CommandError: It is none of `formats`.
     """
     if word not in formats:
-        raise CommandError(f"there is no format {word!r}{nearest(word, formats)}")
+        raise CommandError(f"there is no format {word!r}{suggest_name(word, formats)}")
     return word
 
 
@@ -59,5 +89,7 @@ def settings_of(ctx: typer.Context, tools: str | None, records: str | None = Non
         tools: The value of `ToolsOption`.
         records: The value of `RecordsOption`.
     """
-    settings: Settings = ctx.obj
-    return settings._replace(chosen=tools or settings.chosen, records=records or settings.records)
+    known: Settings = ctx.obj
+    settings = known._replace(chosen=tools or known.chosen, records=records or known.records)
+    PROJECT_FOLDER.set(settings.project)
+    return settings

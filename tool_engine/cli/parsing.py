@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.documents import read_bytes
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.speaking import (
@@ -47,7 +46,7 @@ def parse_file(
         0 if every call can be run, 1 if one cannot, or something else the model wanted is lost.
     """
     protocol = make_protocol(protocol_name, known_tools(settings))
-    data = _read(file)
+    data = read_bytes(file)
     events: list[StreamEvent] = []
     if is_stream:
         events, reply = _decoded(protocol, data)
@@ -77,13 +76,6 @@ def _decoded(protocol: ToolCallingProtocol, data: bytes) -> tuple[list[StreamEve
             error_type="protocol_failed",
             exit_code=EXIT_FAILED,
         ) from error
-
-
-def _read(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise CommandError(f"cannot read {file}: {error.strerror or error}") from error
 
 
 def _facts(protocol: str, reply: ParsedReply) -> dict[str, Any]:

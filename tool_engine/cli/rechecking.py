@@ -21,6 +21,7 @@ from tool_engine.cli.console import make_console, plain, print_json_line
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.watching import reader_watched
+from tool_engine.visible import visible
 
 __all__ = ["validate_and_watch"]
 
@@ -134,7 +135,7 @@ class _Watched:
         if not is_first:
             console.print(plain(time.strftime("%H:%M:%S"), "dim"))
         for file in gone:
-            console.print(plain(f"{file}: removed", "yellow"), soft_wrap=True)
+            console.print(plain(visible(f"{file}: removed"), "yellow"), soft_wrap=True)
         if is_whole:
             print_checked([each for each in everything if each not in changed], verbose=False)
         print_checked(changed, verbose=not is_first)

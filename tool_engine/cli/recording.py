@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from tool_engine.cli.broken import tell_broken
 from tool_engine.cli.console import visible
 from tool_engine.cli.failures import EXIT_FAILED, CommandError
+from tool_engine.cli.logs import first_load_errors_untold
 from tool_engine.cli.settings import Settings
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolEngineError
@@ -87,7 +89,11 @@ async def recording_engine(
         _warn(f"records need the extra sql; {_INSTALL}")
     storage = None if place is None else await _storage(place, config.max_records)
     store = None if storage is None else ToolKnowledgeStore(storage)
-    async with ToolEngine(config, store=store, approver=approver) as engine:
+    engine = ToolEngine(config, store=store, approver=approver)
+    async with contextlib.AsyncExitStack() as stack:
+        with first_load_errors_untold():
+            await stack.enter_async_context(engine)
+        tell_broken(settings, len(engine.load_errors))
         yield engine
 
 

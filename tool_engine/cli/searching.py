@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.search import ToolSearch
+from tool_engine.cli.broken import tell_broken
 from tool_engine.cli.checking import check_files
-from tool_engine.cli.console import make_console, print_json, visible
+from tool_engine.cli.console import make_console, print_json
 from tool_engine.cli.failures import EXIT_OK
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text, tools_table
@@ -28,9 +28,7 @@ def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_jso
         return EXIT_OK
     title = f"{count_text(len(matches), 'tool')} of {len(tools)} in {settings.tools}, best first"
     make_console().print(tools_table([match.tool for match in matches], title))
-    if broken:
-        files = f"{count_text(broken, 'file')} could not be loaded"
-        sys.stderr.write(f"{files}; see tool-engine validate {visible(settings.tools)}\n")
+    tell_broken(settings, broken)
     return EXIT_OK
 
 

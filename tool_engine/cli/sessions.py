@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from tool_engine.approval.describe import describe, shown_params
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.approval.describe import describe, shown_fields
+from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.history import local_time
 from tool_engine.cli.recording import open_records
@@ -19,11 +19,15 @@ from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.session import SessionInfo
-from tool_engine.redaction import redact
+from tool_engine.redaction import redact, redact_text
 
 __all__ = ["delete_session", "print_pending", "print_session", "print_sessions"]
 
 _PAGE = 1_000
+_SPEAKERS = ("user", "assistant")
+_STYLES = {"user": "bold", "assistant": ""}
+_SHOWN = 300
+"""Characters of a call with its result, which may be long; `--json` has all of it."""
 
 
 def print_sessions(settings: Settings, *, limit: int, as_json: bool) -> int:
@@ -77,7 +81,9 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
         raise _unknown(session_id)
     if as_json:
         asked = [_request(each) for each in requests]
-        print_json({**_info(info), "requests": asked, "data": redact(data)})
+        # The name of a session is none of its secrets, though its key is called like one.
+        kept = {**redact(data), "session_id": data.get("session_id")}
+        print_json({**_info(info), "requests": asked, "data": kept})
         return EXIT_OK
     facts = {
         "session": info.session_id,
@@ -86,6 +92,7 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
         "characters": f"{info.size:,}",
     }
     make_console().print(fact_table("", facts))
+    _print_messages(data)
     _print_requests(requests)
     return EXIT_OK
 
@@ -123,6 +130,21 @@ async def _found(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | No
     return None
 
 
+def _print_messages(data: Mapping[str, Any]) -> None:
+    """What was said and called, one paragraph each, secrets hidden as far as they show."""
+    loop = data.get("more", {}).get("loop", {})
+    console = make_console()
+    for entry in loop.get("transcript", ()) if isinstance(loop, dict) else ():
+        role, call = str(entry.get("role", "")), entry.get("metadata", {}).get("toolCall")
+        text = redact_text(str(entry.get("text", "")))
+        if isinstance(call, dict):
+            arguments = json_text(redact(call.get("args", {})), indent=None)
+            text = f"{call.get('toolName', '')}({arguments}): {text}"
+        shown = text if role in _SPEAKERS or len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        if shown:
+            console.print(plain(f"{role}: {shown}", _STYLES.get(role, "dim")), soft_wrap=True)
+
+
 def _print_requests(requests: Sequence[ApprovalRequest]) -> None:
     console = make_console()
     for each in requests:
@@ -140,7 +162,7 @@ def _info(info: SessionInfo) -> dict[str, Any]:
 def _request(request: ApprovalRequest) -> dict[str, Any]:
     return {
         **msgspec.structs.asdict(request),
-        "params": shown_params(request),
+        **shown_fields(request),
         "is_whole": request.is_whole,
     }
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
 
-__all__ = ["DEFAULT_TOOLS", "Settings", "hurry", "run_async"]
+__all__ = ["DEFAULT_TOOLS", "Settings", "hurry", "put_first", "run_async"]
 
 DEFAULT_TOOLS = "tools"
 _ENDS: Final[list[signal.Signals]] = [
@@ -40,6 +41,8 @@ class Settings(NamedTuple):
     """The databases of SQL tools, as `NAME=URL`."""
     records: str | None = None
     """The database for records of calls that somebody named, or `none`."""
+    path: str | None = None
+    """The folder of the project's Python modules that somebody named."""
 
     @property
     def tools(self) -> str:
@@ -62,10 +65,19 @@ class Settings(NamedTuple):
             error_type="no_tools_folder",
         )
 
+    @property
+    def project(self) -> str:
+        """The folder that Python modules of tools are imported from: above that of the tools."""
+        return os.path.abspath(self.path or os.path.join(self.tools, os.pardir))  # noqa: PTH100, PTH118 - follows no link
+
     def engine_config(self, **changes: Any) -> ToolEngineConfig:
-        """The configuration of an engine on the folder, which does not reload unless told to."""
+        """The configuration of an engine on the folder, which does not reload unless told to.
+
+        Its tools find the modules of the project, as they do in a program that lies there.
+        """
         from tool_engine.config import ToolEngineConfig
 
+        put_first(self.project)
         fields: dict[str, Any] = {
             "auto_reload": False,
             "recursive": self.is_recursive,
@@ -74,6 +86,15 @@ class Settings(NamedTuple):
             **changes,
         }
         return ToolEngineConfig(tools_directory=self.folder(), **fields)
+
+
+def put_first(folder: str) -> None:
+    """Puts a folder first on Python's path, wherever it stood: what is approved is looked for so.
+
+    Args:
+        folder: Its absolute path.
+    """
+    sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
 def _source(text: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
 from tool_engine.cli.tables import make_table
+from tool_engine.cli.writing import write_output
 from tool_engine.config import ConcurrencyConfig, KeyLimits
 from tool_engine.testing.figures import Figures
 from tool_engine.testing.plot import plot
@@ -90,7 +90,7 @@ def simulate_trace(
     """Replays a trace file, prints the figures beside the recorded ones, and draws a picture."""
     report = simulate(_read(trace), limits.to_config(), seed=seed)
     if picture is not None:
-        _write(picture, plot(report))
+        write_output(picture, plot(report))
     if as_json:
         print_json({**report.to_dict(), "plot": picture})
     else:
@@ -105,13 +105,6 @@ def _read(trace: str) -> Trace:
         return read_trace(trace)
     except TraceError as error:
         raise CommandError(str(error), error_type=error.error_type) from error
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _bucket_limits(words: Iterable[str]) -> dict[str, int]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tool_engine.cli.broken import tell_broken
 from tool_engine.cli.checking import check_files
-from tool_engine.cli.console import make_console, plain, visible
-from tool_engine.cli.failures import CommandError, nearest
+from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
-from tool_engine.cli.tables import count_text, make_table
+from tool_engine.cli.tables import make_table
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.reply import ReplyFinding
@@ -38,10 +38,7 @@ def tools_in(settings: Settings) -> dict[str, Tool]:
         CommandError: There is no such folder.
     """
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
-    broken = sum(bool(each.problems) for each in checked)
-    if broken:
-        files = f"{count_text(broken, 'file')} could not be loaded"
-        sys.stderr.write(f"{files}; see tool-engine validate {visible(settings.tools)}\n")
+    tell_broken(settings, sum(bool(each.problems) for each in checked))
     good = [tool for each in checked if not each.problems for tool in each.tools]
     return {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)}
 
@@ -61,7 +58,7 @@ def chosen_tools(tools: dict[str, Tool], names: Sequence[str]) -> list[Tool]:
     for name in names:
         if name not in tools:
             raise CommandError(
-                f"there is no tool {name!r}{nearest(name, tools)}", error_type="tool_not_found"
+                f"there is no tool {name!r}{suggest_name(name, tools)}", error_type="tool_not_found"
             )
     enabled = [tool for tool in tools.values() if tool.is_enabled]
     return [tools[name] for name in dict.fromkeys(names)] if names else enabled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +19,7 @@ from tool_engine.cli.quantities import seconds_text
 from tool_engine.cli.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, make_table
-from tool_engine.cli.writing import write_file
+from tool_engine.cli.writing import write_output
 from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage
 from tool_engine.model.record import RecordQuery
 
@@ -58,7 +57,7 @@ async def _print_statistics(
         if plot is not None:
             records = await store.storage.query(replace(query, limit=_MOST_PLOTTED))
             # A command that prints its answer afterwards may wait for the disk.
-            write_file(Path(plot), plot_records(records, _title(intervals)), may_replace=True)
+            write_output(plot, plot_records(records, _title(intervals)))
     if as_json:
         listed = [{**msgspec.to_builtins(each), "by_tool": each.by_tool} for each in intervals]
         print_json({**statistics, "intervals": listed, "plot": plot})

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tool_engine.catalog.folder import list_definitions
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.cli.failures import CommandError, nearest
+from tool_engine.cli.broken import NOT_LOADED, missing_tool
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 
 __all__ = ["file_of_tool", "files_at", "is_path"]
@@ -37,12 +38,16 @@ def file_of_tool(settings: Settings, name: str) -> str:
     Raises:
         CommandError: No file there does.
     """
-    tools = ToolConfigLoader().load_directory(settings.folder(), settings.is_recursive)
+    loader = ToolConfigLoader()
+    tools = loader.load_directory(settings.folder(), settings.is_recursive)
     sources = {tool.name: str(tool.source) for tool in tools}
     if name not in sources:
+        missing = missing_tool(settings, name, sources, loader.load_errors)
+        if missing.kind == NOT_LOADED:
+            raise missing
         raise CommandError(
             f"there is no file {name!r}, and no tool of that name in {settings.tools}"
-            f"{nearest(name, sources)}",
+            f"{suggest_name(name, sources)}",
             error_type="tool_not_found",
         )
     return sources[name]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tool_engine.catalog.document import format_path
+from tool_engine.cli.broken import missing_tool, tell_broken
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.engines import load_app
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, nearest
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.junit import junit_xml
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
+from tool_engine.cli.writing import write_output
 from tool_engine.engine import ToolEngine
 from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
@@ -54,21 +55,25 @@ def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
     engine = load_app(options.app) if options.app else ToolEngine(config)
     outcome = _Outcome([], [])
     # What could not be loaded is told below, with the rest.
-    run_async(_run(engine, options, outcome), log_level=logging.ERROR)
+    run_async(_run(settings, engine, options, outcome), log_level=logging.ERROR)
     if options.junit is not None:
-        _write(options.junit, junit_xml(outcome.reports, outcome.load_errors))
+        write_output(options.junit, junit_xml(outcome.reports, outcome.load_errors))
     if as_json:
         print_json(_to_dict(outcome, options))
     else:
         _print(outcome, options)
+        tell_broken(settings, len(outcome.load_errors))
     return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
 
 
-async def _run(engine: ToolEngine, options: RunOptions, outcome: _Outcome) -> int:
+async def _run(
+    settings: Settings, engine: ToolEngine, options: RunOptions, outcome: _Outcome
+) -> int:
     async with engine:
         unknown = [name for name in options.names if engine.get(name) is None]
         if unknown:
-            raise _no_such_tool(unknown[0], engine)
+            tell_broken(settings, len(engine.load_errors))
+            raise missing_tool(settings, unknown[0], engine.list_names(), engine.load_errors)
         if not options.names:
             outcome.load_errors.extend(engine.load_errors)
         outcome.reports.extend(
@@ -77,22 +82,6 @@ async def _run(engine: ToolEngine, options: RunOptions, outcome: _Outcome) -> in
             )
         )
     return EXIT_OK
-
-
-def _no_such_tool(name: str, engine: ToolEngine) -> CommandError:
-    broken = "".join(f"\n{message}" for _, message in engine.load_errors)
-    where = engine.config.tools_directory
-    return CommandError(
-        f"there is no tool {name!r} in {where}{nearest(name, engine.list_names())}{broken}",
-        error_type="tool_not_found",
-    )
-
-
-def _write(file: str, text: str) -> None:
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {file}: {error.strerror or error}") from error
 
 
 def _to_dict(outcome: _Outcome, options: RunOptions) -> dict[str, Any]:
@@ -108,8 +97,6 @@ def _to_dict(outcome: _Outcome, options: RunOptions) -> dict[str, Any]:
 def _print(outcome: _Outcome, options: RunOptions) -> None:
     console = make_console()
     width = max((len(report.tool) for report in outcome.reports), default=0)
-    for _, message in outcome.load_errors:
-        console.print(plain(message, "red"), soft_wrap=True)
     for report in outcome.reports:
         word, style = _verdict(report)
         line = f"{word:<8} {report.tool:<{width}}  {_counts(report)}"
@@ -156,9 +143,7 @@ def _summary(outcome: _Outcome) -> str:
     counts = ", ".join(f"{outcome.count(status)} {status.value}" for status in CaseStatus)
     accepted = sum(report.accepted for report in outcome.reports)
     refused = sum(report.refused for report in outcome.reports)
-    broken = count_text(len(outcome.load_errors), "file")
-    told = f"; {broken} could not be loaded" if outcome.load_errors else ""
     return (
         f"{tools}: {counts}; generated: {count_text(accepted, 'right call')} accepted, "
-        f"{count_text(refused, 'wrong one')} refused{told}"
+        f"{count_text(refused, 'wrong one')} refused"
     )

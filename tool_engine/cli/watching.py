@@ -22,6 +22,7 @@ __all__ = ["reader_watched", "watch_tools"]
 
 _STYLES = {
     ToolEngineEventType.LOAD_ERROR: "red",
+    ToolEngineEventType.LOAD_MENDED: "green",
     ToolEngineEventType.TOOL_ADDED: "green",
     ToolEngineEventType.TOOL_UPDATED: "green",
     ToolEngineEventType.TOOL_REMOVED: "yellow",

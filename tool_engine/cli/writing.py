@@ -6,8 +6,23 @@ import os
 from pathlib import Path
 
 from tool_engine.cli.failures import CommandError
+from tool_engine.named_file import why_unwritten, write_named
 
-__all__ = ["write_file"]
+__all__ = ["write_file", "write_output"]
+
+
+def write_output(file: str, text: str) -> None:
+    """Writes what a command makes to the file that its option names, in place of what is there.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    try:
+        write_named(file, text.encode())
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {file}: {why_unwritten(error)}", error_type="cannot_write"
+        ) from error
 
 
 def write_file(path: Path, text: str, *, may_replace: bool) -> None:
@@ -37,7 +52,7 @@ def write_file(path: Path, text: str, *, may_replace: bool) -> None:
         ) from None
     except OSError as error:
         raise CommandError(
-            f"cannot write {str(path)!r}: {error.strerror or error}", error_type="cannot_write"
+            f"cannot write {str(path)!r}: {why_unwritten(error)}", error_type="cannot_write"
         ) from error
     finally:
         _remove(draft)

@@ -89,16 +89,14 @@ class EventBus:
     ) -> None:
         check_buffer(buffer)
         check_timeout("close_timeout", close_timeout)
-        self.is_idle = True
-        """Nobody listens to anything, and nothing is kept."""
         self.has_subscribers = False
-        """Whether a call has anything to do for those who listen."""
-        self.binds_calls = False
-        """Whether log lines are to know in which call they are written."""
+        """Whether an event would be told to a subscriber, or kept."""
         self.failures: deque[EventFailure] = deque(maxlen=_MAX_FAILURES)
         """The dead-letter list: the newest failures of subscribers."""
         self.failed = 0
         """Failures of subscribers in all."""
+        self.slow = 0
+        """Plain functions that were too slow to be called at once."""
         self.log = EventLog() if log is None else log
         self._buffer = buffer
         self._close_timeout = close_timeout
@@ -134,12 +132,6 @@ class EventBus:
         """Whether anybody wants events of this type."""
         return self._keeps_all or event_type in self._audience
 
-    def bind_calls(self, is_wanted: bool) -> None:
-        """Has calls found in `logger.current_call`, or not, from now on."""
-        with self._lock:
-            self.binds_calls = is_wanted and not self._is_closed
-            self._look()
-
     def subscribe(
         self,
         callback: EventCallback,
@@ -154,8 +146,10 @@ class EventBus:
         """Has `callback` called with every event that matches.
 
         A plain function is called at once, on the thread that publishes: it must be quick, as the
-        engine waits for it. A coroutine function is awaited in the background, one event at a time
-        and in order. What a callback raises is logged and kept in `failures`.
+        call waits for it. One that holds up calls twice for 20 ms is told (`subscriber_slow`), and
+        is called in a thread from then on, one event at a time and in order. A coroutine function
+        is awaited in the background, likewise. What a callback raises is logged and kept in
+        `failures`.
 
         Args:
             callback: Called with one `ToolEngineEvent`.
@@ -163,7 +157,8 @@ class EventBus:
             tool_name: The tool or tools wanted; None: all, and events without a tool.
             call_id: The call or calls wanted; None: all, and events of no call.
             conversation_id: The conversation or conversations wanted; None: all.
-            buffer: The most events that wait for an async callback; None: what the bus says.
+            buffer: The most events that wait for an async or a slow callback; None: what the bus
+                says.
             policy: What goes when more come: `drop_oldest` or `drop_newest`; or `block_none`, which
                 leaves nothing out: the subscription ends, and the failure is reported.
 
@@ -179,7 +174,7 @@ class EventBus:
             raise ConfigurationError(f"callback must be a function, got {callback!r}")
         limit = self._buffer if buffer is None else buffer
         check_buffer(limit, policy)
-        subscriber = CallbackSubscriber(callback, limit, self._report, policy)
+        subscriber = CallbackSubscriber(callback, limit, self._report, policy, self._move)
         subscriber.wanted = WantedEvents.of(event_types, tool_name, call_id, conversation_id)
         return self._register(subscriber)
 
@@ -261,7 +256,7 @@ class EventBus:
         Async callbacks get `close_timeout` for what is buffered; then they are cancelled.
         """
         with self._lock:
-            self._is_closed, self.binds_calls = True, False
+            self._is_closed = True
             closing = tuple(self._subscribers)
             self._subscribers, self._audience = {}, Audience()
             self._look()
@@ -303,6 +298,7 @@ class EventBus:
             if self._is_closed:
                 raise EngineClosedError("cannot subscribe: the event bus was closed")
             self._subscribers[subscriber] = None
+            subscriber.is_choosy = subscriber.wanted.is_choosy
             self._audience.add(subscriber)
             self._look()
         return Subscription(subscriber, self._remove)
@@ -326,8 +322,22 @@ class EventBus:
     def _look(self) -> None:
         """Looks for whom there is something to do."""
         self._keeps_all = self.log.is_kept and not self._is_closed
-        self.is_idle = not self._audience and not self._keeps_all
-        self.has_subscribers = not self.is_idle or self.binds_calls
+        self.has_subscribers = bool(self._audience) or self._keeps_all
+
+    def _move(self, subscriber: CallbackSubscriber, event: ToolEngineEvent, took: float) -> None:
+        """A plain function holds up calls: from now on it is told like an async one."""
+        with self._lock:
+            self.slow += 1
+            if subscriber in self._subscribers:
+                self._audience.remove(subscriber)
+                self._audience.add(subscriber)
+        _log.warning(
+            "subscriber_slow",
+            subscriber=subscriber.name,
+            event_type=event.event_type.value,
+            seconds=round(took, 3),
+            hint="from now on it is called in a thread; make it quicker, or async",
+        )
 
     def _report(self, failure: EventFailure) -> None:
         event, callback, error = failure

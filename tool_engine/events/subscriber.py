@@ -1,7 +1,8 @@
 """How does an event reach one callback without breaking or delaying the call that caused it?
 
 A plain function is called inside `publish`, so that it has seen an event before the call returns.
-What has to be awaited waits in a bounded buffer for a task that drains it in order.
+One that turns out to be slow is called in a thread from then on. What is not called at once waits
+in a bounded buffer for a task that drains it in order.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import EventsLostError
@@ -29,6 +31,12 @@ __all__ = [
 
 _YIELD_EVERY: Final = 32
 """Deliveries after which other tasks get a chance, should the callback never wait."""
+
+
+_SLOW: Final = 0.02
+"""Seconds for which a plain callback may hold up a call."""
+_MUCH_TOO_SLOW: Final = 0.5
+"""What no pause of the machine explains, were it only once."""
 
 
 class EventFailure(NamedTuple):
@@ -50,10 +58,12 @@ class Subscriber:
     """Whether an event is handled at once; else it waits in a buffer, and `settle` follows."""
     is_active: bool = True
     """Whether it takes events."""
+    is_choosy: bool = True
+    """Whether it may want only some of the events of a type."""
 
     def offer(self, event: ToolEngineEvent) -> None:
         """Delivers the event, whose type is wanted, if all else is."""
-        if self.is_active and self.wanted.has_subject(event):
+        if self.is_active and (not self.is_choosy or self.wanted.has_subject(event)):
             self._deliver(event)
 
     def settle(self) -> None:
@@ -88,6 +98,8 @@ class CallbackSubscriber(Subscriber):
         limit: The most events that wait for it.
         report: Told of each failure.
         policy: What goes when more events than that wait for it.
+        move: Told when a plain callback takes too long to be called at once any more, and how long
+            it took.
     """
 
     def __init__(
@@ -96,7 +108,12 @@ class CallbackSubscriber(Subscriber):
         limit: int,
         report: Callable[[EventFailure], None],
         policy: str = DROP_OLDEST,
+        move: Callable[[CallbackSubscriber, ToolEngineEvent, float], None] | None = None,
     ) -> None:
+        self._move = move
+        self._is_apart = False
+        self._suspect: str | None = None
+        """The type of the event that a plain callback was slow with."""
         self._callback = callback
         self._limit = limit
         self._report = report
@@ -152,10 +169,16 @@ class CallbackSubscriber(Subscriber):
             )
             self._report(EventFailure(self._cut_at, self._callback, error))
 
-    def _deliver(self, event: ToolEngineEvent) -> None:
+    def offer(self, event: ToolEngineEvent) -> None:
+        """Delivers the event, whose type is wanted, if all else is."""
+        if not self.is_active or (self.is_choosy and not self.wanted.has_subject(event)):
+            return
         if not self.is_plain:
             self._put(event, None)
+            if self._is_apart:
+                self.settle()  # a publisher may have found it among the plain ones a moment ago
             return
+        began = monotonic()
         try:
             returned = self._callback(event)
         # A plain function's CancelledError is its own failure, not a cancellation of the call, and
@@ -166,6 +189,26 @@ class CallbackSubscriber(Subscriber):
             if returned is not None and inspect.isawaitable(returned):
                 self._put(event, returned)
                 self.settle()
+        took = monotonic() - began
+        if took >= _SLOW or self._suspect is not None:
+            self._judge(event, took)
+
+    def _judge(self, event: ToolEngineEvent, took: float) -> None:
+        """Moves a slow callback off the way of the calls, if it was not the machine that paused."""
+        if took < _SLOW:
+            if event.event_type == self._suspect:
+                self._suspect = None
+        elif self._suspect is None and took < _MUCH_TOO_SLOW:
+            self._suspect = event.event_type
+        elif self._move is not None and (running_loop() or self._loop) is not None:
+            # Without a loop there is nobody who could start a thread for it.
+            self.is_plain, self._is_apart = False, True
+            self._move(self, event, took)
+
+    @property
+    def name(self) -> str:
+        """The callback, for people."""
+        return getattr(self._callback, "__qualname__", type(self._callback).__name__)
 
     def _put(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
         refused = self._buffer.put((event, awaitable))
@@ -194,7 +237,7 @@ class CallbackSubscriber(Subscriber):
         while self._buffer:
             event, awaitable = self._buffer.take()
             try:
-                await (self._callback(event) if awaitable is None else awaitable)  # type: ignore[misc]
+                await (self._called(event) if awaitable is None else awaitable)
             except asyncio.CancelledError as error:
                 if is_being_cancelled():
                     self.dropped += 1
@@ -205,6 +248,11 @@ class CallbackSubscriber(Subscriber):
             delivered += 1
             if delivered % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+
+    def _called(self, event: ToolEngineEvent) -> Awaitable[Any]:
+        if self._is_apart:
+            return asyncio.to_thread(self._callback, event)
+        return self._callback(event)  # type: ignore[return-value] # it is async, else it were plain
 
     def _failed(self, event: ToolEngineEvent, error: BaseException) -> None:
         self._report(EventFailure(event, self._callback, error))

@@ -32,7 +32,9 @@ class EventsView:
         """Calls `callback` with every event from now on; returns what ends that.
 
         Args:
-            callback: A plain function, called at once, or an async one, called soon, in order.
+            callback: A plain function, called at once, inside the call, which waits for it: one
+                that is slow is called in a thread from its second time on. Or an async one, called
+                soon. Both in order.
             event_types: Only these; None: all.
             tool_name: Only events of this tool, or these; None: all.
             call_id: Only events of this call, or these; None: all.
@@ -85,9 +87,10 @@ class EventsView:
         )
 
     def get_event_statistics(self) -> dict[str, Any]:
-        """`sequence` (the newest number), `subscribers`, `failed`, `dropped` and `unkept`.
+        """`sequence` (the newest number), `subscribers`, `failed`, `slow`, `dropped` and `unkept`.
 
-        `failed` are failures of subscribers, `dropped` the events that they were too slow for, and
+        `failed` are failures of subscribers, `slow` the plain functions that held up calls and are
+        called in threads since, `dropped` the events that subscribers were too slow for, and
         `unkept` those that should have been kept for replay and were not.
         """
         bus = self._bus
@@ -95,6 +98,7 @@ class EventsView:
             "sequence": bus.log.sequence,
             "subscribers": bus.subscribers,
             "failed": bus.failed,
+            "slow": bus.slow,
             "dropped": bus.dropped,
             "unkept": bus.log.unkept,
         }

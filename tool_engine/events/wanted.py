@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
@@ -10,6 +9,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["EventTypes", "Names", "ToolNames", "WantedEvents", "conversation_of"]
 
@@ -46,10 +46,9 @@ class WantedEvents(msgspec.Struct, frozen=True):
         """
         types = _names("event_types", event_types)
         for name in sorted((types or frozenset()) - _ALL_TYPES):
-            near = difflib.get_close_matches(name, _ALL_TYPES, n=1)
-            known = f"known: {', '.join(sorted(_ALL_TYPES))}"
-            hint = f"did you mean {near[0]!r}?" if near else known
-            raise ConfigurationError(f"unknown event type {name!r}; {hint}")
+            known = sorted(_ALL_TYPES)
+            hint = suggest_near(name, known) or f"; known: {', '.join(known)}"
+            raise ConfigurationError(f"unknown event type {name!r}{hint}")
         return cls(
             _ALL_TYPES if types is None else types,
             _names("tool_name", tool_name),
@@ -60,6 +59,11 @@ class WantedEvents(msgspec.Struct, frozen=True):
     def has(self, event: ToolEngineEvent) -> bool:
         """Whether the event is one of them."""
         return event.event_type in self.event_types and self.has_subject(event)
+
+    @property
+    def is_choosy(self) -> bool:
+        """Whether not every event of its types is one of them."""
+        return not (self.tool_names is self.call_ids is self.conversation_ids is None)
 
     def has_subject(self, event: ToolEngineEvent) -> bool:
         """The same for an event whose type is known to be wanted."""

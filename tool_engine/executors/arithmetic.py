@@ -21,6 +21,7 @@ from tool_engine.executors.operations import (
     power,
     real,
 )
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "CalculationError", "Function", "call"]
 
@@ -57,7 +58,8 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
     """
     function = FUNCTIONS.get(name)
     if function is None:
-        raise CalculationError(f"there is no function {name!r}; there are {', '.join(FUNCTIONS)}")
+        hint = suggest_near(name, FUNCTIONS) or f"; there are {', '.join(FUNCTIONS)}"
+        raise CalculationError(f"there is no function {name!r}{hint}")
     if not function.least <= len(arguments) <= function.most:
         raise CalculationError(
             f"{name} takes {_count(function)}, got {len(arguments)}; write {function.usage}"
@@ -115,7 +117,7 @@ def _permutations(n: Number, k: Number) -> int:
 def _choice(name: str, n: Number, k: Number) -> tuple[int, int]:
     total, chosen = _whole(name, n), _whole(name, k)
     if not (0 <= total <= _MAX_CHOICES and 0 <= chosen <= _MAX_CHOICES):
-        raise CalculationError(f"{name} takes whole numbers between 0 and {_MAX_CHOICES}")
+        raise CalculationError(f"{name} takes {_CHOICES}")
     return total, chosen
 
 
@@ -242,6 +244,7 @@ def _decimal(
 _ANGLE: Final = "in radians"
 _POSITIVE: Final = "numbers above 0"
 _UNIT: Final = "numbers from -1 to 1"
+_CHOICES: Final = f"whole numbers from 0 to {_MAX_CHOICES}"
 _TO_WHOLE: Final[dict[str, Any]] = {"result": "whole"}
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -261,7 +264,13 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "cbrt": _decimal("cbrt(x)", "cube root, of negative numbers too", lambda x: _root(x, 3)),
     "ceil": Function("ceil(x)", "the next whole number, up", math.ceil, **_TO_WHOLE),
     "comb": Function(
-        "comb(n, k)", "ways to choose k of n, in any order", _combinations, 2, 2, **_TO_WHOLE
+        "comb(n, k)",
+        "ways to choose k of n, in any order",
+        _combinations,
+        2,
+        2,
+        _CHOICES,
+        **_TO_WHOLE,
     ),
     "cos": _decimal("cos(x)", f"cosine of x {_ANGLE}", _of_reals(math.cos)),
     "cosh": _decimal("cosh(x)", "hyperbolic cosine", _of_reals(math.cosh)),
@@ -299,7 +308,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "min": Function("min(a, b, ...)", "the smallest", min, 2, _MANY, result="chosen"),
     "mod": Function("mod(a, b)", "the same as a % b", lambda a, b: a % b, 2, 2),
     "perm": Function(
-        "perm(n, k)", "ways to choose k of n, in order", _permutations, 2, 2, **_TO_WHOLE
+        "perm(n, k)", "ways to choose k of n, in order", _permutations, 2, 2, _CHOICES, **_TO_WHOLE
     ),
     "pow": Function("pow(a, b)", "the same as a ** b", power, 2, 2),
     "product": Function(

@@ -16,6 +16,7 @@ from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call
 from tool_engine.executors.number import CalculationError, Value, exact_text, parse, settled
 from tool_engine.executors.operations import operate
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
 __all__ = ["CalculationError", "CalculatorExecutor", "calculate", "evaluate"]
@@ -201,9 +202,11 @@ class _Parser:
             raise CalculationError(
                 f"{token.text} at character {token.column} is no number; every number is finite"
             )
+        hint = suggest_near(token.text, (*CONSTANTS, *FUNCTIONS)) or (
+            f"; there are {', '.join(CONSTANTS)} and functions such as sqrt(2)"
+        )
         raise CalculationError(
-            f"unknown name {token.text[:40]!r} at character {token.column}; "
-            f"there are {', '.join(CONSTANTS)} and functions such as sqrt(2)"
+            f"unknown name {token.text[:40]!r} at character {token.column}{hint}"
         )
 
     def _arguments(self, opening: _Token, *, is_call: bool) -> tuple[Value, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
-__all__ = ["CompiledEntries", "EntryReader", "nearest"]
+__all__ = ["CompiledEntries", "EntryReader"]
 
 EntryT = TypeVar("EntryT")
 
@@ -55,7 +55,7 @@ class EntryReader(ABC, Generic[EntryT]):
         """Notes the keys of `mapping` that mean nothing here."""
         for key in mapping:
             if key not in known:
-                hint = nearest(str(key), known) or f"; known are {', '.join(known)}"
+                hint = suggest_near(key, known) or f"; known are {', '.join(known)}"
                 self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
@@ -83,9 +83,3 @@ class CompiledEntries(Generic[EntryT]):
         entry = self._compile(tool)
         self._known[tool.name] = (tool, entry)
         return entry
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """A question such as "; did you mean 'url'?" to end a message with; empty when none is near."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

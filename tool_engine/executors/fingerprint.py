@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
+from tool_engine.executors.python.entry import is_isolated
+from tool_engine.executors.python.importing import hash_of, running_hash
 from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.tool import Tool
 
-__all__ = ["ENGINE", "UNREAD", "UNREADABLE", "CodeHashes", "source_hash"]
+__all__ = ["ENGINE", "UNREAD", "UNREADABLE", "CodeHashes", "module_hash", "source_hash"]
 
 ENGINE: Final = "engine"
 """Stands for code of the engine itself, which changes with the engine's version."""
@@ -47,7 +48,7 @@ class CodeHashes:
         tools = list(tools)
         modules = {_module(tool) for tool in tools if self._is_python(tool)}
         if modules:
-            self._files |= await asyncio.to_thread(lambda: {m: _file_hash(m) for m in modules})
+            self._files |= await asyncio.to_thread(lambda: {m: module_hash(m) for m in modules})
         tools = [tool for tool in tools if not self._is_python(tool)]
         found = {id(executor): executor for executor in map(self._executor, tools)}
         unread = [each for key, each in found.items() if each is not None and key not in self._read]
@@ -64,6 +65,12 @@ class CodeHashes:
         executor = self._executor(tool)
         return None if executor is None else self._read.get(id(executor), (None, UNREAD))[1]
 
+    def is_outdated(self, tool: Tool) -> bool:
+        """Whether this process goes on running what the file of a module said before."""
+        if not self._is_python(tool) or is_isolated(tool):
+            return False
+        return running_hash(_module(tool)) not in (None, self._files.get(_module(tool)))
+
     def _executor(self, tool: Tool) -> Any:
         try:
             return self._resolve(tool)
@@ -79,12 +86,13 @@ def _module(tool: Tool) -> str:
     return tool.handler.partition(":")[0]
 
 
-def _file_hash(module: str) -> str:
+def module_hash(module: str) -> str:
+    """A hash of the file that a module would be imported from, or `UNREADABLE`; blocks."""
     try:
         text = source_text(module)
     except SourceError:
         text = None
-    return UNREADABLE if text is None else f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return UNREADABLE if text is None else hash_of(text)
 
 
 def source_hash(executor: Any) -> str:
@@ -106,4 +114,4 @@ def source_hash(executor: Any) -> str:
         source = inspect.getsource(inspect.unwrap(code))
     except (OSError, TypeError, ValueError):
         return UNREADABLE
-    return f"sha256:{hashlib.sha256(source.encode()).hexdigest()}"
+    return hash_of(source.encode())

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
-from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.call import ToolExecutionContext, ValidationError
+from tool_engine.model.field_default import is_field
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -39,6 +40,7 @@ class AsyncHandlerExecutor:
         self.handler = handler
         """The function that it runs."""
         self._wants_context = _wants_context(handler)
+        self.misfits = _misfits_of(handler)
         self.direct = None if self._wants_context else handler
         """What may be called with the parameters as keywords in place of `execute`."""
 
@@ -61,6 +63,7 @@ class SyncHandlerExecutor:
         self.handler = handler
         """The function that it runs."""
         self._wants_context = _wants_context(handler)
+        self.misfits = _misfits_of(handler)
 
     def __repr__(self) -> str:
         return f"SyncHandlerExecutor({_name(self.handler)})"
@@ -141,7 +144,8 @@ def _check_needs(
             inspect.Parameter.VAR_KEYWORD,
             inspect.Parameter.VAR_POSITIONAL,
         )
-        if is_variadic or known.default is not inspect.Parameter.empty or name == CONTEXT:
+        has_default = known.default is not inspect.Parameter.empty and not is_field(known.default)
+        if is_variadic or has_default or name == CONTEXT:
             continue
         parameter = declared.get(name)
         if parameter is None:
@@ -177,6 +181,11 @@ def _check_callable(handler: Any) -> None:
 
 
 _GENERATORS: Final = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
+def _misfits_of(handler: Any) -> Callable[[Mapping[str, Any]], list[ValidationError]] | None:
+    """What tells which arguments do not convert into what `handler` takes; None: all do."""
+    return getattr(handler, "misfits", None)
 
 
 def _calls(handler: Any) -> tuple[Any, Any]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +25,7 @@ from tool_engine.errors import (
 )
 from tool_engine.interfaces import FindCall, SearchTools, ToolExecutor
 from tool_engine.logger import get_logger
+from tool_engine.model.nearness import find_nearest
 from tool_engine.model.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
@@ -87,6 +87,8 @@ class ExecutorRegistry:
     Args:
         search_tools: Searches the catalog for the tool `search_tools`.
         find_call: Finds the record of a call, with its whole result, for the tool `read_result`.
+        find_tool: Finds a tool by its name, for the tool `read_result`.
+        find_below: Finds the tools that a call has called, for the tool `read_result`.
         sources: The databases of SQL tools; without any, none is missed before a call.
     """
 
@@ -95,12 +97,14 @@ class ExecutorRegistry:
         search_tools: SearchTools | None = None,
         find_call: FindCall | None = None,
         sources: Mapping[str, DatabaseSource] | None = None,
+        find_tool: Callable[[str], Tool | None] | None = None,
+        find_below: Callable[[str], Awaitable[frozenset[str]]] | None = None,
     ) -> None:
         self._sources = sources
         self._hooks: Mapping[str, Any] = {
-            _SEARCH: search_tools,
-            _READ_RESULT: find_call,
-            BUILTIN_EXECUTORS[_SQL]: sources,
+            _SEARCH: (search_tools,),
+            _READ_RESULT: (find_call, find_tool, find_below),
+            BUILTIN_EXECUTORS[_SQL]: (sources,),
         }
         self._registered: dict[str, ToolExecutor] = {}
         self._loaded: dict[str, ToolExecutor] = {}
@@ -110,6 +114,8 @@ class ExecutorRegistry:
         self.may_import = False
         """Whether `check` may import the modules of handlers, which runs their code; the source is
         read otherwise."""
+        self.approved_code: Callable[[Tool], str | None] = lambda _: None
+        """The hash of the only code that may run a Python handler; None: any may."""
 
     def __repr__(self) -> str:
         return (
@@ -150,10 +156,9 @@ class ExecutorRegistry:
         """Every name that `get` knows, sorted."""
         return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._offered()})
 
-    def nearest(self, name: str) -> str | None:
-        """The known name that is spelled most like `name`; None when none is."""
-        near = difflib.get_close_matches(name, self.names(), n=1)
-        return near[0] if near else None
+    def nearest(self, name: str) -> str:
+        """The known name that is spelled most like `name`; empty when none is."""
+        return find_nearest(name, self.names())
 
     def resolve(self, tool: Tool) -> ToolExecutor | None:
         """The executor that runs `tool`; None when there is none.
@@ -184,9 +189,13 @@ class ExecutorRegistry:
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """What is wrong with the tool's entry, as far as its executor can tell before a call."""
-        name = self.name_of(tool)
-        if name == PYTHON:
+        if self.is_python(tool):
             return self._handlers().check(tool, may_import=self.may_import)
+        return self.check_entry(tool)
+
+    def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
+        """The same without a look at what a Python handler is, which a file or an import tells."""
+        name = self.name_of(tool)
         place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
         if place is None:
             return []
@@ -232,9 +241,11 @@ class ExecutorRegistry:
     def _handlers(self) -> PythonHandlers:
         if self._python is None:
             # Loaded by name on first use: most programs have no need of it.
-            processes = import_module("tool_engine.executors.python.executor").ProcessExecutor()
+            processes = import_module("tool_engine.executors.python.executor").ProcessExecutor(
+                self.approved_code
+            )
             made = import_module("tool_engine.executors.python.handlers").PythonHandlers
-            self._python = made(processes)
+            self._python = made(processes, self.approved_code)
             self._remember(processes)
         return self._python
 
@@ -266,7 +277,7 @@ class ExecutorRegistry:
     def _load(self, place: str) -> ToolExecutor:
         module, _, attribute = place.partition(":")
         made = getattr(import_module(module), attribute)
-        executor: ToolExecutor = made(self._hooks[place]) if place in self._hooks else made()
+        executor: ToolExecutor = made(*self._hooks[place]) if place in self._hooks else made()
         return executor
 
     def _load_entry_point(self, name: str) -> ToolExecutor | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import FindCall
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.nearness import suggest_near
+from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.result import CUT_KEY
 from tool_engine.model.result_path import ResultPath, read_path, write_path
@@ -17,6 +19,9 @@ from tool_engine.model.tool import Tool
 
 __all__ = ["ResultReadExecutor"]
 
+FindTool = Callable[[str], Tool | None]
+FindBelow = Callable[[str], Awaitable[frozenset[str]]]
+"""`ToolKnowledgeStore.get_tools_below`."""
 _PAGE: Final = 8_000
 """Characters of JSON text that one page has at most, around its own few words."""
 _NAMES: Final = ("caller_id", "caller_type", "conversation_id", "workflow_id")
@@ -32,10 +37,19 @@ class ResultReadExecutor:
 
     Args:
         find_call: Finds the record of a call; None: there is none, and every call fails.
+        find_tool: Finds the tool of a call, which says whether somebody must see its results first.
+        find_below: Finds the tools that a call has called, of whose results it may tell.
     """
 
-    def __init__(self, find_call: FindCall | None = None) -> None:
+    def __init__(
+        self,
+        find_call: FindCall | None = None,
+        find_tool: FindTool | None = None,
+        find_below: FindBelow | None = None,
+    ) -> None:
         self._find_call = find_call
+        self._find_tool = find_tool
+        self._find_below = find_below
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -54,15 +68,49 @@ class ResultReadExecutor:
         if record is None or any(
             getattr(record, name) != getattr(context, name) for name in _NAMES
         ):
-            # The same words for both: whether a stranger made such a call is nobody's business.
-            raise ToolExecutionError(
-                f"no result of yours is kept for call_id {call_id[:80]!r}; use the call_id that "
-                "a shortened result names, or call the tool again"
-            )
+            raise ToolExecutionError(_not_yours(call_id))
+        await self._check_shown(record, context)
         # The thread is the last to hold the record: to let go of a million objects takes long.
         handed_over = [record]
         del record
         return await asyncio.to_thread(_page, handed_over, params)
+
+    async def _check_shown(self, record: ToolCallRecord, context: ToolExecutionContext) -> None:
+        """Raises ToolExecutionError for a result that was withheld from the model, or may be."""
+        tool = None if self._find_tool is None else self._find_tool(record.tool_name)
+        judge = getattr(context.scope, "refusal_of_result", None)
+        if judge is not None:
+            refusal = judge(record, tool)
+            if refusal is not None:
+                raise ToolExecutionError(refusal.error, is_final=True)
+            return
+        if record.session_id != context.session_id:
+            raise ToolExecutionError(_not_yours(record.call_id or ""))
+        below: frozenset[str] = frozenset()
+        if self._find_below is not None and record.call_id is not None:
+            below = await self._find_below(record.call_id)
+        if any(map(self._withholds, {record.tool_name, *below})):
+            raise ToolExecutionError(
+                f"somebody must be asked before the result of the call {record.call_id} is read, "
+                f"and nobody can be asked here: call {record.tool_name!r} again",
+                is_final=True,
+            )
+
+    def _withholds(self, tool_name: str) -> bool:
+        """Whether somebody must be asked about results of a tool, as far as is known of it."""
+        if self._find_tool is None:
+            return False
+        tool = self._find_tool(tool_name)
+        said = None if tool is None else tool.permission
+        return tool is None or (said is not None and said.result is ResultPolicy.ALWAYS)
+
+
+def _not_yours(call_id: str) -> str:
+    # The same words for both: whether a stranger made such a call is nobody's business.
+    return (
+        f"no result of yours is kept for call_id {call_id[:80]!r}; use the call_id that "
+        "a shortened result names, or call the tool again"
+    )
 
 
 def _page(handed_over: list[ToolCallRecord], params: dict[str, Any]) -> dict[str, Any]:
@@ -122,9 +170,8 @@ def _kind(value: Any) -> str:
 
 def _near(step: str, mapping: dict[str, Any]) -> str:
     known = [key[:80] for _, key in zip(range(1_000), mapping, strict=False)]
-    near = difflib.get_close_matches(step[:80], known, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
+    if hint := suggest_near(step, known):
+        return hint
     return f"; its keys are {', '.join(known[:20])}" if known else "; it is empty"
 
 

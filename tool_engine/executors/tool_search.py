@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from tool_engine.model.tool import Tool
 
 __all__ = ["ToolSearchExecutor"]
 
+ShowTool = Callable[[Tool], Tool | None]
 _LIMIT: Final = 5
 _HINT: Final = (
     "No tool fits these words. Say in other words what the tool does, not with what data."
@@ -32,21 +35,33 @@ class ToolSearchExecutor:
     def __init__(self, search_tools: SearchTools | None = None) -> None:
         self._search_tools = search_tools
 
-    def execute(
+    async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
         """The tools that fit `params["query"]`, at most `params["limit"]` of them.
 
-        Not a coroutine: it runs in a thread, since the first search reads the whole catalog.
+        A conversation is told of those that are on in it, under the names that they have there.
         """
         if self._search_tools is None:
             raise ToolExecutionError("there is no catalog to search here; run it by a ToolEngine")
-        limit = params.get("limit", _LIMIT)
+        limit, query = params.get("limit", _LIMIT), params.get("query", "")
+        show: ShowTool = getattr(context.scope, "shown_tool", _as_it_is)
         # The tool knows itself: one more, so that it need not count.
-        matches = self._search_tools(params.get("query", ""), limit + 1)
-        others = [match.tool for match in matches if match.name != tool.name]
-        found = [_told(each) for each in others[:limit]]
+        most = limit + 1
+        while True:
+            # In a thread, since the first search reads the whole catalog.
+            matches = await asyncio.to_thread(self._search_tools, query, most)
+            others = [each.tool for each in matches if each.name != tool.name]
+            shown = [each for each in map(show, others) if each is not None]
+            if len(shown) >= limit or len(matches) < most:
+                break
+            most *= 4
+        found = [_told(each) for each in shown[:limit]]
         return {"tools": found} if found else {"tools": found, "hint": _HINT}
+
+
+def _as_it_is(tool: Tool) -> Tool:
+    return tool
 
 
 def _told(tool: Tool) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.bounds import check_count
 from tool_engine.model.session import check_session_id
-from tool_engine.redaction import redact, redact_text
+from tool_engine.redaction import OwnSecrets
 
 __all__ = ["MemoryApprovalStorage", "decision_of", "is_key", "request_of", "said_of", "shown_of"]
 
@@ -46,10 +46,12 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
             return copied(msgspec.structs.asdict(request), _REQUEST)
     # As it looks: what it was, somebody else is not told.
     params = restore(snapshot(request.params))
+    secrets = OwnSecrets(params, request.secret_names, request.secret_names)
     shown = msgspec.structs.replace(
         request,
-        params=redact(params, secret_parts=frozenset(request.secret_names)),
-        result=None if request.result is None else redact_text(request.result),
+        params=secrets.params(params),
+        result=None if request.result is None else secrets.text(request.result),
+        preview=None if request.preview is None else secrets.text(request.preview),
     )
     return copied(msgspec.structs.asdict(shown), _REQUEST)
 

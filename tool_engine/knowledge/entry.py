@@ -5,24 +5,23 @@ Redaction happens here, on reading, so that a secret that is resolved after the 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, bounded_text, pack, restore, snapshot
+from tool_engine.knowledge.snapshot import (
+    MAX_SNAPSHOT,
+    bounded_text,
+    pack,
+    restore,
+    shortened,
+    snapshot,
+)
 from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import HIDDEN, redact, redact_text, secret_forms
+from tool_engine.redaction import OwnSecrets, redact, redact_text, secrets_of
 
 __all__ = ["VisibleCall", "bound", "kept_record", "record_of", "secret_names"]
-
-_SHORTEST_SECRET: Final = 4
-_LONGEST_NAME: Final = 64
-_CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
-"""How a text ends that `bounded_text` has shortened."""
 
 
 def secret_names(tool: Tool | None) -> frozenset[str]:
@@ -41,15 +40,10 @@ class VisibleCall:
     def __init__(self, params: bytes, tool: Tool | None) -> None:
         sent = restore(params)
         plain = _mapping(sent, "value")
-        self._parts: frozenset[str] = frozenset()
-        self._secrets: tuple[str, ...] = ()
-        hidden: frozenset[str] = frozenset()
-        if tool is not None and secret_names(tool):
-            self._parts = tool.secret_parts
-            self._secrets = _secret_texts(plain, tool)
-            # Arguments that came as one text cannot be told apart.
-            all_of_it = frozenset() if isinstance(sent, dict) else frozenset(plain)
-            hidden = tool.secret_names | _misspelt(plain, tool) | all_of_it
+        self._secrets = OwnSecrets({}) if tool is None else secrets_of(tool, plain)
+        # Arguments that came as one text cannot be told apart.
+        is_told_apart = isinstance(sent, dict) or not secret_names(tool)
+        hidden = self._secrets.names if is_told_apart else frozenset(plain)
         self.params: dict[str, Any] = self.value(plain, hidden)
 
     def result(self, data: bytes) -> dict[str, Any]:
@@ -59,36 +53,11 @@ class VisibleCall:
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
         """Any value that has to do with the call; of `names`, nothing is shown."""
-        return self._hide(redact(value, names, self._parts))
+        return self._secrets.value(value, names)
 
     def error(self, text: str | None) -> str | None:
         """An error message."""
-        return None if text is None else self._hide_text(redact_text(text))
-
-    def _hide(self, value: Any) -> Any:
-        if not self._secrets:
-            return value
-        if isinstance(value, str):
-            return self._hide_text(value)
-        if isinstance(value, dict):
-            return {self._hide_text(key): self._hide(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._hide(item) for item in value]
-        return HIDDEN if str(value) in self._secrets else value
-
-    def _hide_text(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        cut = _CUT.search(text) if self._secrets else None
-        return text if cut is None else self._without_half(text, cut.start())
-
-    def _without_half(self, text: str, end: int) -> str:
-        """Hides the part of a secret with which a shortened text ends."""
-        for secret in self._secrets:
-            for length in range(min(len(secret) - 1, end), _SHORTEST_SECRET - 1, -1):
-                if text.startswith(secret[:length], end - length):
-                    return f"{text[: end - length]}{HIDDEN}{text[end:]}"
-        return text
+        return None if text is None else self._secrets.text(text)
 
 
 def bound(entry: CallEntry) -> None:
@@ -100,9 +69,9 @@ def bound(entry: CallEntry) -> None:
     if is_long and secret_names(entry.tool):
         _hide_before_cut(entry)
     if len(entry.params) > MAX_SNAPSHOT:
-        entry.params = snapshot(restore(entry.params))
+        entry.params = shortened(entry.params)
     if len(entry.result) > MAX_SNAPSHOT:
-        entry.result = snapshot(restore(entry.result))
+        entry.result = shortened(entry.result)
     if entry.error is not None:
         entry.error = bounded_text(entry.error)
 
@@ -184,45 +153,3 @@ def _redacted(record: ToolCallRecord) -> ToolCallRecord:
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {key: value}
-
-
-def _misspelt(params: Mapping[str, Any], tool: Tool) -> frozenset[str]:
-    """What was sent under a name that is none, but nearest to that of a secret parameter."""
-    declared: dict[str, Any] = tool.parameters_schema["properties"]
-    found = set()
-    for name in params.keys() - declared.keys():
-        near = get_close_matches(name[:_LONGEST_NAME].lower(), declared, n=1)
-        if near and near[0] in tool.secret_names:
-            found.add(name)
-    return frozenset(found)
-
-
-def _secret_texts(params: Mapping[str, Any], tool: Tool) -> tuple[str, ...]:
-    secrets = [params.get(name) for name in tool.secret_names]
-    if tool.secret_parts:
-        secrets += _parts(params, tool.secret_parts)
-    texts = {text for secret in secrets for text in _texts(secret)}
-    found = {form for text in texts for form in secret_forms(text)}
-    # The longest first: a secret may be part of another one.
-    return tuple(sorted(found, key=len, reverse=True))
-
-
-def _parts(value: Any, names: frozenset[str]) -> Iterator[Any]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key in names:
-                yield item
-            yield from _parts(item, names)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _parts(item, names)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif value is not None and not isinstance(value, bool) and len(str(value)) >= _SHORTEST_SECRET:
-        yield str(value)

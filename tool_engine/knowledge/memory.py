@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import dropwhile, islice, takewhile
+from itertools import islice
 from typing import Final
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.entry import bound, record_of
 from tool_engine.model.record import (
     CallEntry,
@@ -16,6 +17,7 @@ from tool_engine.model.record import (
     RecordQuery,
     RecordTotals,
     ToolCallRecord,
+    is_own_id,
 )
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
@@ -123,13 +125,24 @@ class MemoryStorage:
 
 
 def _ordered(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
-    """Those before and after the records that the query names; one that is gone was the oldest."""
-    found: Iterable[KeptCall] = reversed(kept)
+    """Those between the records that the query names."""
+    first, end = 0, len(kept)
     if query.after is not None:
-        found = takewhile(lambda each: each.record_id != query.after, found)
+        first = _place(kept, "after", query.after) + 1
     if query.before is not None:
-        found = islice(dropwhile(lambda each: each.record_id != query.before, found), 1, None)
-    return reversed(list(found)) if query.oldest_first else found
+        end = max(_place(kept, "before", query.before), 0)
+    found = list(islice(kept, first, end))
+    return found if query.oldest_first else reversed(found)
+
+
+def _place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
+    """Where a record stands; -1 for one that is gone, which was older than all that are there."""
+    for place, each in enumerate(reversed(kept), start=1):
+        if each.record_id == record_id:
+            return len(kept) - place
+    if is_own_id(record_id):
+        return -1
+    raise no_such_record(field, record_id)
 
 
 def _size(kept: KeptCall) -> int:

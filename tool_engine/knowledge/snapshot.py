@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.free_key import free_key, text_key
+from tool_engine.model.plain import name_of
+from tool_engine.model.unpacking import unpack
 from tool_engine.redaction import redact_text
 
 __all__ = [
@@ -23,7 +26,9 @@ __all__ = [
     "bounded_text",
     "copy_whole",
     "pack",
+    "pack_plain",
     "restore",
+    "shortened",
     "snapshot",
 ]
 
@@ -87,9 +92,19 @@ def copy_whole(value: Any, most: int) -> bytes | None:
 def restore(data: bytes) -> Any:
     """The value of a snapshot as JSON values, secrets included; a new one each time."""
     try:
-        return _json_value(msgspec.msgpack.decode(data), 0)
+        return _json_value(unpack(data), 0)
     except (msgspec.DecodeError, RecursionError, TypeError) as error:
         return {TRUNCATED: {"size": len(data), "reason": f"unreadable: {error}"}}
+
+
+def shortened(data: bytes) -> bytes:
+    """The beginning of a snapshot that is too long to be kept, as a snapshot."""
+    try:
+        # What JSON does not know gets its form when it is read, and most is never read.
+        value = unpack(data)
+    except (msgspec.DecodeError, RecursionError, TypeError):
+        value = restore(data)
+    return _shortened(value, len(data))
 
 
 def bounded_text(text: str) -> str:
@@ -104,13 +119,15 @@ def _foreign(value: object) -> Any:
 
 pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_foreign).encode
 """The value as MessagePack, of whatever length; raises anything for what has no such form."""
+pack_plain: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder().encode
+"""The same for values that msgspec knows by itself; nothing stands in for the others."""
 
 
 def _repr(value: object) -> str:
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a repr is foreign code
-        return f"<unprintable {type(value).__name__}>"
+        return f"<unprintable {name_of(value)}>"
 
 
 def _cut(text: str, room: int) -> str:
@@ -133,12 +150,6 @@ def _digits(number: int) -> int | str:
     return str(number) if bits <= _MAX_DECIMAL_BITS else f"<whole number of {bits:,} bits>"
 
 
-def _free_key(name: str, taken: Mapping[str, Any]) -> str:
-    while name in taken:
-        name += "'"
-    return name
-
-
 def _shortened(value: Any, size: int | None) -> bytes:
     copier = _Copier()
     copy = copier.copy(value, 0)
@@ -159,6 +170,12 @@ class _Copier:
     def copy(self, value: Any, depth: int) -> Any:
         """A copy of `value` as far as the budget reaches."""
         self._left -= 8
+        try:
+            return self._copy(value, depth)
+        except Exception:  # noqa: BLE001 - even the class of a foreign object may raise
+            return self._text(f"<unreadable {name_of(value)}>")
+
+    def _copy(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
@@ -203,10 +220,10 @@ class _Copier:
         for position, (key, item) in enumerate(value.items()):
             if self._left <= 0:
                 self.is_shortened = True
-                copy[_free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
+                copy[free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
                 break
-            name = self._text(key if isinstance(key, str) else _repr(key))
-            copy[_free_key(name, copy)] = self.copy(item, depth)
+            name = self._text(text_key(key, value, _repr))
+            copy[free_key(name, copy)] = self.copy(item, depth)
         return copy
 
     def _items(self, value: Collection[Any], depth: int) -> list[Any]:
@@ -246,7 +263,7 @@ def _json_object(items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]
     }
     for key, item in named:
         if not isinstance(key, str):
-            plain[_free_key(str(_json_value(key, depth)), plain)] = _json_value(item, depth)
+            plain[free_key(str(_json_value(key, depth)), plain)] = _json_value(item, depth)
     return plain
 
 

@@ -114,8 +114,8 @@ class ToolKnowledgeStore:
                 `before` and `after`, each a `record_id` to go on from; `oldest_first`.
 
         Raises:
-            ConfigurationError: A limit or offset below 0, a time without a zone, or an outcome that
-                there is not.
+            ConfigurationError: A limit or offset below 0, a time without a zone, an outcome that
+                there is not, or `before` or `after` is no record's id.
             RecordsUnavailableError: The database of the records does not answer.
         """
         return list(await self.storage.query(RecordQuery(**filters)))
@@ -137,6 +137,18 @@ class ToolKnowledgeStore:
         """
         found = await self.storage.query(RecordQuery(call_id=call_id, limit=1, whole=True))
         return found[0] if found else None
+
+    async def get_tools_below(self, call_id: str) -> frozenset[str]:
+        """The tools that a call has called, and those that these have called; as far as kept."""
+        names: set[str] = set()
+        seen, left = {call_id}, [call_id]
+        while left:
+            for record in await self.storage.query(RecordQuery(parent_call_id=left.pop())):
+                names.add(record.tool_name)
+                if record.call_id is not None and record.call_id not in seen:
+                    seen.add(record.call_id)
+                    left.append(record.call_id)
+        return frozenset(names)
 
     async def get_output(self, call_id: str) -> dict[str, Any] | None:
         """The whole output of a call, secrets hidden; None where no record of it is kept.

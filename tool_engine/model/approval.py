@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.output import shown
+from tool_engine.model.data import Data
+from tool_engine.model.output import plain, shown
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool
 
 __all__ = ["ApprovalDecision", "ApprovalRequest", "fingerprint_of", "is_plain"]
 
+_SPOKEN: Final = ("description", "preview", "result")
+"""The fields with texts in which a secret argument may stand."""
 
-class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+
+class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What somebody is asked to consent to."""
 
     token: str
@@ -29,7 +33,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool_name: str
     tool_version: str
     definition_hash: str
-    """Empty for a `Tool` that was built by hand: then its version alone stands for it."""
+    """Empty for a `Tool` that was built by hand."""
     params: dict[str, Any]
     """The arguments, whole: every reference replaced, every default filled in."""
     effect: str = "unknown"
@@ -50,9 +54,23 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments, and parts of them, that are not to be shown: see `approval.describe`."""
     preview: str | None = None
     """What would change, often as a diff; None: nobody can tell. Secrets are hidden in it."""
+    is_nested: bool = False
+    """Whether a tool makes the call, and not the conversation itself."""
+    called_name: str = ""
+    """The name that the model called: the one that the tool has in its conversation, or that of the
+    tool which makes this call; empty: the tool's own, or nobody knows."""
+    is_shared: bool = False
+    """Whether another conversation has a say in the call, too: then it can be allowed only where
+    that one is, which is the process that asks."""
+    making: str = ""
+    """Stands for the version, the definition or else the fields of the tool, and what of the code
+    that runs it can be told; empty: nobody has looked, and the definition stands for it."""
+    engine: str = ""
+    """Stands for the engine that has the tool, the same after a restart; empty: the tool is one of
+    the conversation alone, or nobody has looked."""
     fingerprint: str = ""
-    """What a remembered decision is good for: this definition with these arguments. Made from the
-    other fields when it is left out."""
+    """What a remembered decision is good for: this tool as it is made with these arguments. Made
+    from the other fields when it is left out."""
 
     def __repr__(self) -> str:
         # Not even a log of errors shows the arguments, nor the token that is good for an answer.
@@ -62,6 +80,19 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.fingerprint:
             msgspec.structs.force_setattr(self, "fingerprint", self._own_fingerprint())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, with `[hidden]` in the place of secrets.
+
+        A secret argument is hidden by its name, and where its value stands elsewhere. The token is
+        not: whoever shows the question answers with it.
+        """
+        values = super().to_dict() | {"token": self.token}
+        # By name: the vocabulary stands below what knows secrets.
+        names = self.secret_names
+        secrets = import_module("tool_engine.redaction").OwnSecrets(self.params, names, names)
+        values |= {name: secrets.hide(values[name]) for name in _SPOKEN}
+        return values | {"params": secrets.params(plain(self.params))}
 
     @property
     def is_whole(self) -> bool:
@@ -80,10 +111,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _own_fingerprint(self) -> str:
-        return fingerprint_of(self.tool_name, self.definition_hash, self.params)
+        return fingerprint_of(self.tool_name, self.making or self.definition_hash, self.params)
 
 
-class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What somebody said.
 
     Raises:
@@ -111,12 +142,12 @@ class ApprovalDecision(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-def fingerprint_of(tool_name: str, definition_hash: str, params: Mapping[str, Any]) -> str:
+def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> str:
     """One text for one call: the whole of it goes in, and no two calls share it.
 
     The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
     """
-    said = _written([tool_name, definition_hash, _exact(params)])
+    said = _written([tool_name, making, _exact(params)])
     # Loaded by name: most programs ask nobody.
     hashed = import_module("hashlib").sha256(said.encode("utf-8", "surrogatepass"))
     return str(hashed.hexdigest())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from tool_engine.model.call import ToolCall
+from tool_engine.model.plain import read_plain
 
 __all__ = ["BatchCall", "parts_of"]
 
@@ -27,10 +28,11 @@ def parts_of(call: object) -> tuple[object, object]:
     """The tool's name and the arguments of one item of a batch, as far as it has them."""
     name: object = None
     params: object = None
-    if isinstance(call, ToolCall):
-        name, params = call.tool_name, call.arguments
-    elif isinstance(call, tuple | list) and len(call) == 2:
-        name, params = call
-    elif isinstance(call, Mapping) and frozenset(call) in _KEYS:
-        name, params = (call[key] for key in _KEYS[frozenset(call)])
+    plain = call if type(call) is ToolCall else read_plain(call)
+    if type(plain) is ToolCall:
+        name, params = plain.tool_name, plain.arguments
+    elif type(plain) is list and len(plain) == 2:
+        name, params = plain
+    elif type(plain) is dict and frozenset(plain) in _KEYS:
+        name, params = (plain[key] for key in _KEYS[frozenset(plain)])
     return name, {} if params is None else params

@@ -11,6 +11,12 @@ from typing import Any, Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
+from tool_engine.model.bounds import check_caller
+from tool_engine.model.context_copy import deep_copy_of, pickled_parts
+from tool_engine.model.data import Data, fields_as_json
+from tool_engine.model.default_timeout import DEFAULT_TIMEOUT
+from tool_engine.model.one_line import describe_result
+from tool_engine.model.output import plain
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -61,6 +67,10 @@ class Outcome(str, Enum):
 
 _LARGEST: Final = sys.float_info.max
 """Whole numbers above it are less than infinity, and yet no seconds that a clock could count."""
+_UNBOUND: Final = (
+    "this context is not bound to a running call; "
+    "use the context that the engine passes to the handler"
+)
 _OUTCOMES: Final = {
     None: Outcome.SUCCEEDED,
     "timeout": Outcome.TIMEOUT,
@@ -86,22 +96,14 @@ def outcome_of(error_type: str | None) -> Outcome:
 
 def check_timeout(name: str, value: float) -> None:
     """Raises `ConfigurationError` unless `value` is a positive, finite number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LARGEST:
+    is_number = type(value) is float or (isinstance(value, int | float) and value is not True)
+    if not is_number or not 0 < value <= _LARGEST:
         raise ConfigurationError(
             f"{name} must be a positive, finite number of seconds, got {value!r}"
         )
 
 
-class _DefaultTimeout(float):
-    """The documented default of 30 seconds, told apart from a 30 that somebody asked for."""
-
-
-DEFAULT_TIMEOUT: Final[float] = _DefaultTimeout(30.0)
-"""The timeout of a context that names none: reads as 30.0, and lets the tool's own `timeout`, then
-the controller's `default_timeout`, decide."""
-
-
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, Data, frozen=True):
     """Why a call may not run: a value, never raised."""
 
     error_type: str
@@ -110,9 +112,11 @@ class Refusal(msgspec.Struct, frozen=True):
     """What the caller, and so a model, is told."""
     details: dict[str, Any] | None = None
     """JSON values for programs, such as the token of an approval: `metadata["error_details"]`."""
+    findings: tuple[dict[str, Any], ...] = ()
+    """What is wrong with the arguments, as `ValidationError.to_dict()`: `validation_errors`."""
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One request of a model to run one tool."""
 
     call_id: str
@@ -128,6 +132,12 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """Every change that was made to what the model wrote, one sentence each."""
     error: str | None = None
     """Why the call cannot be run, and what the model should do about it; None: it can."""
+    has_own_id: bool = False
+    """Whether `call_id` was made here, as the provider sent none."""
+    echo: dict[str, Any] = {}
+    """What the provider wants back with the result, under its own names."""
+    sent_names: dict[str, str] = {}
+    """How the model called the arguments that stand here under other names, by those names."""
 
     @property
     def id(self) -> str:
@@ -145,7 +155,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
         return self.complete and self.error is None
 
 
-class ValidationError(msgspec.Struct, frozen=True):
+class ValidationError(msgspec.Struct, Data, frozen=True):
     """One finding about the arguments of a call: a value, never raised.
 
     `error_type` is `missing_required`, `type_mismatch`, `invalid_enum`, `extra_parameter` or
@@ -180,13 +190,13 @@ class ValidationError(msgspec.Struct, frozen=True):
             "type": self.error_type,
             "error_type": self.error_type,
             "message": self.message,
-            "expected": self.expected,
-            "actual": self.actual,
+            "expected": plain(self.expected),
+            "actual": plain(self.actual),
             "level": self.level,
         }
 
 
-class ValidationResult(msgspec.Struct, frozen=True):
+class ValidationResult(msgspec.Struct, Data, frozen=True):
     """Whether arguments fit a tool, what was found, and the arguments with defaults filled in."""
 
     is_valid: bool
@@ -198,7 +208,7 @@ class ValidationResult(msgspec.Struct, frozen=True):
     """Findings that do not refuse the call, such as an unknown parameter that was kept out."""
 
 
-class _ContextFields(msgspec.Struct):
+class _ContextFields(msgspec.Struct, Data):
     """The fields of the founding document, in its order."""
 
     caller_id: str | None = None
@@ -218,13 +228,14 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     """Who calls, within which limits, and with which shared variables.
 
     A tool's handler receives a copy that is bound to its call: `call_id`, `deadline` and `call()`
-    are set there and nowhere else.
+    are set there and nowhere else. A copy of that one is bound to the same call, a deep copy has
+    variables of its own. Pickled it is not bound any more and has no deadline.
     """
 
     priority: int | None = None
     """Smaller is more urgent; None: the tool's own, else 5."""
     call_id: str | None = None
-    """Set by the engine: the id of the call that this context is bound to."""
+    """Set by the engine, whatever you set: the id of the call that this context is bound to."""
     parent_call_id: str | None = None
     """Set by the engine: the call whose tool made this call."""
     deadline: float | None = None
@@ -236,13 +247,17 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     _nested: Callable[..., Awaitable[ToolExecutionResult]] | None = None
     _call: Any = None
     _is_for_tool: bool = False
+    _is_changed: bool = False
 
     def __post_init__(self) -> None:
         timeout = self.timeout
         if timeout is not DEFAULT_TIMEOUT and timeout is not None:
             check_timeout("timeout", timeout)
-        if self.max_retries < 0:
-            raise ConfigurationError(f"max_retries must be 0 or more, got {self.max_retries}")
+        check_caller(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        super().__setattr__("_is_changed", self._is_changed or name[0] != "_")
 
     @classmethod
     def for_conversation(cls, agent_id: str, conversation_id: str, **kwargs: Any) -> Self:
@@ -265,10 +280,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
     ) -> Self:
         """A copy for the tool that `call` runs; `nest` takes the calls that the tool makes."""
-        bound: Self = msgspec.structs.replace(self, **fields)
-        bound._nested = nest
-        bound._call = call
-        return bound
+        return msgspec.structs.replace(self, _nested=nest, _call=call, **fields)
 
     @property
     def is_for_tool(self) -> bool:
@@ -301,10 +313,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             UnboundContextError: The context does not belong to a running call.
         """
         if self._nested is None:
-            raise UnboundContextError(
-                f"cannot call {tool_name!r}: this context is not bound to a running call; "
-                "use the context that the engine passes to the handler"
-            )
+            raise UnboundContextError(f"cannot call {tool_name!r}: {_UNBOUND}")
         return await self._nested(self, tool_name, params, timeout)
 
     def note_failure(self, result: ToolExecutionResult) -> None:
@@ -323,12 +332,18 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
             ConfigurationError: `seconds` is not a positive, finite number.
         """
         if self._call is None:
-            raise UnboundContextError(
-                "cannot back off: this context is not bound to a running call; use the context "
-                "that the engine passes to the handler"
-            )
+            raise UnboundContextError(f"cannot back off: {_UNBOUND}")
         check_timeout("seconds", seconds)
         self._call.owner.back_off(self._call, seconds)
+
+    __deepcopy__ = deep_copy_of
+    __reduce__ = pickled_parts
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values for `ToolExecutionContext(**values)`, without `scope` and secrets."""
+        values = super().to_dict()
+        del values["scope"]
+        return values | {"timeout": None if self.timeout is DEFAULT_TIMEOUT else self.timeout}
 
     def to_wire(self) -> dict[str, Any]:
         """The part of the context that can cross to another process, as JSON values."""
@@ -347,7 +362,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         }
 
 
-class ToolExecutionResult(msgspec.Struct):
+class ToolExecutionResult(msgspec.Struct, Data):
     """Everything about a finished call; `output` is its data."""
 
     is_success: bool
@@ -377,16 +392,9 @@ class ToolExecutionResult(msgspec.Struct):
         """The id of the call, as in its events and its record."""
         return self.metadata.get("call_id")
 
+    def __repr__(self) -> str:
+        return describe_result(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """The result as a mapping; `executed_at` in ISO 8601."""
-        return {
-            "is_success": self.is_success,
-            "tool_name": self.tool_name,
-            "output": self.output,
-            "error": self.error,
-            "error_type": self.error_type,
-            "validation_errors": self.validation_errors,
-            "execution_time": self.execution_time,
-            "executed_at": self.executed_at.isoformat(),
-            "metadata": self.metadata,
-        }
+        """The fields as JSON values; the output as the tool returned it, secrets and all."""
+        return fields_as_json(self)

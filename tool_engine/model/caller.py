@@ -14,9 +14,12 @@ def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
     """True for a context.
 
     Raises:
-        ConfigurationError: It is none; None is not one, either.
+        ConfigurationError: It is none, or a field holds what it cannot; None is none, either.
     """
     if isinstance(context, ToolExecutionContext):
+        if context._is_changed:  # noqa: SLF001 - of the same room
+            # It was right when it was made, and would fail deep inside now.
+            context.__post_init__()
         return True
     raise ConfigurationError(
         f"context must be a ToolExecutionContext, got {type(context).__name__}: pass "

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from tool_engine.model.data import Data
+
 __all__ = ["ChatRequest"]
 
 
-class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ChatRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One request for a reply of a model."""
 
     messages: list[Any]

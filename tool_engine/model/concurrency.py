@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
@@ -11,6 +12,8 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.data import Data
+from tool_engine.model.known_fields import KnownFields
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -38,7 +41,7 @@ _PARAMETER: Final = re.compile(r"params\.[^.]")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class ToolRate(msgspec.Struct, frozen=True, gc=False):
+class ToolRate(msgspec.Struct, Data, frozen=True, gc=False):
     """How many calls may start in a period (`rate: 10/s`)."""
 
     calls: int
@@ -69,7 +72,7 @@ class ToolRate(msgspec.Struct, frozen=True, gc=False):
         return f"{self.calls}/{units.get(self.period, f'{self.period:g}s')}"
 
 
-class BreakerPolicy(msgspec.Struct, frozen=True, gc=False):
+class BreakerPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """When calls are refused because those before them failed."""
 
     failures: int = 5
@@ -103,7 +106,7 @@ class CollisionPolicy(str, Enum):
     """It runs nothing and gets the result of the running call."""
 
 
-class ToolConcurrency(msgspec.Struct, frozen=True, gc=False):
+class ToolConcurrency(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """How calls of a tool are admitted: a definition's `concurrency`.
 
     Values that go with others are filled in: a `key_limit` or a `collision` without a `key` has
@@ -138,6 +141,8 @@ class ToolConcurrency(msgspec.Struct, frozen=True, gc=False):
             check_timeout("queue_timeout", self.queue_timeout)
         check_choice("collision", self.collision, [policy.value for policy in CollisionPolicy])
         msgspec.structs.force_setattr(self, "collision", CollisionPolicy(self.collision))
+        if isinstance(self.breaker, Mapping):
+            msgspec.structs.force_setattr(self, "breaker", BreakerPolicy(**self.breaker))
         if self.breaker is not None and not isinstance(self.breaker, BreakerPolicy):
             raise ConfigurationError(f"breaker must be a BreakerPolicy, got {self.breaker!r}")
         self._settle_key()

@@ -1,11 +1,16 @@
-"""How are arguments copied, so that nobody else can change them?"""
+"""How are arguments copied, so that nobody else can change them; and what is never copied?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["copied"]
+from tool_engine.errors import LiveObjectError
+
+__all__ = ["copied", "live"]
+
+_Class = TypeVar("_Class", bound=type[Any])
 
 _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))
 
@@ -26,3 +31,23 @@ def copied(value: Any) -> Any:
     if kind is list:
         return [item if type(item) in _IMMUTABLE else copied(item) for item in value]
     return deepcopy(value)
+
+
+def live(cure: str) -> Callable[[_Class], _Class]:
+    """Refuses to copy or pickle what tasks, threads or connections belong to; a class decorator.
+
+    Args:
+        cure: What to do instead, as the last part of a sentence.
+    """
+
+    def refuse(self: object, *_: object) -> NoReturn:
+        raise LiveObjectError(
+            f"a {type(self).__name__} cannot be copied or pickled: it is at work; {cure}"
+        )
+
+    def mark(cls: _Class) -> _Class:
+        for name in ("__copy__", "__deepcopy__", "__reduce_ex__"):
+            setattr(cls, name, refuse)
+        return cls
+
+    return mark

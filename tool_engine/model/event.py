@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.data import Data, redacted
+from tool_engine.model.one_line import shorten_repr
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolEngineEvent", "ToolEngineEventType"]
@@ -29,6 +32,7 @@ class ToolEngineEventType(str, Enum):
     RELOAD_STARTED = "reload_started"
     RELOAD_COMPLETED = "reload_completed"
     LOAD_ERROR = "load_error"
+    LOAD_MENDED = "load_mended"
     VALIDATION_ERROR = "validation_error"
     EXECUTION_STARTED = "execution_started"
     EXECUTION_COMPLETED = "execution_completed"
@@ -42,7 +46,7 @@ class ToolEngineEventType(str, Enum):
     RECORD_REFUSED = "record_refused"
 
 
-class _EventFields(msgspec.Struct, frozen=True):
+class _EventFields(msgspec.Struct, Data, frozen=True):
     """The fields of the founding implementation, in its order."""
 
     event_type: ToolEngineEventType
@@ -67,3 +71,25 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
     and where numbers go on from a database that is not open yet."""
     generation: int | None = None
     """The tools that were in force: for a call those that it started with."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, with `[hidden]` in the place of secrets.
+
+        `tool` is its definition, as `Tool.to_dict` gives it.
+        """
+        values = super().to_dict()
+        result = values["execution_result"]
+        return values | {"execution_result": redacted(result)}
+
+    def __repr__(self) -> str:
+        parts = [self.event_type.value]
+        parts += [repr(self.tool_name)] if self.tool_name is not None else []
+        parts += [self.call_id] if self.call_id is not None else []
+        result = self.execution_result
+        if result is not None and result.is_success:
+            parts.append(f"output={shorten_repr(result.output)}")
+        if self.error is not None:
+            parts.append(f"error={shorten_repr(self.error)}")
+        data = {key: value for key, value in self.data.items() if value is not None}
+        parts += [f"{key}={shorten_repr(value)}" for key, value in islice(data.items(), 8)]
+        return f"ToolEngineEvent({' '.join(parts)})"

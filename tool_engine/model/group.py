@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice
+from tool_engine.model.data import Data
+from tool_engine.model.kinds import check_kinds
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool, ToolCategory
 
@@ -18,7 +20,7 @@ _SELECTORS = ("tools", "tags", "categories")
 _NAME_LISTS = (*_SELECTORS, "disabled_tools")
 
 
-class Skill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Skill(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
     """Instructions for a kind of work, which a model reads when it needs them. S12."""
 
     name: str
@@ -31,8 +33,11 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     always_load: bool = False
     """True: they stand in the system prompt; False: only `desc` and `when` do."""
 
+    def __post_init__(self) -> None:
+        check_kinds(self)
 
-class ToolGroup(msgspec.Struct, frozen=True, kw_only=True):
+
+class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True):
     """Tools that are enabled together, with the rules and the skills that go with them. S10.
 
     A tool belongs to it when it is named in `tools`, has one of `tags`, or is of one of
@@ -80,7 +85,7 @@ class ToolGroup(msgspec.Struct, frozen=True, kw_only=True):
         for category in self.categories:
             known = [each.value for each in ToolCategory]
             check_choice(f"a category of {place}", category, known)
-        self._set("skills", tuple(self.skills))
+        check_kinds(self)
         names = [skill.name for skill in self.skills]
         if len(set(names)) < len(names):
             raise ConfigurationError(f"two skills of {place} have the same name: {sorted(names)}")
@@ -125,7 +130,7 @@ def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[l
 
 def _names(what: str, values: Any) -> tuple[str, ...]:
     # A text is a sequence of texts, too, and would select what nobody named.
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ConfigurationError(f"{what} must be a list of names, got {values!r}")
     names = tuple(values)
     for name in names:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tool_engine.model.data import Data
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolMatch"]
 
 
-class ToolMatch(msgspec.Struct, frozen=True):
+class ToolMatch(msgspec.Struct, Data, frozen=True):
     """A tool that fits a search, and how well."""
 
     tool: Tool

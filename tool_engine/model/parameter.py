@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.data import Data
+
 __all__ = ["PARAMETER_TYPES", "ToolParameter"]
 
 PARAMETER_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 
-class _ParameterFields(msgspec.Struct, frozen=True, gc=False):
+class _ParameterFields(msgspec.Struct, Data, frozen=True, gc=False):
     """The fields of the founding document, in its order."""
 
     name: str

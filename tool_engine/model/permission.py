@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from tool_engine.model.bounds import check_choice
+from tool_engine.model.data import Data
 
-__all__ = ["OLDER_WORDS", "ExecutionPolicy", "Permission", "ResultPolicy"]
+__all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "ResultPolicy"]
 
 
 class ExecutionPolicy(str, Enum):
@@ -34,7 +35,11 @@ OLDER_WORDS: Final = {"public": "auto", "moderate": "ask_once", "sensitive": "as
 """Words of an older format, and the policy of a call that each means. X3, U34."""
 
 
-class Permission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+RESULTS_INSIDE: Final = "results_inside"
+"""The key of `result.metadata` with what definitions say of results that it may tell of."""
+
+
+class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
     """What one place says; None: nothing, the next place decides."""
 
     execution: ExecutionPolicy | None = None

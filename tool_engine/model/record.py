@@ -14,9 +14,13 @@ from typing import Any, ClassVar, Final, TypeAlias
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import Outcome, outcome_of
 from tool_engine.model.concurrency import DEFAULT_PRIORITY
+from tool_engine.model.data import Data
+from tool_engine.model.kinds import check_kinds
+from tool_engine.model.known_fields import KnownFields
+from tool_engine.model.settings import check_switch
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -27,6 +31,7 @@ __all__ = [
     "RecordTotals",
     "ToolCallRecord",
     "ToolCallSummary",
+    "is_own_id",
     "next_serial",
     "success_rate",
 ]
@@ -44,6 +49,10 @@ _MATCHED: Final = (
     "error_type",
     "outcome",
 )
+_CHECKED: Final = frozenset(
+    (*_MATCHED, "before", "after", "call_id_prefix", "oldest_first", "whole")
+) - {"is_success"}
+"""The texts and switches of a query; each of the others has a check of its own."""
 
 
 def success_rate(successful: int, total: int) -> float:
@@ -62,6 +71,11 @@ def _id_prefix(process_id: int) -> str:
     return str(uuid.uuid4())[:24]
 
 
+def is_own_id(record_id: str) -> bool:
+    """Whether an entry of this process has, or had, this `record_id`."""
+    return record_id.startswith(_id_prefix(os.getpid()))
+
+
 def _outcome(is_success: bool, error_type: str | None) -> Outcome:
     if is_success:
         return Outcome.SUCCEEDED
@@ -72,7 +86,7 @@ AGENTS: Final = frozenset({"conversation_agent", "tool_sub_agent"})
 """The caller types whose `caller_id` is that of an agent."""
 
 
-class _RecordFields(msgspec.Struct, frozen=True):
+class _RecordFields(msgspec.Struct, Data, frozen=True):
     """The fields of the founding document, in its order."""
 
     record_id: str
@@ -133,12 +147,6 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     def enqueued_at(self) -> datetime:
         """When it asked for a slot, UTC."""
         return self.started_at - timedelta(seconds=self.queue_wait)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The record as JSON values; `created_at` in ISO 8601."""
-        values: dict[str, Any] = msgspec.structs.asdict(self)
-        values["created_at"] = self.created_at.isoformat()
-        return values
 
 
 class CallEntry(msgspec.Struct, gc=False):
@@ -227,7 +235,7 @@ KeptCall: TypeAlias = CallEntry | ToolCallRecord
 """What a storage keeps: a call of this process, or a record that was made elsewhere."""
 
 
-class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
+class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
     """Which records are wanted; every field that is None matches all.
 
     Raises:
@@ -256,7 +264,9 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the first to leave out."""
     before: str | None = None
     """A `record_id`: only records that stand before it, the older ones. To read page by page, ask
-    for those before the last one of the page; what comes meanwhile moves nothing."""
+    for those before the last one of the page; what comes meanwhile moves nothing. A query for an id
+    that no record has raises `ConfigurationError`, unless it is one that this storage gave a record
+    that has been removed: before that there are none."""
     after: str | None = None
     """A `record_id`: only records that stand after it, the newer ones."""
     oldest_first: bool = False
@@ -268,8 +278,11 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            _check_position("limit", self.limit)
-        _check_position("offset", self.offset)
+            check_count("limit", self.limit)
+        check_count("offset", self.offset)
+        if self.is_success is not None:
+            check_switch("is_success", self.is_success)
+        check_kinds(self, _CHECKED)
         if self.outcome is not None:
             check_choice("outcome", self.outcome, [each.value for each in Outcome])
         _check_time("start", self.start)
@@ -294,11 +307,6 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
         if prefix is not None and not (kept.call_id or "").startswith(prefix):
             return False
         return all(getattr(kept, name) == value for name, value in self.conditions.items())
-
-
-def _check_position(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigurationError(f"{name} must be a whole number >= 0, got {value!r}")
 
 
 def _check_time(name: str, value: object) -> None:
@@ -348,7 +356,7 @@ class RecordTotals(msgspec.Struct, frozen=True):
         )
 
 
-class ToolCallSummary(msgspec.Struct, frozen=True):
+class ToolCallSummary(msgspec.Struct, Data, frozen=True):
     """What the calls of one conversation add up to."""
 
     conversation_id: str

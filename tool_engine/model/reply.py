@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tool_engine.model.call import ToolCall
+from tool_engine.model.data import Data
 
 __all__ = ["ParsedReply", "ReplyFinding", "StreamEvent", "StreamEventType"]
 
@@ -22,7 +23,7 @@ class StreamEventType(str, Enum):
     ERROR = "error"
 
 
-class ReplyFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ReplyFinding(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
     """Something about a reply, or about a definition that is sent, that somebody should know.
 
     A value, never raised. The `error_type` of a reply's finding is `truncated`,
@@ -44,7 +45,7 @@ class ReplyFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where it is in the text of the reply, in characters from its beginning."""
 
 
-class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StreamEvent(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
     """One step of a reply that is still being written. D16.
 
     The events of one call are one `tool_call_start`, any number of `tool_call_chunk` and, if the
@@ -66,7 +67,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An `error`: what is wrong."""
 
 
-class ParsedReply(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedReply(msgspec.Struct, Data, frozen=True, kw_only=True):
     """A whole reply: the calls in it, the text around them, and what is to be known about it."""
 
     calls: list[ToolCall] = []
@@ -80,6 +81,8 @@ class ParsedReply(msgspec.Struct, frozen=True, kw_only=True):
     """Why the model, or its provider, would not answer."""
     stop_reason: str | None = None
     """Why the reply ended, in the provider's own words."""
+    is_paused: bool = False
+    """Whether the provider broke off for a moment: it goes on as soon as `message` is sent back."""
     usage: dict[str, Any] = {}
     """The tokens that it cost, under the provider's own names."""
     message: Any = None

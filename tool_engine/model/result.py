@@ -10,6 +10,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.concurrency import LARGEST
+from tool_engine.model.data import Data
 
 __all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
 
@@ -34,7 +35,7 @@ class CutStrategy(str, Enum):
     """The beginning and the end."""
 
 
-class ResultLimits(msgspec.Struct, frozen=True, gc=False):
+class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False):
     """What is shown of a tool's output: a definition's `result`. The record keeps the whole."""
 
     max_chars: int | None = None

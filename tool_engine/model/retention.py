@@ -8,8 +8,11 @@ from typing import Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_count, nearest
+from tool_engine.model.bounds import check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.data import Data
+from tool_engine.model.known_fields import KnownFields
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.source import DatabaseSource
 
 __all__ = ["DURABILITIES", "RecordRetention", "RecordsURL", "checked_retention"]
@@ -39,7 +42,7 @@ class RecordsURL(str):
         return shown.partition("url=")[2].partition(", readonly=")[0]
 
 
-class RecordRetention(msgspec.Struct, frozen=True, kw_only=True):
+class RecordRetention(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """What in a database is kept; the oldest go first. None: that bound does not hold."""
 
     max_age: float | None = None
@@ -86,6 +89,6 @@ def checked_retention(value: object) -> RecordRetention:
     known = RecordRetention.__struct_fields__
     for field in value:
         if field not in known:
-            hint = nearest(str(field), known) or f"; it has {', '.join(known)}"
+            hint = suggest_near(str(field), known) or f"; it has {', '.join(known)}"
             raise ConfigurationError(f"retention has no field {field!r}{hint}")
     return RecordRetention(**value)

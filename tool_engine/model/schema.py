@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from tool_engine.model.parameter import ToolParameter
 
-__all__ = ["SHORT_KEYS", "VALIDATION_KEYS", "output_schema", "parameters_schema", "value_schema"]
+__all__ = [
+    "SHORT_KEYS",
+    "VALIDATION_KEYS",
+    "output_schema",
+    "parameters_schema",
+    "short_rules",
+    "value_schema",
+]
 
 SHORT_KEYS: Final = {
     "enum": "enum",
@@ -66,6 +73,13 @@ def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dic
         schema["default"] = spec["default"]
     schema.update(spec.get("schema") or {})
     return schema
+
+
+def short_rules(spec: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The short keys of `spec`; none where it has a `schema`, which may say anything besides."""
+    if isinstance(spec, str) or spec.get("schema"):
+        return {}
+    return {**spec, **spec.get("validation", {})}
 
 
 def output_schema(spec: Mapping[str, Any]) -> dict[str, Any]:

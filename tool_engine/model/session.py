@@ -11,6 +11,7 @@ import msgspec
 
 from tool_engine.errors import SessionError
 from tool_engine.model.bounds import check_count
+from tool_engine.model.data import Data
 
 __all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id", "revision_of"]
 
@@ -21,7 +22,7 @@ LONGEST_SESSION_ID: Final = 512
 """Characters; what an index of every database takes."""
 
 
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SessionInfo(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One kept conversation."""
 
     session_id: str

@@ -9,7 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_count, nearest
+from tool_engine.model.bounds import check_count
+from tool_engine.model.data import Data
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["DEFAULT_POOL_SIZE", "DatabaseSource", "checked_sources"]
 
@@ -26,7 +28,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 _EXAMPLES: Final = "sqlite:///shop.db or postgresql://user:${env:PASSWORD}@host/shop"
 
 
-class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True):
+class DatabaseSource(msgspec.Struct, Data, frozen=True, kw_only=True):
     """A database that tools name in `entry.source`. Its `repr` hides what may be secret."""
 
     url: str
@@ -95,7 +97,7 @@ def _source(name: str, value: object) -> DatabaseSource:
     known = DatabaseSource.__struct_fields__
     for field in fields:
         if field not in known:
-            hint = nearest(field, known) or f"; it has {', '.join(known)}"
+            hint = suggest_near(field, known) or f"; it has {', '.join(known)}"
             raise ConfigurationError(f"sources[{name!r}] has no field {field!r}{hint}")
     try:
         return DatabaseSource(**fields)
@@ -111,7 +113,7 @@ def _check_url(url: object) -> None:
     found = _SCHEME.match(url)
     scheme = found[1].lower() if found is not None else ""
     if scheme not in _SCHEMES:
-        got = f"the scheme {scheme!r}{nearest(scheme, _SCHEMES)}" if scheme else "no scheme"
+        got = f"the scheme {scheme!r}{suggest_near(scheme, _SCHEMES)}" if scheme else "no scheme"
         raise ConfigurationError(f"url must begin with sqlite: or postgresql:, got {got}")
     if not url[len(scheme) :].startswith("://"):
         raise ConfigurationError(f"url must have :// behind its scheme, such as {_EXAMPLES}")

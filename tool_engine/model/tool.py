@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import cached_property
+from importlib import import_module
 from inspect import getattr_static
 from typing import Any, Final
 
 import msgspec
 
+from tool_engine.model.bounds import check_choice, check_count
+from tool_engine.model.call import check_timeout
 from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.data import Data, redacted
+from tool_engine.model.kinds import check_kinds
+from tool_engine.model.output import plain
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 
-__all__ = ["PACKED_FIELDS", "RetryPolicy", "Tool", "ToolCategory", "pack"]
+__all__ = [
+    "PACKED_FIELDS",
+    "RetryPolicy",
+    "Tool",
+    "ToolCategory",
+    "is_same",
+    "pack",
+    "values_under",
+    "write_only_names",
+]
+
+
+_RETRIED: Final = ("execution_error", "timeout")
+_NAMELESS: Final = frozenset(
+    {
+        *("allOf", "anyOf", "oneOf", "if", "then", "else"),
+        *("items", "prefixItems", "contains", "unevaluatedItems"),
+        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+    }
+)
+"""What leads to a form of the value, or to a part of it that has no name in the schema."""
+_NAMELESS_BY_KEY: Final = frozenset({"patternProperties", "dependentSchemas"})
 
 
 class ToolCategory(str, Enum):
@@ -30,18 +57,26 @@ class ToolCategory(str, Enum):
     CUSTOM = "custom"
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, gc=False):
+class RetryPolicy(msgspec.Struct, Data, frozen=True, gc=False):
     """When a failed call is tried again. Applies only to read-only or idempotent tools."""
 
     attempts: int
     """The most times that the tool is run for one call, the first included."""
     backoff: float = 0.1
     """Seconds before the second attempt; doubles for each one after."""
-    on: tuple[str, ...] = ("execution_error", "timeout")
+    on: tuple[str, ...] = _RETRIED
     """The error types that are tried again."""
 
+    def __post_init__(self) -> None:
+        check_count("attempts", self.attempts, minimum=1)
+        if self.backoff != 0:
+            check_timeout("backoff", self.backoff)
+        check_kinds(self, ("on",))
+        for error_type in self.on:
+            check_choice("on", error_type, _RETRIED)
 
-class _ToolFields(msgspec.Struct, frozen=True, dict=True):
+
+class _ToolFields(msgspec.Struct, Data, frozen=True, dict=True):
     """The fields of the founding document, in its order."""
 
     id: str
@@ -139,7 +174,41 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     @cached_property
     def secret_parts(self) -> frozenset[str]:
         """The names of all properties that a raw schema marks `writeOnly`: they are hidden, too."""
-        return frozenset(_write_only(self.parameters_schema))
+        return frozenset(write_only_names(self.parameters_schema))
+
+    @cached_property
+    def secret_defaults(self) -> list[tuple[str | None, Any]]:
+        """What is filled in as a secret: with the parameter that was left out; None: inside one."""
+        found: list[tuple[str | None, Any]] = []
+        schemas, parts = self.parameters_schema["properties"], self.secret_parts
+        for each in self.parameters:
+            is_secret = each.secret or each.name in parts
+            if each.has_default:
+                whole = [each.default] if is_secret else values_under(each.default, parts)
+                found += ((each.name, value) for value in whole)
+            inside = _defaults_inside(schemas[each.name], parts, is_secret=is_secret)
+            found += ((None, value) for value in inside)
+        return found
+
+    @cached_property
+    def declared_keys(self) -> frozenset[str]:
+        """The names of all parameters, and of all properties of objects that are declared."""
+        parts = (part.get("properties") for part in _mappings_in(self.parameters_schema))
+        return frozenset(name for part in parts if isinstance(part, dict) for name in part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The definition as a mapping of JSON values, with `[hidden]` in the place of secrets.
+
+        Keys that hold their default are left out, and what no definition says: `id`, `source`,
+        `findings`, `definition_hash`. `register_tool(values, handler)` makes the same tool of it,
+        where nothing had to be hidden; `${env:NAME}` is no secret.
+        """
+        definition = import_module("tool_engine.catalog.export").definition_of(self)
+        for parameter in definition.get("parameters", ()):
+            if parameter.get("secret") and parameter.get("default") is not None:
+                parameter["default"] = "[hidden]"
+        values: dict[str, Any] = redacted(plain(definition))
+        return values
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tool):
@@ -151,8 +220,10 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        fields = (f"{field}={getattr(self, field)!r}" for field in self.__struct_fields__)
-        return f"Tool({', '.join(fields)})"
+        names = ", ".join(parameter.name for parameter in self.parameters[:8])
+        more = ", …" if len(self.parameters) > 8 else ""
+        origin = self.source or "code"
+        return f"Tool({self.name!r} {self.version} from {origin}, takes {names or 'nothing'}{more})"
 
 
 def pack(tool: Tool) -> Tool:
@@ -168,19 +239,93 @@ def pack(tool: Tool) -> Tool:
     return msgspec.structs.replace(tool, **{field.name: field.pack(tool) for field in _FIELDS})
 
 
-def _write_only(schema: Any) -> Iterator[str]:
-    """The names of the properties that are `writeOnly`, wherever in `schema`."""
-    if isinstance(schema, list):
-        for part in schema:
-            yield from _write_only(part)
-    if not isinstance(schema, dict):
-        return
-    properties = schema.get("properties")
-    for name, part in properties.items() if isinstance(properties, dict) else ():
-        if isinstance(part, dict) and part.get("writeOnly") is True:
-            yield name
-    for part in schema.values():
-        yield from _write_only(part)
+def is_same(new: Tool, old: Tool) -> bool:
+    """Whether who consented to the one has consented to the other."""
+    if new is old:
+        return True
+    if new.definition_hash or old.definition_hash:
+        return new.definition_hash == old.definition_hash and new.version == old.version
+    return new == old
+
+
+def write_only_names(schema: Any) -> Iterator[str]:
+    """The names of the properties that are `writeOnly`, wherever in `schema`.
+
+    Also those that are so by a `$ref`, which a definition cannot have and a tool made in code can.
+    What is `writeOnly` where nothing has a name in the schema, such as the items of a list or the
+    values of a mapping, makes all of the property secret that it belongs to.
+    """
+    parts = list(_mappings_in(schema))
+    named: dict[str, list[Any]] = {}
+    for part in parts:
+        for key in ("$defs", "definitions", "properties"):
+            found = part.get(key)
+            for name, each in found.items() if isinstance(found, dict) else ():
+                named.setdefault(name, []).append(each)
+    for part in parts:
+        properties = part.get("properties")
+        for name, each in properties.items() if isinstance(properties, dict) else ():
+            if _is_write_only(each, named):
+                yield name
+
+
+def values_under(value: Any, names: Collection[str]) -> Iterator[Any]:
+    """What stands under one of the names, however deep."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            yield from (part for key, part in item.items() if key in names)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+
+
+def _defaults_inside(schema: Any, names: Collection[str], *, is_secret: bool) -> Iterator[Any]:
+    """The secrets among the defaults below a value, where validation fills in defaults."""
+    waiting = [(schema, is_secret, False)]
+    while waiting:
+        part, is_secret, is_inside = waiting.pop()
+        if not isinstance(part, Mapping):
+            continue
+        if is_inside and "default" in part:
+            default = part["default"]
+            yield from [default] if is_secret else values_under(default, names)
+        waiting += ((part.get(key), is_secret, True) for key in ("items", "additionalProperties"))
+        properties = part.get("properties", {})
+        waiting += ((each, is_secret or name in names, True) for name, each in properties.items())
+
+
+def _mappings_in(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+
+
+def _is_write_only(schema: Any, named: dict[str, list[Any]]) -> bool:
+    """Whether a value is a secret by its schema, or has parts without a name that are."""
+    waiting, known = [schema], set()
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, dict):
+            continue
+        if each.get("writeOnly") is True:
+            return True
+        for key in _NAMELESS & each.keys():
+            below = each[key]
+            waiting += below if isinstance(below, list) else [below]
+        for key in _NAMELESS_BY_KEY & each.keys():
+            waiting += each[key].values() if isinstance(each[key], dict) else ()
+        place = each.get("$ref")
+        if isinstance(place, str) and place not in known:
+            known.add(place)
+            waiting += named.get(place.rpartition("/")[2], ())
+    return False
 
 
 class _PackedField:

@@ -47,16 +47,13 @@ class EventLines:
 
     Args:
         subscribe: The engine's way to listen.
-        bind: Told whether calls are to be found in `logger.current_call` while their tools run.
     """
 
     def __init__(
         self,
         subscribe: Callable[[Callable[[ToolEngineEvent], None], Sequence[str]], Callable[[], None]],
-        bind: Callable[[bool], None],
     ) -> None:
         self._subscribe = subscribe
-        self._bind = bind
         self._types: list[str] = []
         self._unsubscribe: Callable[[], None] | None = None
         watch(self)
@@ -66,7 +63,6 @@ class EventLines:
         """Listens to the events whose lines are written as structlog is configured now."""
         is_on = is_configured()
         types = [kind.value for kind, level in LINES.items() if is_on and _log.is_enabled(level)]
-        self._bind(is_on)
         if types == self._types:
             return
         self.end()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Sequence
 from math import isfinite
@@ -21,12 +20,12 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.logger import configured, current_call
 from tool_engine.model.bounds import check_choice
 from tool_engine.redaction import redact
+from tool_engine.visible import DECEPTIVE
 
 __all__ = ["add_call", "configure", "hide_secrets", "processors"]
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 RENDERERS: Final = ("auto", "console", "json")
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def configure(
@@ -124,7 +123,7 @@ def _escape(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> E
 
 
 def _printable(text: str) -> str:
-    escaped = _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    escaped = DECEPTIVE.sub(lambda found: ascii(found[0])[1:-1], text)
     return escaped.encode("utf-8", "backslashreplace").decode()
 
 

@@ -40,6 +40,7 @@ _OF_EVENTS: Final = {
 FACTS: Final[dict[str, Fact]] = {
     **{kind.value: Fact(level, _OF_EVENTS[kind.value]) for kind, level in LINES.items()},
     "load_error": Fact("warning", "a definition could not be loaded; `file` and `error`"),
+    "load_mended": Fact("info", "a file that could not be loaded is right again, or gone; `file`"),
     "tool_quarantined": Fact("warning", "the lock file does not approve tools"),
     "group_quarantined": Fact(
         "warning",
@@ -106,6 +107,9 @@ FACTS: Final[dict[str, Fact]] = {
     "second_reader_not_started": Fact("debug", "a helper process for large folders did not start"),
     "slot_subscriber_failed": Fact("warning", "a listener of the controller failed"),
     "subscriber_failed": Fact("warning", "a subscriber failed; with its traceback"),
+    "subscriber_slow": Fact(
+        "warning", "a plain subscriber held up calls; it is called in a thread from now on"
+    ),
     "tool_edit": Fact("warning", "a tool was edited in a breaking way without a new major version"),
     "watch_failed": Fact("warning", "the file system reports no changes; polling goes on"),
     "workflow_finding": Fact("warning", "a workflow does not fit the tools that it calls"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+from tool_engine.model.free_key import free_key, text_key
 from tool_engine.model.output import as_output, shown, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
@@ -69,7 +70,10 @@ def _is_plain(value: Any) -> bool:
 def _copied(value: Any) -> Any:
     value = shallow(value)
     if isinstance(value, dict):
-        return {key_of(key): _copied(item) for key, item in value.items()}
+        copy: dict[str, Any] = {}
+        for key, item in value.items():
+            copy[free_key(key_of(text_key(key, value, key_of)), copy)] = _copied(item)
+        return copy
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 

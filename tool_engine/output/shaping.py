@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, Protocol
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.output import as_output
+from tool_engine.model.output import as_output, has_own_form
 from tool_engine.model.result import MOST_KEPT, ResultLimits
 from tool_engine.model.tool import Tool
 from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, is_known
 from tool_engine.output.measure import Measure, plain
+from tool_engine.output.plain import plain_output
+from tool_engine.redaction import OwnSecrets, secrets_of
 from tool_engine.redaction.splitting import splits_secret
 
-__all__ = ["Keeper", "is_quick", "secret_texts", "shaped"]
+__all__ = ["Keeper", "is_quick", "shaped"]
 
 _AT_ONCE: Final = 32_768
 """Characters of an output that is dealt with on the event loop; a larger one goes to a thread."""
@@ -64,7 +66,7 @@ class _Shaper:
         self._keep = keep
         self._has_reader = has_reader
 
-    def shape(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+    def shape(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         """The value, or what becomes of it."""
         try:
             return self._shape(value, secrets, context)
@@ -75,13 +77,15 @@ class _Shaper:
                 f"the tool has run, but its output cannot be read: {type(error).__name__}: {error}"
             ) from error
 
-    def _shape(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+    def _shape(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
+        if is_quick(value) and not has_own_form(value):
+            value = plain_output(value)
         returned = output = as_output(value)
         if self._limits.select is not None:
             output = self._selected(self._limits.select, value)
 
         def splits(text: str, place: int) -> bool:
-            return splits_secret(text, place, secrets)
+            return splits_secret(text, place, secrets.text)
 
         reader = Reader(context.call_id or "", self._has_reader and is_known(context))
         cut = cut_output(output, self._limits, splits, reader)
@@ -112,9 +116,9 @@ class _AsyncShaping:
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
         # Read before the tool may change them.
-        secrets = secret_texts(tool, params)
+        secrets = secrets_of(tool, params)
         value = await self._executor.execute(tool, params, context)
-        if is_quick(value):
+        if is_quick(value) and has_own_form(value):
             return self._shaper.shape(value, secrets, context)
         return await asyncio.to_thread(self._shaper.shape, value, secrets, context)
 
@@ -127,13 +131,13 @@ class _SyncShaping:
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
         # Read before the tool may change them.
-        secrets = secret_texts(tool, params)
+        secrets = secrets_of(tool, params)
         value = self._executor.execute(tool, params, context)
         if inspect.isawaitable(value):
             return self._later(value, secrets, context)
         return self._shaper.shape(value, secrets, context)
 
-    async def _later(self, value: Any, secrets: list[str], context: ToolExecutionContext) -> Any:
+    async def _later(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
         return await asyncio.to_thread(self._shaper.shape, await value, secrets, context)
 
 
@@ -158,25 +162,13 @@ def _is_tiny(value: Any) -> bool:
 
 
 def _fits(value: Any, most: int) -> bool:
+    measure = Measure(_UNLIMITED, overhead=_PER_OBJECT)
     try:
-        return Measure(_UNLIMITED, overhead=_PER_OBJECT).size(as_output(value), most) <= most
+        # What nests too deep is measured no further, and may hold anything.
+        return measure.size(as_output(value), most) <= most and not measure.must_cut
     except Exception:  # noqa: BLE001 - a foreign mapping may raise anything
         return False
 
 
 def _is_kept(value: Any) -> bool:
     return _fits(value, MOST_KEPT)
-
-
-def secret_texts(tool: Tool, params: Mapping[str, Any]) -> list[str]:
-    """The texts that the secret parameters of a tool hold, at any depth."""
-    texts: list[str] = []
-    left = [params.get(name) for name in tool.secret_names]
-    for value in left:
-        if isinstance(value, Mapping):
-            left.extend(value.values())
-        elif isinstance(value, list):
-            left.extend(value)
-        elif isinstance(value, str):
-            texts.append(value)
-    return texts

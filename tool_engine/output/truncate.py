@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Final
 
+from tool_engine.model.free_key import free_key, text_key
 from tool_engine.model.result import CUT_KEY, CutStrategy, ResultLimits
 from tool_engine.model.result_path import ResultPath
 from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text_size
@@ -116,9 +117,7 @@ class Cutter:
         named: dict[str, Any] = {}
         skipped = -1
         for number, (key, item) in enumerate(value.items()):
-            name = key_of(key)
-            while name in named:
-                name += "'"
+            name = free_key(key_of(text_key(key, value, key_of)), named)
             cost = text_size(name, room) + 4.0
             if room != inf and cost <= room:
                 cost += min(self.measure.size(item, enough, depth), enough)

@@ -8,6 +8,7 @@ is never complete, and every change is written down.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -19,7 +20,7 @@ from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
 from tool_engine.protocols.names import KnownTools
 from tool_engine.protocols.reading import joined
 
-__all__ = ["CallInProgress", "Ending", "Refine", "ReplyBuilder"]
+__all__ = ["CallInProgress", "Ending", "Refine", "ReplyBuilder", "unknown_end"]
 
 
 class Ending(Enum):
@@ -38,6 +39,12 @@ class CallInProgress:
 
     def __init__(self, call_id: str) -> None:
         self.call_id = call_id
+        self.wire_id: str | None = None
+        """The id that the provider gave it; another call may have it, too."""
+        self.is_repeated = False
+        """Whether it is the same call as one before, sent again: it is no call of the reply."""
+        self.echo: dict[str, Any] = {}
+        """What the provider wants back with the result."""
         self.name: str | None = None
         """The tool's own name, once it is known."""
         self.parts: list[str] = []
@@ -45,6 +52,8 @@ class CallInProgress:
         self.value: Mapping[str, Any] | None = None
         """The arguments, where the provider sends them as an object."""
         self.repairs: list[str] = []
+        self.sent_names: dict[str, str] = {}
+        """How the model called the arguments that were read under other names."""
         self.raw: str | None = None
         """What the model wrote, where that is more than the arguments."""
         self.error: str | None = None
@@ -58,6 +67,10 @@ class CallInProgress:
         self.is_started = False
         self.is_told = False
         """Whether there is a finding about why it cannot be run."""
+        self.is_compared = False
+        """Whether it was compared with the other calls of its id."""
+        self.is_id_told = False
+        """Whether there is a finding about its id, where another call had it before."""
         self.read: ReadArguments | None = None
         """What the arguments came to, once the end of the call was told."""
         self.is_end_told = False
@@ -104,6 +117,10 @@ class ReplyBuilder:
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         """How often an id was given so far, where that is more than once."""
+        self._namesakes: dict[str, deque[CallInProgress]] = {}
+        """The id that the provider gave -> its calls that are not in `_known_calls` yet."""
+        self._known_calls: dict[tuple[str, str | None, str], CallInProgress] = {}
+        """Id, name and arguments -> the call, of those whose id another call has, too."""
         self.calls: list[CallInProgress] = []
         self.findings: list[ReplyFinding] = []
         self.text: list[str] = []
@@ -112,6 +129,8 @@ class ReplyBuilder:
         self.stop_reason: str | None = None
         self.usage: dict[str, Any] = {}
         self.ending = Ending.UNKNOWN
+        self.has_begun = False
+        """Whether anything of the reply has come, be it the beginning of an empty block."""
         self._is_ended = False
         self._pending: list[CallInProgress] = []
         """Finished calls of which nobody was told yet: whether a limit cut the last call of a reply
@@ -156,17 +175,16 @@ class ReplyBuilder:
         events = self._tell_ends()
         call = self._last = CallInProgress(self._free_id(call_id))
         self.calls.append(call)
-        if isinstance(call_id, str) and call_id and call.call_id != call_id:
-            message = (
-                f"the id {call_id!r} stands for two calls: the second is {call.call_id!r} here"
-            )
-            events.append(self.find("repeated_id", message, call_id=call.call_id))
+        self._note_id(call, call_id)
         return call, events + self.name(call, name)
 
     def identify(self, call: CallInProgress, call_id: object) -> None:
         """The id of a call comes late; one that was told of already keeps the one it got."""
         call_id = _as_id(call_id)
-        if not call.is_started and isinstance(call_id, str) and call_id not in self._ids:
+        if call.is_started or not isinstance(call_id, str):
+            return
+        self._note_id(call, call_id)
+        if call_id not in self._ids:
             self._ids.discard(call.call_id)
             self._ids.add(call_id)
             call.call_id = call_id
@@ -247,7 +265,7 @@ class ReplyBuilder:
 
     def stop(self) -> list[StreamEvent]:
         """The stream is over; if nobody said that the reply is, that is told."""
-        if self._is_ended or not (self.calls or self.text or any(self.reasoning)):
+        if self._is_ended or not (self.has_begun or self.calls or self.text or any(self.reasoning)):
             return []
         told = self.find("truncated", _SILENT if self.calls else _SILENT_TEXT)
         return [told, *self.end(Ending.UNKNOWN)]
@@ -260,8 +278,9 @@ class ReplyBuilder:
     def close(self, message: Any = None) -> ParsedReply:
         """The reply as it is, at its end; `message` is how it goes back into the conversation."""
         self.stop()
+        built = [self._built(call) for call in self.calls]
         return ParsedReply(
-            calls=[self._built(call) for call in self.calls],
+            calls=[call for call in built if call is not None],
             text=joined("".join(self.text)),
             findings=list(self.findings),
             reasoning=to_text(joined("".join(self.reasoning))),
@@ -277,21 +296,29 @@ class ReplyBuilder:
 
     def _told_end(self, call: CallInProgress) -> list[StreamEvent]:
         read = call.read = self._read(call)
+        told = self._tell_id(call, read)
+        if call.is_repeated:
+            return told
         kind, error = self._fault(call, read, is_cut=read.is_truncated or call.is_cut)
         if error is not None:
-            return [self._tell_fault(call, kind, error)]
+            return [*told, self._tell_fault(call, kind, error)]
         call.is_end_told = True
         return [
+            *told,
             StreamEvent(
                 type=StreamEventType.TOOL_CALL_END,
                 tool_call_id=call.call_id,
                 tool_call_name=call.name,
                 tool_call_arguments_complete=_json(read.value),
-            )
+            ),
         ]
 
-    def _built(self, call: CallInProgress) -> ToolCall:
+    def _built(self, call: CallInProgress) -> ToolCall | None:
+        """The call; None: it is another one that was sent again."""
         read = call.read = call.read or self._read(call)
+        self._tell_id(call, read)
+        if call.is_repeated:
+            return None
         is_cut = read.is_truncated or self._is_cut(call, read)
         kind, error = self._fault(call, read, is_cut=is_cut)
         if error is not None and not call.is_told:
@@ -304,7 +331,48 @@ class ReplyBuilder:
             complete=not is_cut,
             repairs=(*call.repairs, *(read.repairs if error is None else ())),
             error=error,
+            has_own_id=call.wire_id is None,
+            echo=call.echo,
+            sent_names=call.sent_names,
         )
+
+    def _note_id(self, call: CallInProgress, wire_id: object) -> None:
+        if isinstance(wire_id, str) and wire_id:
+            call.wire_id = wire_id
+            self._namesakes.setdefault(wire_id, deque()).append(call)
+
+    def _tell_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
+        """Tells of an id that stands twice, once: for one call that was sent again, or for two.
+
+        To run a call twice that was meant once is the dear mistake; under one id, with one name
+        and the same arguments, it can only be one.
+        """
+        if call.wire_id in (None, call.call_id) or call.is_id_told:
+            return []
+        call.is_id_told = True
+        other = self._sent_before(call, call.wire_id or "")
+        if other is not None:
+            call.is_repeated = True
+            message = f"the call {other.call_id!r} was sent twice: it is run once"
+            return [self.find("repeated_id", message, call_id=other.call_id)]
+        message = (
+            f"the id {call.wire_id!r} stands for two calls: the second is {call.call_id!r} here"
+        )
+        return [self.find("repeated_id", message, call_id=call.call_id)]
+
+    def _sent_before(self, call: CallInProgress, wire_id: str) -> CallInProgress | None:
+        """The same call as it was sent before. Each call is looked at once."""
+        waiting = self._namesakes[wire_id]
+        while not call.is_compared:
+            each = waiting.popleft()
+            each.is_compared = True
+            written = None if each is self._cut else _written(each.read or self._read(each))
+            if written is None:
+                continue
+            known = self._known_calls.setdefault((wire_id, each.name, written), each)
+            if each is call and known is not call:
+                return known
+        return None
 
     def _tell_fault(self, call: CallInProgress, kind: str, error: str) -> StreamEvent:
         call.is_told = True
@@ -380,6 +448,24 @@ class ReplyBuilder:
 
     def _event(self, kind: StreamEventType, call: CallInProgress) -> StreamEvent:
         return StreamEvent(type=kind, tool_call_id=call.call_id, tool_call_name=call.name)
+
+
+def unknown_end(reason: object) -> str:
+    """What is said of a reply that ended for a reason that is in no documentation we know."""
+    return (
+        f"the reply ended for a reason that is not known ({reason!s:.80}): its calls are taken as "
+        "whole where their arguments are a closed JSON object"
+    )
+
+
+def _written(read: ReadArguments) -> str | None:
+    """One text for the same arguments, in whatever order of keys; None: they are not whole."""
+    if read.value is None or read.is_truncated:
+        return None
+    try:
+        return json.dumps(read.value, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _as_id(value: object) -> object:

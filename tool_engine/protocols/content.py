@@ -12,7 +12,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ErrorType, Outcome, ToolCall, ToolExecutionResult
 from tool_engine.model.output import to_text
-from tool_engine.model.permission import ResultPolicy
+from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool
 
 __all__ = [
@@ -46,9 +46,10 @@ def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecu
     What a definition wants somebody to see first is withheld: nobody can be asked.
     """
     permission = None if tool is None else tool.permission
-    policy = None if permission is None else permission.result
-    is_asked_for = policy is ResultPolicy.ALWAYS or (
-        policy is ResultPolicy.ON_ERROR and not result.is_success
+    own = None if permission is None else permission.result
+    policies = (own, result.metadata.get(RESULTS_INSIDE))
+    is_asked_for = ResultPolicy.ALWAYS in policies or (
+        ResultPolicy.ON_ERROR in policies and not result.is_success
     )
     if not is_asked_for or hasattr(result, "final_text") or result.outcome is Outcome.REJECTED:
         return result

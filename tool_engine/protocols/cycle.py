@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,10 +18,12 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.data import Data
 from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.protocols.content import REQUEST_ID, text_of
+from tool_engine.protocols.large import read_in_time
 from tool_engine.protocols.native import form_of
 from tool_engine.protocols.objects import readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
@@ -42,7 +45,7 @@ __all__ = [
 _log: Final = get_logger(__name__)
 
 
-class ToolCallCycleResult(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCallCycleResult(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What came of one reply. A48."""
 
     parsed_requests: list[ToolCall]
@@ -114,14 +117,18 @@ async def process_tool_calls(
     if is_text and isinstance(reply, Iterator):
         # It is looked at twice.
         reply = list(reply)
-    parsed = reply if isinstance(reply, ParsedReply) else parse_reply(speaks, reply)
+    if isinstance(reply, ParsedReply):
+        parsed = reply
+    else:
+        parsed = await read_in_time(partial(parse_reply, speaks), reply)
     if is_text:
         parsed = _with_unread(parsed, reply, speaks)
     runner = CallRunner(engine, chosen, has_commands=is_text, fit=coerce if is_text else None)
     results = await runner.run(parsed.calls)
     formatted = None
     if chosen.format_results and results:
-        parsed, formatted = _formatted(speaks, results, parsed)
+        write = partial(_formatted, speaks)
+        parsed, formatted = await read_in_time(write, results, parsed, before=len(results) * 100)
     return ToolCallCycleResult(
         parsed_requests=parsed.calls,
         execution_results=results,

@@ -6,12 +6,12 @@ is no model's language, are written.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.model_protocol import DefinitionWriter
@@ -110,8 +110,7 @@ def _writer(format_name: str) -> DefinitionWriter:
         return MCPDefinitions()
     if format_name in FORMATS:
         return cast("DefinitionWriter", get_protocol(format_name))
-    near = difflib.get_close_matches(str(format_name), FORMATS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggest_near(format_name, FORMATS)
     raise ConfigurationError(
         f"unknown definition format {format_name!r}; known are {', '.join(FORMATS)}{hint}"
     )

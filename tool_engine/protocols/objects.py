@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.model.output import stand_in, to_text
+from tool_engine.model.plain import Unreadable, name_of
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
 from tool_engine.protocols.reading import AmbiguousObject, joined, plain
@@ -49,7 +50,8 @@ def take_object(builder: ReplyBuilder, call: CallInProgress, value: Any) -> None
 def fault_of(value: Any) -> str | None:
     """Why a plain value cannot be the arguments of a call; None: it can."""
     if not isinstance(value, Mapping):
-        return f"the arguments must be a JSON object, got a {type(value).__name__}"
+        got = value.words if isinstance(value, Unreadable) else f"a {name_of(value)}"
+        return f"the arguments must be a JSON object, got {got}"
     waiting: list[tuple[Any, int]] = [(value, 1)]
     while waiting:
         item, depth = waiting.pop()

@@ -16,6 +16,9 @@ from tool_engine.model.call import (
     ToolExecutionResult,
     check_timeout,
 )
+from tool_engine.model.caller import check_context
+from tool_engine.model.kinds import check_kinds
+from tool_engine.model.output import shown
 from tool_engine.model.tool import Tool
 
 __all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]
@@ -78,16 +81,22 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None:
                 check_timeout(name, value)
-        if isinstance(self.tools, str | bytes):
-            raise ConfigurationError(f"tools must be a list of tool names, got {self.tools!r}")
-        if self.context is not None and not isinstance(self.context, ToolExecutionContext):
+        check_kinds(self, ("aliases", "format_results"))
+        if self.tools is not None and not _is_of_names(self.tools):
             raise ConfigurationError(
-                f"context must be a ToolExecutionContext, got {self.context!r}"
+                f"tools must be a list of tool names, got {shown(self.tools)[:80]}"
             )
+        if self.context is not None:
+            check_context(self.context)
         for name, words in _FUNCTIONS:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise ConfigurationError(f"{name} must be a function of a call and its {words}")
         msgspec.structs.force_setattr(self, "on_before_execute", asking(self.on_before_execute))
+
+
+def _is_of_names(value: object) -> bool:
+    is_listing = isinstance(value, Collection) and not isinstance(value, str | bytes)
+    return is_listing and all(isinstance(name, str) for name in value)  # type: ignore[attr-defined]
 
 
 def asking(ask: Any) -> Any:

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from tool_engine.model.plain import read_plain
+
 __all__ = [
     "DONE",
     "AmbiguousObject",
@@ -65,8 +67,9 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        # Without the warnings for fields that the SDK knows in another type: it keeps them as sent.
-        return dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+        # As it was sent: a field that is null may have to go back, one that was not sent must not.
+        # Without the warnings for fields that the SDK knows in another type: it keeps them, too.
+        return dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
     return value
 
 
@@ -147,7 +150,7 @@ class ChunkReader:
     def feed(self, chunk: Any) -> Iterable[Any]:
         """What the chunk completes: mappings, or SDK objects as they are."""
         if not isinstance(chunk, bytes | bytearray | memoryview | str):
-            return (chunk,)
+            return (read_plain(chunk),)
         if self._events is None:
             self._events = EventStream()
         return self._parsed(self._events.feed(chunk))

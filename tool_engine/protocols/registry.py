@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.model.bounds import nearest
+from tool_engine.model.bounds import check_choice
+from tool_engine.model.nearness import suggest_near
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINTS", "PROTOCOLS", "get_protocol", "protocol_names"]
+__all__ = ["ENTRY_POINTS", "PROTOCOLS", "check_protocol", "get_protocol", "protocol_names"]
 
 ENTRY_POINTS: Final = "tool_engine.protocols"
 """The group of entry points under which other packages offer protocols. A49."""
@@ -29,12 +30,22 @@ PROTOCOLS: Final[Mapping[str, str]] = {
 """Every protocol of this package: name -> class. A49."""
 
 
+_found: Final[set[str]] = set()
+"""Names of other packages' protocols that were there."""
 _METHODS: Final = ("definitions", "parse", "decoder", "format_results")
 
 
 def protocol_names() -> list[str]:
     """The names that `get_protocol` takes: those of this package, then those of others."""
     return list(dict.fromkeys((*PROTOCOLS, *(each.name for each in _offered()))))
+
+
+def check_protocol(name: str) -> None:
+    """Raises `ConfigurationError` unless `get_protocol` takes the name."""
+    if name not in PROTOCOLS and name not in _found:
+        # Only of these is it looked up on the disk, and once.
+        check_choice("protocol", name, protocol_names())
+        _found.add(name)
 
 
 def get_protocol(name: str, **options: Any) -> ToolCallingProtocol:
@@ -69,7 +80,7 @@ def _maker(name: str) -> Callable[..., ToolCallingProtocol]:
     found = [each for each in _offered() if each.name == name]
     if not found:
         known = protocol_names()
-        hint = nearest(name, known)
+        hint = suggest_near(name, known)
         raise ConfigurationError(f"unknown protocol {name!r}; known are {', '.join(known)}{hint}")
     if len({each.value for each in found}) > 1:
         places = " and ".join(sorted(f"{_package(each)} ({each.value})" for each in found))

@@ -6,11 +6,11 @@ A name is looked up as it is. Text protocols also write a tool and a command: `t
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from tool_engine.model.call import ErrorType, ToolCall
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
 __all__ = ["COMMAND", "Route", "Router"]
@@ -144,9 +144,8 @@ class Router:
             kind = ErrorType.REJECTED
         else:
             message, kind = f"there is no tool {call.tool_name!r}", ErrorType.TOOL_NOT_FOUND
-        near = difflib.get_close_matches(call.tool_name[:80], self._tools or (), n=3)
-        names = " or ".join(map(repr, sorted(near)))
-        hint = f"; did you mean {names}?" if names else "; call one that you were told of"
+        near = suggest_near(call.tool_name, self._tools or (), 3)
+        hint = near or "; call one that you were told of"
         return route._replace(error=message + hint, error_type=kind.value)
 
     def _may_call(self, route: Route) -> bool:

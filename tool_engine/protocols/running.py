@@ -22,7 +22,10 @@ from tool_engine.model.call import (
     ToolExecutionContext,
     ToolExecutionResult,
 )
-from tool_engine.model.tool import Tool
+from tool_engine.model.finding import finding_of
+from tool_engine.model.tool import Tool, is_same
+from tool_engine.protocols.allowed import Allowed, Consenting, allowed
+from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.content import REQUEST_ID, unless_withheld
 from tool_engine.protocols.options import (
     BY_EFFECT,
@@ -32,6 +35,7 @@ from tool_engine.protocols.options import (
     OnResult,
 )
 from tool_engine.protocols.routing import Route, Router
+from tool_engine.protocols.sent_names import under_sent_names
 from tool_engine.protocols.written import written
 from tool_engine.redaction import redact_text
 
@@ -55,6 +59,11 @@ _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 _APPROVAL_TIMEOUT: Final = 300.0
 # So that the engine, which records why a call ended, is the one to end it.
 _HEAD_START: Final = 0.05
+_MOMENT: Final = 1.0
+_IN_A_ROW: Final = 32
+"""Calls after which other tasks of the loop have their turn, also where no call waits."""
+_MOST_ASKED: Final = 10
+"""Times that one call is asked about, while its tool changes."""
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
 
 
@@ -84,10 +93,14 @@ class _Turn:
         self.has_reached_engine = False
         self.reason: str | None = None
         """Why whoever was asked does not allow it."""
+        self.is_consented = False
+        """Whether the answer of whoever was asked is the consent that a conversation wants."""
 
     def marked(self, result: ToolExecutionResult) -> ToolExecutionResult:
         """A copy that says which call it answers: the result itself may be shared with others."""
         metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
+        if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
+            result = under_sent_names(result, self.call.sent_names)
         repairs = [*self.call.repairs, *self.route.repairs]
         if repairs:
             metadata["repairs"] = repairs
@@ -137,7 +150,9 @@ class CallRunner:
         results: dict[int, ToolExecutionResult] = {}
         end = _end(self._options.total_timeout)
         for batch in self._batches(calls):
-            workers = min(len(batch), self._options.max_parallel or len(batch))
+            names = [call.tool_name for _, call in batch]
+            most = self._options.max_parallel
+            workers = workers_for(self._engine, names, most, may_wait=True)
             pending = iter(batch)
             if workers <= 1:
                 await self._work(pending, end, results)
@@ -154,7 +169,10 @@ class CallRunner:
             yield list(numbered)
             return
         # Looked up when it is their turn: what ran before may have changed the tools.
-        for is_harmless, batch in itertools.groupby(numbered, lambda each: self._reads(each[1])):
+        most = self._options.max_calls
+        for is_harmless, batch in itertools.groupby(
+            numbered, lambda each: each[0] >= most or self._reads(each[1])
+        ):
             if is_harmless:
                 yield list(batch)
             else:
@@ -180,15 +198,20 @@ class CallRunner:
             turn = _Turn(call)
             result = self._refused_at_once(place, turn, end) or await self._run(turn, end)
             results[place] = result
-            await self._tell(call, result)
+            await self._tell(call, result, end)
+            if place % _IN_A_ROW == _IN_A_ROW - 1:
+                await asyncio.sleep(0)
 
-    async def _tell(self, call: ToolCall, result: ToolExecutionResult) -> None:
+    async def _tell(self, call: ToolCall, result: ToolExecutionResult, end: float | None) -> None:
         if self._options.on_result is None:
             return
+        # Whoever listens to a call that was late has a moment, too.
+        until = None if end is None else max(end, asyncio.get_running_loop().time() + _MOMENT)
         try:
-            told = self._options.on_result(call, result)
-            if inspect.isawaitable(told):
-                await told
+            async with asyncio.timeout_at(until):
+                told = self._options.on_result(call, result)
+                if inspect.isawaitable(told):
+                    await told
         except Exception as error:  # noqa: BLE001 - whoever listens must not lose the result
             message = redact_text(f"{type(error).__name__}: {error}")
             _log.warning("on_result_failed", **_who(call), error=message)
@@ -216,7 +239,6 @@ class CallRunner:
         clock = asyncio.timeout_at(end)
         try:
             async with clock:
-                turn.route = self._router.route(turn.call)
                 return await self._routed(turn)
         except asyncio.CancelledError:
             if _is_being_cancelled():
@@ -230,7 +252,38 @@ class CallRunner:
             return self._refused(turn, message, _error_type(error))
 
     async def _routed(self, turn: _Turn) -> ToolExecutionResult:
-        route = turn.route
+        is_asked = self._options.on_before_execute is not None
+        refused = await self._allowed(turn) if is_asked else self._look_up(turn)
+        if refused is not None:
+            return refused
+        result = await self._executed(turn)
+        if not isinstance(result, ToolExecutionResult):
+            raise TypeError(f"the tool's engine gave no result, but {type(result).__name__}")
+        return turn.marked(unless_withheld(result, turn.route.tool))
+
+    async def _allowed(self, turn: _Turn) -> ToolExecutionResult | None:
+        """Asks about the call until the answer is about what would run; None: it may."""
+        # Whoever is asked may hold the reply: what runs is what the model wrote.
+        turn.call = msgspec.structs.replace(turn.call, arguments=deepcopy(turn.call.arguments))
+        refused = self._look_up(turn)
+        for _ in range(_MOST_ASKED):
+            asked = turn.route.tool
+            if refused is not None or asked is None:
+                return refused
+            refusal = await self._refusal(turn)
+            if refusal is not None:
+                return self._refused(turn, refusal, ErrorType.REJECTED)
+            refused = self._look_up(turn)
+            now = turn.route.tool
+            if refused is not None or (now is not None and is_same(now, asked)):
+                return refused
+            # The yes was to what the tool was, and not to what it has become.
+        message = f"{turn.route.name!r} is another tool each time that somebody is asked about it"
+        return self._refused(turn, message, ErrorType.REJECTED)
+
+    def _look_up(self, turn: _Turn) -> ToolExecutionResult | None:
+        """Finds what the call means, as the tools are now; its result, where it means nothing."""
+        route = turn.route = self._router.route(turn.call)
         if route.error is not None:
             return self._refused(turn, route.error, ErrorType(route.error_type))
         if route.tool is None and self._options.on_before_execute is not None:
@@ -240,13 +293,7 @@ class CallRunner:
         if route.tool is not None and self._fit is not None:
             arguments, repairs = self._fit(route.tool, route.arguments)
             turn.route = route._replace(arguments=arguments, repairs=route.repairs + repairs)
-        refusal = await self._refusal(turn)
-        if refusal is not None:
-            return self._refused(turn, refusal, ErrorType.REJECTED)
-        result = await self._executed(turn)
-        if not isinstance(result, ToolExecutionResult):
-            raise TypeError(f"the tool's engine gave no result, but {type(result).__name__}")
-        return turn.marked(unless_withheld(result, route.tool))
+        return None
 
     async def _refusal(self, turn: _Turn) -> str | None:
         """Why the call may not run; None: it may."""
@@ -254,7 +301,7 @@ class CallRunner:
         route = turn.route
         if ask is None or route.tool is None:
             return None
-        # Who is asked may say yes or no: what runs is what the model wrote.
+        # Who is asked may say yes or no, and nothing else.
         arguments = deepcopy(route.arguments)
         asked = msgspec.structs.replace(turn.call, tool_name=route.name, arguments=arguments)
         limit = self._options.approval_timeout or self._options.timeout or _APPROVAL_TIMEOUT
@@ -272,6 +319,7 @@ class CallRunner:
             _log.warning("on_before_execute_failed", **_who(turn.call), error=message)
             return f"{denied}: {message}"
         if answer is True or answer is None:
+            turn.is_consented = answer is True and isinstance(ask, Consenting)
             return None
         turn.reason = answer if isinstance(answer, str) and answer else None
         return denied if turn.reason is None else f"{denied}: {answer}"
@@ -279,13 +327,14 @@ class CallRunner:
     async def _executed(self, turn: _Turn) -> ToolExecutionResult:
         timeout = self._options.timeout
         name, arguments = turn.route.name, dict(turn.route.arguments)
-        clock = asyncio.timeout(timeout)
+        clock = asyncio.timeout(None if timeout is None else _add_grace(timeout))
         turn.has_reached_engine = True
         sent = written.set(None if self._fit is None else arguments)
+        said = allowed.set(Allowed(self._engine, turn.route.tool, arguments, turn.is_consented))
         try:
             async with clock:
                 if self._takes_timeout:
-                    limit = DEFAULT_TIMEOUT if timeout is None else _early(timeout)
+                    limit = DEFAULT_TIMEOUT if timeout is None else timeout
                     return await self._engine.execute(name, arguments, limit)
                 return await self._engine.execute(name, arguments, self._context(timeout))
         except TimeoutError:
@@ -295,6 +344,7 @@ class CallRunner:
             return self._refused(turn, message, ErrorType.TIMEOUT)
         finally:
             written.reset(sent)
+            allowed.reset(said)
 
     def _context(self, timeout: float | None) -> ToolExecutionContext:
         """A context for one call; `variables` is the same object in all of them."""
@@ -302,7 +352,7 @@ class CallRunner:
         if timeout is None:
             return msgspec.structs.replace(context)
         own = context.timeout
-        limit = _early(timeout)
+        limit = timeout
         if own is not None and own is not DEFAULT_TIMEOUT:
             limit = min(limit, own)
         return msgspec.structs.replace(context, timeout=limit)
@@ -327,7 +377,10 @@ class CallRunner:
                 _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
         date = datetime.now(UTC)
         date = date.replace(microsecond=date.microsecond // 1000 * 1000)
-        result = ToolExecutionResult(False, route.name, {}, message, kind.value, executed_at=date)
+        findings = [finding_of(message)] if kind is ErrorType.VALIDATION_ERROR else []
+        result = ToolExecutionResult(
+            False, route.name, {}, message, kind.value, findings, executed_at=date
+        )
         return turn.marked(result)
 
 
@@ -362,8 +415,9 @@ def _end(total_timeout: float | None) -> float | None:
     return asyncio.get_running_loop().time() + total_timeout
 
 
-def _early(timeout: float) -> float:
-    return max(timeout - _HEAD_START, timeout * 0.9)
+def _add_grace(timeout: float) -> float:
+    """When a call is given up of an engine that keeps no time; one that does was there before."""
+    return min(timeout + _HEAD_START, timeout * 1.1)
 
 
 def _error_type(error: Exception) -> ErrorType:

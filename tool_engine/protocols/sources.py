@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from tool_engine.errors import ConfigurationError, ToolNotFoundError
 from tool_engine.model.bounds import check_choice
 from tool_engine.model.call import ErrorType, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.nearness import find_near
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 
@@ -195,7 +195,7 @@ class CombinedTools:
         name = tool_name[:_LONGEST_NAME]
         entries = self._current().entries
         near = [known for known, entry in entries.items() if entry.own.name == tool_name]
-        near = near or difflib.get_close_matches(name, entries, n=3)
+        near = near or find_near(name, entries)
         hint = f"did you mean {', '.join(map(repr, near))}?" if near else f"{len(self)} are there"
         return f"there is no tool named {name!r}; {hint}"
 

@@ -1,12 +1,24 @@
 """What must never be seen in a record, an event, a log or an error, and how is it hidden?
 
 The one place that hides secrets: by the name of their key (`names`), by their shape in a text
-(`shapes`, `pairs`), and by the value of every secret that was resolved (`known`).
+(`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a call
+was sent (`own`).
 """
 
 from tool_engine.redaction.known import remember_secret, secret_forms
 from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.own import OwnSecrets, find_unlike, secrets_of
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.value import redact
 
-__all__ = ["HIDDEN", "is_secret_key", "redact", "redact_text", "remember_secret", "secret_forms"]
+__all__ = [
+    "HIDDEN",
+    "OwnSecrets",
+    "find_unlike",
+    "is_secret_key",
+    "redact",
+    "redact_text",
+    "remember_secret",
+    "secret_forms",
+    "secrets_of",
+]

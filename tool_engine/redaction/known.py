@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Final
 
+from tool_engine.redaction.spelling import find_spelled, spans_of
+
 __all__ = ["KnownSecrets", "known_secrets", "remember_secret", "secret_forms"]
 
 _SHORTEST: Final = 4
@@ -36,8 +38,8 @@ def secret_forms(value: str) -> tuple[str, ...]:
     """`value` and the forms in which it turns up elsewhere, each once, `value` first.
 
     Without the blanks around it, percent-encoded, escaped as in JSON, HTML and Python, in base64
-    (also in the middle of something longer, such as `user:secret`), in hexadecimal, and the long
-    lines of it.
+    (also in the middle of something longer, such as `user:secret`) and in hexadecimal, once and
+    twice, and the long lines of it. See `find_spelled` for texts that are escaped in part.
     """
     bare = value.strip()
     forms = [value, bare, *_lines(bare)]
@@ -61,6 +63,8 @@ def _escaped(value: str) -> Iterator[str]:
         yield quoted
         yield _with_small_digits(quoted)
     yield quote_plus(value, errors="surrogatepass")
+    # Of a form in which more is escaped than that; the rest is read by `find_spelled`.
+    yield value.replace(" ", "+")
     as_json = json.dumps(value)[1:-1]
     yield from (as_json, as_json.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1])
     yield json.dumps(as_json)[1:-1]
@@ -75,8 +79,24 @@ def _with_small_digits(quoted: str) -> str:
 
 def _coded(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogatepass")
-    yield hexlify(data).decode()
-    yield hexlify(data).decode().upper()
+    in_digits, whole, *inner = hexlify(data), *_base64(data)
+    for digits in (in_digits, hexlify(in_digits)):
+        yield digits.decode()
+        yield digits.decode().upper()
+    # What is kept in base64 is often sent in base64 once more.
+    once = [*_either((whole, *inner))]
+    yield from once
+    yield from _either(form for text in once for form in _base64(text.rstrip("=").encode()))
+
+
+def _either(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield text
+        yield text.translate(_URL_SAFE)
+
+
+def _base64(data: bytes) -> list[str]:
+    """The bytes by themselves, and in the middle of others."""
     whole = b2a_base64(data, newline=False).decode()
     # What stands before it moves it by one or two bytes; the letters it shares are left out.
     inner = [
@@ -85,9 +105,7 @@ def _coded(value: str) -> Iterator[str]:
         ]
         for shift in range(3)
     ]
-    for text in (whole, *inner):
-        yield text
-        yield text.translate(_URL_SAFE)
+    return [whole, *inner]
 
 
 _URL_SAFE: Final = str.maketrans("+/", "-_")
@@ -131,11 +149,16 @@ class KnownSecrets:
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where secrets stand in `text`, overlapping ones included."""
+        if not self._grams:
+            return []
+        return find_spelled(text, self._spans_in)
+
+    def _spans_in(self, text: str) -> list[tuple[int, int]]:
         few = self._few
         if few is not None:
-            return _spans(text, few) if few else []
+            return spans_of(text, few) if few else []
         values = {value for gram in self._hits(text) for value in self._index.get(gram, ())}
-        return [span for value in values for span in _spans(text, secret_forms(value))]
+        return [span for value in values for span in spans_of(text, secret_forms(value))]
 
     def _hits(self, text: str) -> set[int]:
         data = text.encode("utf-8", "surrogatepass")
@@ -172,16 +195,6 @@ class KnownSecrets:
                 self._index[gram] = left
             else:
                 del self._index[gram]
-
-
-def _spans(text: str, forms: Iterable[str]) -> list[tuple[int, int]]:
-    spans = []
-    for form in forms:
-        at = text.find(form)
-        while at >= 0:
-            spans.append((at, at + len(form)))
-            at = text.find(form, at + 1)
-    return spans
 
 
 known_secrets: Final = KnownSecrets()

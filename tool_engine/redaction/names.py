@@ -34,7 +34,7 @@ _ENDINGS: Final = (
     *("apikeys", "accesskey", "secretkey", "privatekey", "sessid", "sessionid", "connectionstring"),
     *("connstring", "connstr", "credentials", "dbpass", "userpass", "sshpass", "setcookie"),
     *("passwort", "kennwort", "senha", "contraseña", "пароль", "密码", "密碼", "口令", "密钥"),
-    *("パスワード", "비밀번호"),
+    *("パスワード", "비밀번호", "令牌", "權杖", "トークン", "토큰", "秘钥", "秘鑰"),
 )
 _PHRASES: Final = _words(
     "access-code auth-code auth-header authorization-code authorization-header backup-code "

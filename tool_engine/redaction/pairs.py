@@ -22,7 +22,7 @@ _HINTS: Final = (
     *("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred", "session", "sess", "dsn"),
     *("conn", "jwt", "bearer", "otp", "cvv", "cvc", "code", "phrase", "signature", "mnemonic"),
     *("wort", "senha", "contrase", "парол", "密", "口令", "パスワード", "비밀", "kubeconfig"),
-    *("assertion", "answer", "verifier"),
+    *("assertion", "answer", "verifier", "令牌", "權杖", "トークン", "토큰", "秘"),
 )
 """One of them is in every name of a secret."""
 _NAME: Final = re.compile(
@@ -35,6 +35,16 @@ _OPTION: Final = re.compile(
 _CURL_USER: Final = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[\s=]{0,3}[\"']?[^\s:\"']{1,99}:")
 _QUOTED: Final = re.compile(
     r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)|'([^'\\]*+(?:\\.[^'\\]*+)*)|`([^`]*+)", re.DOTALL
+)
+_BLOCK: Final = re.compile(r"[|>][-+0-9]{0,2}[ \t]*+(?:#[^\r\n]*+)?\r?\n")
+"""What stands before the lines of a block of text in YAML."""
+_ELEMENT: Final = re.compile(
+    r"<(?:[\w.\-]{1,64}:)?(\w[\w.\-]{1,63}+)(?:\s[^<>]{0,256}+)?>(?:<!\[CDATA\[)?([^<>]++)"
+    r"(?:(?=</)|(?<=\]\]))"
+)
+_ATTRIBUTE: Final = re.compile(
+    r"\b(?:name|key|id)=[\"']([\w.\-]{2,64}+)[\"']"
+    r"(?:[^<>]{0,64}?\bvalue=[\"']([^\"'<>]++)|[^<>]{0,256}+>([^<>]++))"
 )
 _QUOTED_TWICE: Final = re.compile(r"\\++([\"'])([^\"'\\]*+)")
 _BARE: Final = re.compile(r"[^\s\"'`&;,<>\\]+")
@@ -56,6 +66,7 @@ _STAND_IN: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\$[A-Z_][A-Z0-9_]*")
 _PARAMETER: Final = re.compile(r":\w+")
 _QUOTES: Final = frozenset("\"'`")
+_BLOCK_MARKS: Final = frozenset("|>")
 _CLOSING: Final = ".,:)]}>"
 _SHORTEST: Final = 4
 _LONGEST_STAND_IN: Final = 110
@@ -68,12 +79,14 @@ Span = tuple[int, int]
 
 def pair_spans(text: str) -> Iterator[Span]:
     """Where in `text` the value of something stands that is named like a secret."""
-    has_options = "-" in text
-    if "=" not in text and ":" not in text and not has_options:
+    has_options, has_tags = "-" in text, "<" in text
+    if "=" not in text and ":" not in text and not has_options and not has_tags:
         return
     small = text.lower()
     if any(hint in small for hint in _HINTS):
         yield from _assigned(text)
+        if has_tags and ("</" in text or "/>" in text):
+            yield from _tagged(text)
         if has_options:
             for match in _OPTION.finditer(text):
                 if is_secret_key(match[1]):
@@ -102,6 +115,9 @@ def _assigned(text: str) -> Iterator[Span]:
 def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
     start = name.end()
     first = text[start : start + 1]
+    if first in _BLOCK_MARKS and (block := _BLOCK.match(text, start)) is not None:
+        yield from _indented(text, name.start(), block.end())
+        return
     pattern = _QUOTED if first in _QUOTES else _QUOTED_TWICE if first == "\\" else None
     quoted = None if pattern is None else pattern.match(text, start)
     if quoted is not None:
@@ -112,6 +128,34 @@ def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
         bare = None if _CODE.match(text, start) else _BARE.match(text, start)
         if bare is not None and not _is_prose(text, name, bare):
             yield from _without_closing(bare)
+
+
+def _indented(text: str, name: int, start: int) -> Iterator[Span]:
+    """The lines of a block of text, which are indented by more than its name."""
+    indent = name - max(text.rfind("\n", 0, name), text.rfind("\r", 0, name)) - 1
+    end = place = start
+    while place < len(text):
+        stop = text.find("\n", place)
+        stop = len(text) if stop < 0 else stop
+        line = text[place:stop]
+        if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
+            break
+        end = stop if line.strip() else end
+        place = stop + 1
+    if end > start:
+        yield start + len(text[start:end]) - len(text[start:end].lstrip()), end
+
+
+def _tagged(text: str) -> Iterator[Span]:
+    """What elements of XML say that are named like a secret, or have an attribute that is."""
+    for pattern in (_ELEMENT, _ATTRIBUTE):
+        for number, found in enumerate(pattern.finditer(text)):
+            if number >= _MOST_FINDS * 25:
+                yield found.start(), len(text)
+                return
+            value = found[found.lastindex or 0]
+            if value.strip() and is_secret_key(found[1]) and not _stands_in(value.strip()):
+                yield found.span(found.lastindex or 0)
 
 
 def _kept(text: str, span: Span, name: str) -> Iterator[Span]:

@@ -44,6 +44,11 @@ def _is_bearer(match: re.Match[str]) -> bool:
     return len(text) >= 16 or any(letter.isdigit() for letter in text)
 
 
+def _has_digit(match: re.Match[str]) -> bool:
+    """An identifier in a program rarely has digits all over."""
+    return sum(letter.isdigit() for letter in match[0]) > 2
+
+
 def _is_jwt(match: re.Match[str]) -> bool:
     return match["rest"] is not None and match.end() - match.start() >= 20
 
@@ -69,6 +74,11 @@ _DASHED: Final = (
     _Shape("NRAK-", _token("NRAK-", r"[A-Z0-9]{27}")),
     _Shape("sq0", _token("sq0(?:atp|csp)-", r"[\w\-]{22,}")),
     _Shape("xkeysib-", _token("xkeysib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}")),
+    _Shape("xai-", _token("xai-", r"[A-Za-z0-9]{40,}")),
+    _Shape("tvly-", _token("tvly-", r"[A-Za-z0-9\-]{20,}")),
+    _Shape("nvapi-", _token("nvapi-", r"[\w\-]{40,}")),
+    _Shape("csk-", _token("csk-", r"[A-Za-z0-9]{40,}")),
+    _Shape("pat-", _token(r"pat-(?:na|eu|ap)\d-", r"[a-f0-9\-]{36,}")),
     _Shape("AGE-SECRET-KEY-", "AGE-SECRET-KEY-1[A-Z0-9]{58}"),
     _Shape("key-", _token("key-", "[a-f0-9]{32}", free=False) + _END),
     _Shape("-us", _token("", r"[a-f0-9]{32}-us\d{1,2}") + _END),
@@ -95,6 +105,16 @@ _UNDERLINED: Final = (
     _Shape("gls", _token("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}")),
     _Shape("glc_", _token("glc_", r"[A-Za-z0-9+/]{32,}=*")),
     _Shape("sntry", _token("sntry(?:s_eyJ|u_)", r"[\w+/=\-]{40,}")),
+    _Shape("gsk_", _token("gsk_", r"[A-Za-z0-9]{40,}")),
+    _Shape("r8_", _token("r8_", r"[A-Za-z0-9]{32,}") + _END),
+    _Shape("fig", _token("fig(?:d|u|o|or|uh)_", r"[\w\-]{30,}")),
+    _Shape("secret_", _token("secret_", r"[A-Za-z0-9]{43}") + _END),
+    _Shape("sbp_", _token("sbp_", r"[a-f0-9]{40}")),
+    _Shape("dckr_pat_", _token("dckr_pat_", r"[\w\-]{20,}")),
+    _Shape("jina_", _token("jina_", r"[\w\-]{40,}")),
+    _Shape("e2b_", _token("e2b_", r"[a-f0-9]{40}")),
+    _Shape("lsv2_", _token("lsv2_(?:pt|sk)_", r"[a-f0-9]{32}_[a-f0-9]{8,}")),
+    _Shape("fw_", _token("fw_", r"[A-Za-z0-9]{22,}") + _END, _has_digit),
     _Shape("fm2_", _token("fm2_", r"[A-Za-z0-9+/]{100,}=*")),
 )
 _DOTTED: Final = (
@@ -133,6 +153,11 @@ _ADDRESSES: Final = (
     _Shape("@", r"(?<=://)(?!:@|[\w.\-]*:\d{1,5}[?#])[^/\s\"'`@:]*:[^/\s\"'`]*(?=@)"),
     _Shape("@", r"(?<=://)[^/\s\"'`@:\[]{0,64}:(?!\d{1,5}[/?#])[^\s\"'`@]{1,256}(?=@)"),
     _Shape("@", r"(?<=://)[\w.~%\-]{20,}+(?=@)"),
+    _Shape(
+        "://",
+        r"https?://(?!(?:git|user|username|me|anonymous)@)"
+        r"(?P<secret>[^/\s\"'`@:<>\[\]{}$?#]{1,256}+)@",
+    ),
     _Shape("ig", r"(?i)[?&](?:X-Amz-|X-Goog-)?sig(?:nature)?=(?P<secret>[\w%+/=\-]{16,})"),
     _Shape(":A", r"(?<![\w\-])\d{8,10}:A[\w\-]{34}(?![\w\-])"),
 )

@@ -7,8 +7,9 @@ from typing import Final
 from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import shape_spans
+from tool_engine.redaction.spelling import Span
 
-__all__ = ["HIDDEN", "redact_text"]
+__all__ = ["HIDDEN", "hide_spans", "redact_text"]
 
 HIDDEN: Final = "[hidden]"
 """What stands in the place of a secret."""
@@ -21,12 +22,15 @@ def redact_text(text: str) -> str:
     """
     # All are looked for in the text as it is: one that is hidden first may be a part of another.
     spans = [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
-    return _without(text, sorted(spans)) if spans else text
+    return hide_spans(text, spans)
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
+def hide_spans(text: str, spans: list[Span]) -> str:
+    """`text` with `[hidden]` in the place of each of the spans, which may overlap."""
+    if not spans:
+        return text
     kept, end = [], 0
-    for start, stop in spans:
+    for start, stop in sorted(spans):
         if start >= end:
             kept += [text[end:start], HIDDEN]
         end = max(end, stop)

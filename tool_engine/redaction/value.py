@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tool_engine.model.free_key import free_key, text_key
 from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text
@@ -15,6 +17,11 @@ _MAX_DEPTH: Final = 64
 _NAMING: Final = ("name", "key", "Name", "Key")
 _NAMED: Final = ("value", "Value")
 _LONGEST_OPTION: Final = 64
+_PRIVATE: Final = "PRIVATE KEY-----"
+_PAIRS: Final = (list, tuple)
+_KEY_END: Final = "-----END "
+_PLACE: Final = re.compile(r"(?:Bearer |Basic |Token )?\$\{(?:env|file):[\w./-]{1,200}\}", re.ASCII)
+"""Where a definition says that a secret is found."""
 
 
 def redact(
@@ -59,26 +66,45 @@ class _Redaction:
         copy: dict[str, Any] = {}
         for key, item in value.items():
             text = str(key)
-            name = redact_text(text)
-            while name in copy:
-                name += "'"
+            name = free_key(redact_text(text_key(key, value)), copy)
             is_secret = is_secret_key(text) or key in named or text in self._parts
-            # A flag is no secret, and nor is a value that is missing.
+            # A flag is no secret, and nor is a value that is missing, or the place of one.
+            is_place = isinstance(item, str) and _PLACE.fullmatch(item)
             is_shown = item is None or isinstance(item, bool) or not is_secret
-            copy[name] = self.of(item, depth) if is_shown else HIDDEN
+            copy[name] = item if is_place else self.of(item, depth) if is_shown else HIDDEN
         return copy
 
     def _list(self, values: Iterable[Any], depth: int) -> list[Any]:
-        copy = []
-        option = ""
+        copy: list[Any] = []
+        option, is_in_key = "", False
         for item in values:
-            # A command line as a list: the value follows its option.
-            is_value = isinstance(item, str) and option[:1] == "-" and item[:1] != "-"
-            is_secret = is_value and is_secret_key(option)
-            copy.append(HIDDEN if is_secret else self.of(item, depth))
-            is_option = isinstance(item, str) and len(item) <= _LONGEST_OPTION and "=" not in item
-            option = item if is_option else ""
+            if not isinstance(item, str):
+                option = ""
+                is_pair = type(item) in _PAIRS and len(item) == 2 and self._is_secret_pair(item)
+                shown = [self.of(_name_of(item[0]), depth), HIDDEN] if is_pair else None
+                copy.append(shown or self.of(item, depth))
+            elif is_in_key or _PRIVATE in item:
+                # A private key as a list of its lines.
+                is_in_key, option = _KEY_END not in item, ""
+                copy.append(HIDDEN)
+            else:
+                # A command line as a list: the value follows its option.
+                is_secret = option[:1] == "-" and item[:1] != "-" and is_secret_key(option)
+                copy.append(HIDDEN if is_secret else redact_text(item))
+                option = item if len(item) <= _LONGEST_OPTION and "=" not in item else ""
         return copy
+
+    def _is_secret_pair(self, pair: Sequence[Any]) -> bool:
+        """Whether a list of names and values, such as headers, has a secret in this pair."""
+        name, value = pair
+        if value is None or isinstance(value, bool) or not isinstance(name, str | bytes):
+            return False
+        text = _name_of(name)
+        return text in self._parts or is_secret_key(text)
+
+
+def _name_of(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode("latin-1")
 
 
 def _plain(value: str | float | None) -> Any:

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.logger import current_call
 from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.data import Data
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.tokens import tokens_of
 
@@ -30,7 +32,7 @@ _ALSO: Final[ContextVar[Mapping[Meter, ToolCallConfig]]] = ContextVar("also_boun
 """Of a conversation: what else bounds the calls of one reply."""
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What a conversation has spent so far, its sub-agents' share included."""
 
     turns: int = 0
@@ -232,6 +234,13 @@ class Meter:
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))
         """Its own spending, then that of the conversations that it works for."""
 
+    def _spenders(self) -> tuple[Spending, ...]:
+        """The line, and those of the conversations whose tool makes this one's calls."""
+        if (call := current_call.get()) is None:
+            return self.line
+        around = getattr(call.context.scope, "line", ())
+        return (*self.line, *(each for each in around if each not in self.line))
+
     def __repr__(self) -> str:
         own = self._own
         return (
@@ -286,7 +295,8 @@ class Meter:
             max_uses: What its definition says; the conversation's own setting goes before.
         """
         tool = self._own.tool_of(tool_name)
-        for each in self.line:
+        spenders = self._spenders()
+        for each in spenders:
             refusal = each.refusal(tool_name, tool, max_uses)
             if refusal is not None:
                 return refusal
@@ -295,28 +305,29 @@ class Meter:
             refusal = self._own.refusal(tool_name, tool, max_uses, also)
             if refusal is not None:
                 return refusal
-        for each in self.line:
+        for each in spenders:
             each.count_call(tool_name, tool)
         return None
 
     def give_back(self, tool_name: str) -> None:
         """A call that was counted has not run: it counts no more."""
         tool = self._own.tool_of(tool_name)
-        for each in self.line:
+        for each in self._spenders():
             each.uncount_call(tool_name, tool)
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
         """What is called meanwhile is held to the bounds of other settings, too.
 
-        They are those of the whole conversation, of which all its calls and tokens count:
-        `max_calls`, `max_uses` and `max_tokens`.
+        They are those of the turn and of the whole conversation, of which all its calls and tokens
+        count: `max_calls_per_turn`, `max_calls`, `max_uses` and `max_tokens`.
 
         Args:
             config: The other settings.
         """
         bounds = replace(
             self.config,
+            max_calls_per_turn=config.max_calls_per_turn,
             max_calls=config.max_calls,
             max_uses=config.max_uses,
             max_tokens=config.max_tokens,
@@ -334,7 +345,7 @@ class Meter:
         if not isinstance(usage, Mapping):
             return
         read, wrote, total = tokens_of(usage)
-        for each in self.line:
+        for each in self._spenders():
             each.count_tokens(read, wrote, total)
 
     def reached(self) -> str | None:
@@ -345,15 +356,17 @@ class Meter:
         """
         if self.seconds_left() == 0:
             return _SECONDS
-        if any(each.has_spent_tokens for each in self.line):
+        spenders = self._spenders()
+        if any(each.has_spent_tokens for each in spenders):
             return _TOKENS
-        if any(each.spent_calls for each in self.line):
+        if any(each.spent_calls for each in spenders):
             return _CALLS
         return _ROUNDS if self._own.rounds >= self.config.max_iterations else None
 
     def seconds_left(self) -> float | None:
         """Seconds until the turn must have ended, at least 0; None: nothing says when."""
-        left = [each.seconds_left for each in self.line if each.seconds_left is not None]
+        spenders = self._spenders()
+        left = [each.seconds_left for each in spenders if each.seconds_left is not None]
         return min(left, default=None)
 
     def usage(self) -> Usage:

@@ -6,14 +6,14 @@ references -> engine (validate, consent, admit, run) -> consent to the result ->
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
 from functools import partial
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tool_engine.errors import VariableError
-from tool_engine.model.approval import ApprovalDecision
+from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import (
     ErrorType,
     Refusal,
@@ -21,13 +21,25 @@ from tool_engine.model.call import (
     ToolExecutionResult,
 )
 from tool_engine.model.caller import check_context
-from tool_engine.model.tool import Tool
+from tool_engine.model.finding import finding_of
+from tool_engine.model.plain import read_plain
+from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
+from tool_engine.protocols.allowed import Yes, take_yes
 from tool_engine.protocols.written import is_written
 from tool_engine.session.contexts import context_of
-from tool_engine.session.deferral import result_of, tool_of, withheld
-from tool_engine.session.keeping import REFUSED, Ended, remember, remember_read
+from tool_engine.session.deferral import (
+    check_engine,
+    check_shared,
+    result_of,
+    scope_of,
+    tool_of,
+    withheld,
+)
+from tool_engine.session.identity import source_of
+from tool_engine.session.keeping import REFUSED, Ended, labels_of_call, remember, remember_read
 from tool_engine.session.naming import named_twice, refusal_named
+from tool_engine.session.narrowing import of_reply
 from tool_engine.session.presentation import (
     Presentation,
     Presented,
@@ -38,7 +50,7 @@ from tool_engine.session.presentation import (
 )
 from tool_engine.session.references import Expanded, expand, make_ready, refers
 from tool_engine.session.result import SessionResult, reason_of
-from tool_engine.session.scope import SessionScope
+from tool_engine.session.scope import SessionScope, changed
 from tool_engine.session.skills import READING
 from tool_engine.session.state import Deferred, Rest, SessionState
 from tool_engine.session.toolbox import Found, Placed
@@ -50,18 +62,18 @@ from tool_engine.session.variable_tools import (
 from tool_engine.session.variables import Variable
 from tool_engine.session.written import expand_written
 
-__all__ = ["SessionCalls", "confirmed"]
+__all__ = ["SessionCalls"]
 
 _NOTHING: Final = Expanded({}, ())
 _WHOLE: Final = Presentation()
+_UNKNOWN: Final = Deferred()
 _NEWS: Final = {
     "en": "The call of {0} that waited for consent has ended: {1}",
     "zh": "等待同意的 {0} 调用已结束：{1}",
 }
 
 
-confirmed: Final[ContextVar[bool]] = ContextVar("confirmed", default=False)
-"""Whether the call that is made next in this task was asked about before it came here. A29."""
+_EMPTY: Final = {"en": "its result is empty", "zh": "结果为空"}
 
 
 class _Ready(NamedTuple):
@@ -92,50 +104,56 @@ class SessionCalls:
         session = self._session
         if context is not None:
             check_context(context)
+        # It is good for this call, however this call ends.
+        yes = take_yes(session, params)
+        params = {} if params is None else read_plain(params)
         if session.variables.has_large and isinstance(params, dict) and refers(params):
             await make_ready(params, session.variables)
         placed = session.toolbox.find(tool_name) if isinstance(tool_name, str) else None
         # What names no tool may be anything that a program or a model can come up with.
         tool_name = str(tool_name)
-        params = {} if params is None else params
-        checked = self._checked(tool_name, placed, params)
+        checked: _Ready | Refusal = changed(tool_name)
+        if yes is None or placed is None or is_same(placed.tool, yes.tool):
+            checked = self._checked(tool_name, placed, params)
         if isinstance(checked, Refusal):
             return await self._refused(tool_name, placed, params, context, checked)
-        return await self._run(checked.placed, params, checked.expanded, context)
+        return await self._run(checked.placed, params, checked.expanded, context, yes=yes)
 
     async def resume(self, token: str, decision: ApprovalDecision) -> SessionResult:
         """The end of a call that was deferred; see `ToolSession.resume`."""
         result = await self._resumed(token, decision)
-        told = result.final_text or result.error or ""
+        told = result.final_text or result.error or _EMPTY[self._session.config.language]
         self.news.append(_NEWS[self._session.config.language].format(result.tool_name, told))
         return result
 
     async def _resumed(self, token: str, decision: ApprovalDecision) -> SessionResult:
         book = self._session.gate.book
         known = await book.find(token)
-        kept = self._session.deferred.get(token, Deferred())
+        kept = self._session.deferred.get(token, _UNKNOWN)
         tool = None if known is None else tool_of(self._session, known, kept)
         named = None
         if tool is not None and known is not None:
             named = msgspec.structs.replace(tool, name=known.tool_name)
+        if known is not None and decision.is_approved:
+            check_shared(known, kept)
+            check_engine(self._session, known, tool)
         request = await book.answer(token, decision, named)
-        self._session.deferred.pop(token, None)
+        is_of_here = self._session.deferred.pop(token, None) is not None
         name = request.tool_name if tool is None else tool.name
         if tool is None or named is None or not decision.is_approved:
             refusal = self._session.gate.refused(request, named, decision.reason)
             refusal = refusal_named(refusal, request.tool_name, name)
             if request.kind == "result":
+                self._session.results.withhold(request.call_id)
                 return await result_of(name, request, kept, refusal)
             return await self._refused(name, None, request.params, None, refusal)
         if request.kind == "result":
-            read = await result_of(name, request, kept, None)
-            if kept.rest is None:
-                # Another process has its variables, if anybody has.
-                call = Ended(tool, request.tool_name, request.params, read, kept.labels)
-                remember_read(self._session.variables, call, read.final_text or "")
-            return read
+            return await self._read_later(tool, name, request, kept)
         placed = self._session.toolbox.find(name)
-        off = None if kept.tool_name is None else self._off(name)
+        off = self._off_for(name, request.is_nested)
+        if off is None and not is_of_here and not request.is_nested:
+            # Where it was asked about it was counted, and here it is a call like any other.
+            off = self._session.meter.take(name, tool.max_uses)
         if off is not None:
             return await self._refused(name, placed, request.params, None, off)
         if placed is None:
@@ -145,12 +163,40 @@ class SessionCalls:
         put_in = Variable(name="approved", value=None, labels=kept.labels)
         variables = (put_in,) if kept.labels else ()
         expanded = Expanded(request.params, variables, self._session.variables)
-        return await self._run(placed, request.params, expanded, None, request.fingerprint)
+        return await self._run(placed, request.params, expanded, None, request, kept=kept)
+
+    async def _read_later(
+        self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
+    ) -> SessionResult:
+        """A result that somebody lets be read after its call has ended."""
+        self._session.results.allow(request.call_id)
+        read = await result_of(tool_name, request, kept, None)
+        if kept.rest is None:
+            # Another process has its variables, if anybody has.
+            source = source_of(self._session.source, tool_name)
+            call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
+            remember_read(self._session.variables, call, read.final_text or "")
+            self._session.results.note(request.call_id, labels_of_call(call))
+        return read
 
     def _off_since(self, found: Found | None, tool_name: str) -> Refusal | None:
         """The same as `_off`, of a tool that was on, just after somebody has looked again."""
         is_as_it_was = self._session.toolbox.found is found and self._session.parent is None
         return None if is_as_it_was else self._off(tool_name)
+
+    def _off_for(self, tool_name: str, is_nested: bool) -> Refusal | None:
+        """The same as `_off`, of a call that was allowed later on.
+
+        A tool that another one calls need not be one that the model is told of.
+        """
+        if not is_nested:
+            return self._off(tool_name)
+        session: SessionState | None = self._session
+        while session is not None:
+            if not session.config.enabled:
+                return Refusal(ErrorType.REJECTED.value, "tools are off in this conversation")
+            session = session.parent
+        return None
 
     def _off(self, tool_name: str) -> Refusal | None:
         """Why a tool that is there may not be called; None: it may."""
@@ -173,7 +219,7 @@ class SessionCalls:
     ) -> SessionResult:
         session = self._session
         bound = context_of(session, context, None if placed is None else placed.tool)
-        bound.scope = SessionScope(session.own, session.gate, _NOTHING)
+        bound.scope = SessionScope(session.own, session.gate, _NOTHING, showing=session.showing)
         sent = params if isinstance(params, dict) else {"value": params}
         result = session.source.refuse(str(tool_name), sent, bound, refusal)
         return await self._ended(tool_name, placed, sent, _NOTHING, result)
@@ -184,7 +230,9 @@ class SessionCalls:
         params: Any,
         expanded: Expanded,
         context: ToolExecutionContext | None,
-        consented: str | None = None,
+        asked: ApprovalRequest | None = None,
+        yes: Yes | None = None,
+        kept: Deferred = _UNKNOWN,
     ) -> SessionResult:
         session, tool_name = self._session, placed.name
         bound = context_of(session, context, None if placed is None else placed.tool)
@@ -192,16 +240,19 @@ class SessionCalls:
             session.own,
             session.gate,
             expanded,
-            consented,
-            # What was approved may be a tool that only other ones call.
+            None if asked is None else asked.fingerprint,
             partial(self._off_since, session.toolbox.found, tool_name)
-            if consented is None
-            else None,
-            is_confirmed=confirmed.get(),
+            if asked is None
+            else partial(self._off_for, tool_name, asked.is_nested),
+            yes=None if yes is None else yes.is_consent,
+            line=session.meter.line,
+            showing=session.showing,
+            source="" if placed.is_own else source_of(session.source, tool_name),
+            called_name=tool_name if asked is None else asked.called_name,
+            catalog=session.source,
+            is_nested=asked is not None and asked.is_nested,
         )
-        if confirmed.get():
-            confirmed.set(False)
-        bound.scope = scope
+        bound.scope = scope if asked is None else scope_of(scope, asked, kept)
         try:
             result = await session.source.execute(placed.name, expanded.params, bound)
         except asyncio.CancelledError:
@@ -212,9 +263,13 @@ class SessionCalls:
         finally:
             for token, is_itself in scope.deferred.items():
                 self._note(token, scope, tool_name if is_itself else None)
+        for part in kept.parts:
+            scope.take_asks(part)
         if scope.tool is not None and not result.is_success:
             result = named_twice(result, scope.tool.name)
-        if result.metadata.get("attempts") == 0 and result.error_type not in _ASKED:
+        is_counted = asked is None or not asked.is_nested
+        has_run = result.metadata.get("attempts") != 0 or result.error_type in _ASKED
+        if is_counted and not has_run:
             # What is wrong with it can be put right: that is no use of the tool.
             session.meter.give_back(tool_name)
         return await self._ended(tool_name, placed, params, expanded, result, scope)
@@ -239,7 +294,8 @@ class SessionCalls:
             return _Ready(placed, self._put_in(placed, params))
         except VariableError as error:
             session.meter.give_back(tool_name)
-            return Refusal(ErrorType.VALIDATION_ERROR.value, str(error))
+            findings = (finding_of(str(error), error.path),)
+            return Refusal(ErrorType.VALIDATION_ERROR.value, str(error), None, findings)
 
     def _put_in(self, placed: Placed, params: dict[str, Any]) -> Expanded:
         sent = without_hidden_limit(params, placed.tool)
@@ -289,8 +345,11 @@ class SessionCalls:
             if scope is not None and scope.tool is not None:
                 # Rules are about the tool as the engine has it, and about what it ran with.
                 said, sent = scope.tool, scope.params
-            if not session.gate.is_readable(said, sent, not result.is_success):
-                refusal = await self._review(said, sent, shown.final_text, result)
+            is_error = not result.is_success
+            is_asked = scope is not None and scope.asks_about_result(is_error)
+            if is_asked or not session.gate.is_readable(said, sent, is_error):
+                review = partial(self._review, called_name=tool_name, is_asked=is_asked)
+                refusal = await review(said, sent, shown.final_text, result)
                 refusal = refusal and refusal_named(refusal, said.name, tool_name)
             token = None if refusal is None else (refusal.details or {}).get("approval_token")
             if token is not None:
@@ -311,14 +370,17 @@ class SessionCalls:
         """The result that a model reads, with the variables that hold it, or may not read."""
         session = self._session
         if refusal is not None:
+            session.results.withhold(result.call_id)
             return withheld(read, refusal)
         if tool is not None and scope is not None:
             ran_as = (scope.tool or tool).name
-            call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels))
+            labels = frozenset(scope.labels)
+            call = Ended(tool, ran_as, arguments, result, labels, scope.source)
             own = session.presentations.get(read.tool_name, _WHOLE)
             is_as_kept = own.format is None and own.truncate is None
             text = read.final_text or ""
-            await remember(session.variables, call, names, text, is_as_kept=is_as_kept)
+            labels = await remember(session.variables, call, names, text, is_as_kept=is_as_kept)
+            session.results.note(result.call_id, labels)
         if names is not None:
             # With room for one variable the result has taken its place.
             is_there = names.args in session.variables
@@ -327,12 +389,28 @@ class SessionCalls:
         return read
 
     async def _review(
-        self, tool: Tool, params: dict[str, Any], text: str, result: ToolExecutionResult
+        self,
+        tool: Tool,
+        params: dict[str, Any],
+        text: str,
+        result: ToolExecutionResult,
+        *,
+        called_name: str,
+        is_asked: bool,
     ) -> Refusal | None:
         """Why the model may not read a result, which stays out of its variables then."""
         gate, call_id = self._session.gate, result.call_id or ""
         is_error, error_type = not result.is_success, result.error_type
-        return await gate.review(call_id, tool, params, text, is_error, error_type=error_type)
+        return await gate.review(
+            call_id,
+            tool,
+            params,
+            text,
+            is_error,
+            error_type=error_type,
+            is_asked=is_asked,
+            called_name=called_name,
+        )
 
     def _note(
         self,
@@ -347,16 +425,22 @@ class SessionCalls:
         while deferred and not book.is_open(oldest := next(iter(deferred))):
             del deferred[oldest]
         labels = frozenset[str]() if scope is None else frozenset(scope.labels)
-        deferred[token] = Deferred(labels, tool_name, rest)
+        parts = () if scope is None else scope.shared.get(token, ())
+        deferred[token] = Deferred(labels, tool_name, rest, parts, scope if parts else None)
 
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Characters: the session's word, the code's, the definition's, then the default. S7."""
-        config = self._session.config
         declared = None if tool is None or tool.result is None else tool.result.limit
-        for limit in (config.tool_limits.get(tool_name), presentation.limit, declared):
-            if limit is not None:
-                return limit
-        return config.limit
+        limits = [
+            _first(config.tool_limits.get(tool_name), presentation.limit, declared, config.limit)
+            for config in (self._session.config, of_reply(self._session))
+            if config is not None
+        ]
+        return min(limits, key=lambda limit: limit if limit > 0 else inf)
+
+
+def _first(*limits: int | None) -> int:
+    return next(limit for limit in limits if limit is not None)
 
 
 _ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)

@@ -64,6 +64,13 @@ class CombinedSource(CombinedTools):
         return stores[0] if all(each is stores[0] for each in stores) else None
 
     @property
+    def controller(self) -> Any:
+        """What admits the calls; of several the one that lets the fewest run at once."""
+        found: list[Any] = [getattr(each, "controller", None) for each in self._sources.values()]
+        known = [each for each in found if hasattr(each, "config")]
+        return min(known, key=lambda each: each.config.max_concurrent, default=None)
+
+    @property
     def groups(self) -> Mapping[str, ToolGroup]:
         """The groups of all sources, each with the tools of its own source only."""
         roof = self._current()
@@ -94,19 +101,23 @@ class CombinedSource(CombinedTools):
         tools = [roof.entries[name].shown for name in sorted(roof.entries)]
         return tools, wrong[0] if wrong else None
 
-    def shown_names(self, engine_tool: Tool) -> list[str]:
+    def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
         """The names under which a tool is shown that an engine runs."""
-        inner = {name: shown_names(each, engine_tool) for name, each in self._sources.items()}
+        inner = {
+            name: shown_names(each, engine_tool, owner) for name, each in self._sources.items()
+        }
         entries = self._current().entries
         return [name for name, each in entries.items() if each.own.name in inner[each.source]]
 
-    def memberships(self, engine_tool: Tool) -> dict[str, ToolGroup]:
+    def memberships(
+        self, engine_tool: Tool, owner: ToolSource | None = None
+    ) -> dict[str, ToolGroup]:
         """The groups that a tool is in which an engine runs, whether it is shown or not."""
         counts = Counter(name for each in self._sources.values() for name in groups_of(each))
         return {
             _group_name(source, name, counts): group
             for source, tools in self._sources.items()
-            for name, group in memberships(tools, engine_tool).items()
+            for name, group in memberships(tools, engine_tool, owner).items()
         }
 
     def near_names(self, tool_name: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import nearest
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import CombinedTools, ToolSource
 from tool_engine.session.combining import CombinedSource
@@ -156,7 +156,7 @@ class _Renamed(ToolView):
         """Also names of tools to rename that no tool has."""
         known = [tool.name for tool in self._source.list_all()]
         return super().findings + [
-            f"rename: there is no tool {old!r} to be called {new!r}{nearest(old, known)}"
+            f"rename: there is no tool {old!r} to be called {new!r}{suggest_near(old, known)}"
             for old, new in self._names.items()
             if old not in known
         ]
@@ -185,7 +185,7 @@ class _Kept(ToolView):
             return super().findings
         known = [tool.name for tool in self._source.list_all()]
         return super().findings + [
-            f"keep: there is no tool {name!r}{nearest(name, known)}"
+            f"keep: there is no tool {name!r}{suggest_near(name, known)}"
             for name in sorted(set(self._keeps).difference(known))
         ]
 
@@ -275,7 +275,7 @@ def _told(tool: Tool, told: Tool) -> Tool:
     if unknown:
         raise ConfigurationError(
             f"prepare tells of a parameter {unknown[0]!r} of {tool.name!r}, which has none of that "
-            f"name{nearest(unknown[0], own)}"
+            f"name{suggest_near(unknown[0], own)}"
         )
     needed = [each.name for each in tool.parameters if each.required and each.name not in new]
     if needed:

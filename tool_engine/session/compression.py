@@ -11,10 +11,11 @@ from itertools import islice
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.free_key import free_key, text_key
 from tool_engine.model.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.graphemes import cluster_start
-from tool_engine.redaction import redact, redact_text
+from tool_engine.redaction import OwnSecrets, redact, redact_text, secrets_of
 from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.session.formatting import data_of
 from tool_engine.session.own_code import made_text
@@ -55,8 +56,8 @@ def compressed_args(
     own = None if presentation is None else presentation.compress_args
 
     def default() -> str:
-        names = () if tool is None else (tool.secret_names, tool.secret_parts)
-        return to_text(_short(redact(_Start().of(args, 0), *names), ""))
+        secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
+        return to_text(_short(secrets.params(_Start().of(args, 0)), ""))
 
     name = "the tool" if tool is None else tool.name
     return _compressed(own, args, name, default, _LONGEST)
@@ -106,7 +107,10 @@ class _Start:
             return _ELLIPSIS
         if isinstance(value, Mapping):
             few = islice(value.items(), max(0, self._left))
-            return {_start(str(key)): self.of(item, depth + 1) for key, item in few}
+            copy: dict[str, Any] = {}
+            for key, item in few:
+                copy[free_key(_start(text_key(key, value)), copy)] = self.of(item, depth + 1)
+            return copy
         if isinstance(value, list | tuple):
             return [self.of(item, depth + 1) for item in islice(value, max(0, self._left))]
         return value

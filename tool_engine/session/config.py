@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final, Self, get_args, get_origin
+from typing import Any, Final, Self
 
 import msgspec
 
 from tool_engine.approval.policy import PermissionRule
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count, nearest
+from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.kinds import check_kinds
+from tool_engine.model.known_fields import KnownFields
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.permission import Permission
+from tool_engine.protocols.registry import check_protocol
 
-__all__ = ["ToolCallConfig"]
+__all__ = ["ToolCallConfig", "names_said"]
 
 _MODES: Final = ("auto", "manual")
 _LANGUAGES: Final = ("en", "zh")
+_ALL: Final = -1
+"""The smallest limit of characters; it stands for none."""
 _COUNTS: Final = ("max_iterations", "max_calls_per_turn", "capacity")
 _OPTIONAL_COUNTS: Final = ("max_calls", "max_tokens")
 _SEED_KEYS: Final = {
@@ -31,7 +36,7 @@ _SEED_KEYS: Final = {
 }
 
 
-class _ToolCallFields(msgspec.Struct, frozen=True):
+class _ToolCallFields(msgspec.Struct, frozen=True, metaclass=KnownFields):
     """The fields of the founding document, in its order. A5-A12."""
 
     enabled: bool = True
@@ -52,7 +57,7 @@ class _ToolCallFields(msgspec.Struct, frozen=True):
     """Whether the calls of one reply that only read run at the same time; others keep their order.
     """
     protocol: str = "vcp"
-    """How a model is told of tools where nothing else says it."""
+    """How a model is told of tools where nothing else says it: one of `protocol_names()`."""
 
 
 class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
@@ -103,11 +108,13 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._read_permissions()
-        self._check_types()
+        check_kinds(self)
         check_choice("mode", self.mode, _MODES)
         check_choice("language", self.language, _LANGUAGES)
-        if not self.protocol:
-            raise ConfigurationError("protocol must be the name of one, got an empty text")
+        check_protocol(self.protocol)
+        check_count("limit", self.limit, minimum=_ALL)
+        for tool, limit in self.tool_limits.items():
+            check_count(f"tool_limits[{tool!r}]", limit, minimum=_ALL)
         for name in _COUNTS:
             check_count(name, getattr(self, name), minimum=1)
         for name in _OPTIONAL_COUNTS:
@@ -122,19 +129,6 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         if self.max_seconds is not None:
             check_timeout("max_seconds", self.max_seconds)
         self.permission_rules()
-
-    def _check_types(self) -> None:
-        """What code passes is as right as what comes from JSON: no text for a number."""
-        for field in _fields(type(self)):
-            value = getattr(self, field.name)
-            try:
-                converted = msgspec.convert(value, field.type)
-            except msgspec.ValidationError as error:
-                place, fault = _place_of(field.name, field.type, value, error)
-                raise ConfigurationError(f"{place}: {fault}") from error
-            if isinstance(converted, dict):
-                # Whoever passed it may go on changing it: unchecked, and for all who share it.
-                msgspec.structs.force_setattr(self, field.name, converted)
 
     def _read_permissions(self) -> None:
         if self.permission is not None:
@@ -185,7 +179,7 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         named = _named(data)
         unknown = sorted(map(str, set(named) - set(cls.__struct_fields__)))
         if unknown:
-            hint = nearest(unknown[0], cls.__struct_fields__)
+            hint = suggest_near(unknown[0], cls.__struct_fields__)
             raise ConfigurationError(f"these settings are unknown: {', '.join(unknown)}{hint}")
         if any(key in _SEED_KEYS for key in data) and "timeout" in named:
             check_timeout("timeout", named["timeout"])
@@ -195,10 +189,13 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         return cls(**named)
 
 
-@cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    # To read the annotations takes longer than all that is checked.
-    return msgspec.structs.fields(kind)
+def names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
+    """The settings that say something: that a mapping names, or that are not as by default."""
+    if isinstance(settings, Mapping):
+        return set(_named(settings))
+    default = ToolCallConfig()
+    names = ToolCallConfig.__struct_fields__
+    return {name for name in names if getattr(settings, name) != getattr(default, name)}
 
 
 def _named(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,20 +209,6 @@ def _named(data: Mapping[str, Any]) -> dict[str, Any]:
             )
         said[name] = key
     return {name: data[key] for name, key in said.items()}
-
-
-def _place_of(
-    name: str, kind: Any, value: object, error: msgspec.ValidationError
-) -> tuple[str, msgspec.ValidationError]:
-    """Where in a setting the fault is, and what it is."""
-    entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
-    for key, each in entries:
-        try:
-            msgspec.convert(each, get_args(kind)[1])
-            msgspec.convert({key: each}, kind)
-        except msgspec.ValidationError as fault:
-            return f"{name}[{key!r}]", fault
-    return name, error
 
 
 def _rules(said: Any) -> Any:

@@ -9,6 +9,7 @@ import msgspec
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
 from tool_engine.model.caller import check_context
 from tool_engine.model.tool import Tool
+from tool_engine.session.narrowing import of_reply
 from tool_engine.session.state import SessionState
 
 __all__ = ["context_of"]
@@ -43,6 +44,8 @@ def context_of(
     timeout = context.timeout
     if timeout is DEFAULT_TIMEOUT or timeout is None:
         timeout = _timeout(session, tool)
+    elif of_reply(session) is not None:
+        timeout = min(timeout, _timeout(session, tool))
     is_anonymous = context.caller_id is None and context.caller_type == "unknown"
     return msgspec.structs.replace(
         context,

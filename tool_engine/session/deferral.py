@@ -6,14 +6,18 @@ from typing import Any
 
 import msgspec
 
+from tool_engine.approval.scopes import NarrowedScope
 from tool_engine.errors import ApprovalError
+from tool_engine.interfaces import CallScope
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
+from tool_engine.session.identity import engine_of
 from tool_engine.session.result import SessionResult
+from tool_engine.session.scope import SessionScope
 from tool_engine.session.state import Deferred, SessionState
 
-__all__ = ["result_of", "tool_of", "withheld"]
+__all__ = ["check_engine", "check_shared", "result_of", "scope_of", "tool_of", "withheld"]
 
 
 def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:
@@ -39,6 +43,40 @@ def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> 
         return same[0]
     own = session.own(request.tool_name)
     return session.source.get(request.tool_name) if own is None else own[0]
+
+
+def check_shared(request: ApprovalRequest, kept: Deferred) -> None:
+    """Raises `ApprovalError` where another conversation has a say in a call, and is not here."""
+    if request.is_shared and request.kind == "execution" and not kept.parts:
+        raise ApprovalError(
+            f"another conversation has a say in this call of {request.tool_name!r}, and it is not "
+            "here: answer in the process that asked, or call it again"
+        )
+
+
+def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | None) -> None:
+    """Raises `ApprovalError` where a tool's name is that of another engine's tool here."""
+    if tool is None or request.kind != "execution" or not request.engine:
+        return
+    found = engine_of(session.source, tool.name)
+    is_same_name = request.is_nested or request.called_name == tool.name
+    if found != request.engine or not is_same_name:
+        raise ApprovalError(
+            f"{tool.name!r} is not what was approved: it is a tool of another engine here, has "
+            "another name, or nobody can tell that it is the same engine; answer where it was "
+            "asked, or call it again; ToolEngineConfig(name=...) tells engines apart; the request "
+            "stays open"
+        )
+
+
+def scope_of(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> CallScope:
+    """The scope of a call that was deferred, with those of the others that have a say in it."""
+    for part in kept.parts:
+        if isinstance(part, SessionScope):
+            # They were asked when it was made.
+            part.allow_once(request)
+    parts = tuple(scope if part is kept.scope else part for part in kept.parts)
+    return NarrowedScope(parts) if parts else scope
 
 
 async def result_of(

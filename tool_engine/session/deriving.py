@@ -52,6 +52,7 @@ def derived(
         presentations=session.presentations,
         parent=session,
     )
+    child.variables.outer = session.variables
     for state in session.toolbox.groups():
         if state.is_own:
             # What they say of permissions holds for helpers, too.

@@ -6,7 +6,6 @@ The six methods of the founding document, under Python names, and `process`, on 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +16,20 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.allowed import Consenting
 from tool_engine.protocols.content import text_of
 from tool_engine.protocols.cycle import ToolCallCycleResult, process_tool_calls
 from tool_engine.protocols.native import form_of
 from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions, OnResult, asking
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.session.bounds import Meter
-from tool_engine.session.calling import confirmed
-from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.config import ToolCallConfig, names_said
 from tool_engine.session.discovery import (
     DiscoveredTool,
     MethodFilter,
     ToolDiscoveryService,
-    as_config,
 )
+from tool_engine.session.narrowing import in_reply, narrowed
 from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.result import SessionResult, as_session_result
 from tool_engine.session.toolbox import Toolbox
@@ -132,8 +131,10 @@ class CycleFacade(ABC):
 
         Args:
             text: The reply, whole.
-            config: Other settings for this reply. They cannot allow more than the conversation's:
-                a tool must be on in both, and of what both say of consent the stricter word holds.
+            config: Other settings for this reply. What they leave out is as the conversation has
+                it, and of what both say the stricter word holds: a tool must be on in both, and
+                the smaller bound counts. Bounds of whole turns and of the conversation's state,
+                such as `max_iterations` and `capacity`, stay its own.
             on_before_execute: Asked before each call: True, or None, lets it run. A29. Without an
                 approver, its True is the consent that the settings ask for.
 
@@ -146,34 +147,25 @@ class CycleFacade(ABC):
         """
         if config is None:
             return await self.process(text, None, on_before_execute)
-        chosen = as_config(config)
-        if chosen.asks_always and not self.toolbox.config.asks_always:
+        own = self.toolbox.config
+        chosen = await _settings_of(own, config)
+        if chosen.asks_always and not own.asks_always:
             # What the conversation asks for by itself, these settings alone cannot.
             on_before_execute = on_before_execute or _refuse
         on_before_execute = self._consenting(on_before_execute)
-        timeout = None if chosen.timeout == ToolCallConfig().timeout else chosen.timeout
+        timeout = chosen.timeout if "timeout" in names_said(config) else None
         names = {tool.name for tool in self.toolbox.under(chosen).tools()}
-        options = _options(chosen, on_before_execute, timeout=timeout, tools=names)
+        most = sys.maxsize if self.meter.is_in_turn else None
+        options = _options(chosen, on_before_execute, timeout=timeout, tools=names, max_calls=most)
         speaking = await self._speaking(None, text, chosen.protocol)
-        with self.policy.also(chosen), self.meter.also(chosen):
+        with self.policy.also(chosen), self.meter.also(chosen), in_reply(self, chosen):
             return await self._taken(text, speaking, options)
 
     def _consenting(self, ask: BeforeExecute | None) -> BeforeExecute | None:
         """`ask`; what it allows is allowed, where nobody else can be asked."""
-        asks: Any = asking(ask)
-        if not callable(ask) or self.gate.approver is not None:
-            return ask
-
-        async def asked(call: ToolCall, tool: Tool) -> bool | str | None:
-            confirmed.set(False)
-            answer: Any = asks(call, tool)
-            if inspect.isawaitable(answer):
-                answer = await answer
-            # In this task the call comes next.
-            confirmed.set(answer is True)
-            return answer  # type: ignore[no-any-return]
-
-        return asked
+        asks = asking(ask)
+        can_ask_others = not callable(ask) or self.gate.approver is not None
+        return ask if can_ask_others else Consenting(asks)
 
     async def _speaking(
         self, protocol: ToolCallingProtocol | str | None, reply: object, settings: str | None = None
@@ -261,12 +253,23 @@ class CycleFacade(ABC):
         Raises:
             ConfigurationError: The settings are none.
         """
-        return self.toolbox.config.enabled if config is None else as_config(config).enabled
+        own = self.toolbox.config
+        return own.enabled if config is None else narrowed(own, config).enabled
 
     def _discovers(self) -> ToolDiscoveryService:
         if self._discovery is None:
             self._discovery = ToolDiscoveryService(self.toolbox, self.protocol)
         return self._discovery
+
+
+async def _settings_of(
+    own: ToolCallConfig, config: ToolCallConfig | Mapping[str, Any]
+) -> ToolCallConfig:
+    name = config.get("protocol") if isinstance(config, Mapping) else None
+    if isinstance(name, str) and name not in PROTOCOLS:
+        # To look among the installed packages is to read files.
+        return await asyncio.to_thread(narrowed, own, config)
+    return narrowed(own, config)
 
 
 def _options(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.output import stand_in, to_text
+from tool_engine.model.output import has_odd_keys, stand_in, to_text
 from tool_engine.protocols.content import blocks_of, text_of_blocks
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
 
 PIECE: Final = 65_536
 """Characters and values that are written at one go: a millisecond or two."""
+_MOST_LEVELS: Final = 12
+"""Values in one another that are each larger than a piece."""
 _SHORT: Final = 2**64
 """Whole numbers below it are written as they are."""
 
@@ -82,19 +84,22 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else to_text(text)
 
 
-def _json(value: Any, around: tuple[int, ...]) -> Iterator[str]:
+def _json(value: Any, around: tuple[int, ...], *, is_large: bool = False) -> Iterator[str]:
     if id(value) in around:
         raise ValueError("it holds itself")
+    if len(around) > _MOST_LEVELS:
+        # Each level is weighed before it is written: of a chain, that is all of it again.
+        raise ValueError("it is large at every level")
     if isinstance(value, str) and len(value) > PIECE:
         yield '"'
         for piece in _pieces(value):
             yield written(piece)[1:-1]
         yield '"'
-    elif isinstance(value, dict) and weight_of(value) > PIECE:
+    elif isinstance(value, dict) and (is_large or weight_of(value) > PIECE):
         yield "{"
         yield from _members(value, (*around, id(value)))
         yield "}"
-    elif isinstance(value, list | tuple) and weight_of(value) > PIECE:
+    elif isinstance(value, list | tuple) and (is_large or weight_of(value) > PIECE):
         yield "["
         yield from _entries(value, (*around, id(value)))
         yield "]"
@@ -112,7 +117,7 @@ def _members(value: dict[Any, Any], around: tuple[int, ...]) -> Iterator[str]:
             few, room, comma = {}, PIECE, ", "
         if weight > PIECE:
             yield comma + written({key: 0})[1:-2]
-            yield from _json(item, around)
+            yield from _json(item, around, is_large=True)
             comma = ", "
         else:
             few[key] = item
@@ -131,7 +136,7 @@ def _entries(value: list[Any] | tuple[Any, ...], around: tuple[int, ...]) -> Ite
             few, room, comma = [], PIECE, ", "
         if weight > PIECE:
             yield comma
-            yield from _json(item, around)
+            yield from _json(item, around, is_large=True)
             comma = ", "
         else:
             few.append(item)
@@ -147,6 +152,8 @@ def written(value: Any) -> str:
         ValueError: JSON cannot hold it.
         TypeError: The same, of a key.
     """
+    if has_odd_keys(value):
+        raise TypeError("two keys may be the same in JSON")
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=stand_in)
 
 

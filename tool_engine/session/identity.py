@@ -2,11 +2,85 @@
 
 from __future__ import annotations
 
-from typing import cast
+import json
+import os
+import secrets
+from importlib import import_module
+from typing import Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
+from tool_engine.config import ToolEngineConfig
+from tool_engine.model.source import checked_sources
 from tool_engine.protocols.sources import ToolSource
+from tool_engine.trusted import folder_of_now
 
-__all__ = ["identity_of", "leaves_of", "origin_of"]
+__all__ = ["engine_of", "engine_text", "identity_of", "leaves_of", "origin_of", "source_of"]
+
+
+class _Told(NamedTuple):
+    """By what an engine is known."""
+
+    anywhere: str
+    """The same in every process; two may have it in common."""
+    here: str
+    """Of this one object."""
+
+
+_PROCESS: Final = secrets.token_hex(16)
+_told: Final[WeakKeyDictionary[ToolSource, _Told]] = WeakKeyDictionary()
+
+
+def engine_of(catalog: ToolSource, shown_name: str) -> str:
+    """Which engine has a tool, as a text that is the same after a restart, in whatever order.
+
+    Of two that share a name, or without one their folder and their databases, nobody can tell which
+    is which after a restart: in a conversation that has both, each is known in its process only.
+
+    Args:
+        catalog: An engine, or a view of some.
+        shown_name: The name that the tool has there.
+    """
+    return engine_text(catalog, origin_of(catalog, shown_name)[0])
+
+
+def engine_text(catalog: ToolSource, engine: ToolSource) -> str:
+    """The same of one of the innermost sources of `catalog`."""
+    told = _told_of(engine)
+    others = [each for each in leaves_of(catalog) if each is not engine]
+    is_alike = any(_told_of(each).anywhere == told.anywhere for each in others)
+    return told.here if is_alike else told.anywhere
+
+
+def _told_of(source: ToolSource) -> _Told:
+    try:
+        told = _told.get(source)
+        if told is None:
+            told = _told[source] = _Told(_hashed(_said_of(source)), secrets.token_hex(16))
+    except TypeError:
+        # What cannot be held weakly is known by its place in memory.
+        told = _Told(_hashed(_said_of(source)), f"{_PROCESS} {id(source)}")
+    return told
+
+
+def _said_of(source: ToolSource) -> list[object]:
+    config = getattr(source, "config", None)
+    if not isinstance(config, ToolEngineConfig):
+        return [type(source).__qualname__]
+    if config.name is not None:
+        return ["name", config.name]
+    # By its path, which stays the same where a link leads to the newest release.
+    folder = os.path.normpath(os.path.join(folder_of_now(), config.tools_directory))  # noqa: PTH118 - follows no link
+    # Without passwords, which change.
+    databases = {
+        name: each.to_dict()["url"] for name, each in checked_sources(config.sources).items()
+    }
+    return ["folder", folder, databases]
+
+
+def _hashed(said: list[object]) -> str:
+    text = json.dumps(said, sort_keys=True)
+    # Loaded by name: most programs ask nobody.
+    return str(import_module("hashlib").sha256(text.encode()).hexdigest())
 
 
 def identity_of(catalog: ToolSource, shown_name: str) -> str:
@@ -20,11 +94,16 @@ def identity_of(catalog: ToolSource, shown_name: str) -> str:
     """
     if not callable(getattr(catalog, "origin", None)):
         return shown_name
-    source, name = origin_of(catalog, shown_name)
-    leaves = leaves_of(catalog)
-    number = next((at for at, each in enumerate(leaves) if each is source), 0)
+    which, name = source_of(catalog, shown_name), origin_of(catalog, shown_name)[1]
     # No tool has a space in its name.
-    return f"{name} of source {number + 1}" if number else name
+    return f"{name} of {which}" if which else name
+
+
+def source_of(catalog: ToolSource, shown_name: str) -> str:
+    """Which of several sources has a tool, in words; empty of the first, or the only one."""
+    source = origin_of(catalog, shown_name)[0]
+    number = next((at for at, each in enumerate(leaves_of(catalog)) if each is source), 0)
+    return f"source {number + 1}" if number else ""
 
 
 def origin_of(source: ToolSource, shown_name: str) -> tuple[ToolSource, str]:

@@ -19,7 +19,7 @@ from tool_engine.session.skills import READING
 from tool_engine.session.variable_tools import NamesOfCall, keep_call, keep_call_in_time
 from tool_engine.session.variables import VariableStore
 
-__all__ = ["REFUSED", "Ended", "remember", "remember_read"]
+__all__ = ["REFUSED", "Ended", "labels_of_call", "remember", "remember_read"]
 
 REFUSED: Final = frozenset(
     kind.value
@@ -61,12 +61,16 @@ class Ended(NamedTuple):
     result: ToolExecutionResult
     put_in: frozenset[str]
     """Where the content came from that was put into the arguments."""
+    source: str = ""
+    """Which of several sources has the tool; see `source_of`."""
 
 
 async def remember(
     store: VariableStore, call: Ended, names: NamesOfCall | None, text: str, *, is_as_kept: bool
-) -> None:
+) -> frozenset[str]:
     """Keeps the variables of a call, and what tells of a text that is in none of them.
+
+    Returns where the result came from.
 
     Args:
         store: The variables of the conversation.
@@ -75,15 +79,17 @@ async def remember(
         text: What the model reads.
         is_as_kept: Whether that is the text of the variable, or a part of it.
     """
+    labels = labels_of_call(call)
     if names is not None:
-        tool, arguments, result, labels = call.tool, call.arguments, call.result, _labels(call)
+        tool, arguments, result = call.tool, call.arguments, call.result
         if is_quick(result.output) and is_quick(arguments):
             keep_call(store, tool, names, arguments, result, labels, call.put_in)
         else:
             await keep_call_in_time(store, tool, names, arguments, result, labels, call.put_in)
         if result.is_success and is_as_kept:
-            return
+            return labels
     remember_read(store, call, text, has_args=names is not None)
+    return labels
 
 
 def remember_read(store: VariableStore, call: Ended, text: str, *, has_args: bool = False) -> None:
@@ -101,11 +107,12 @@ def remember_read(store: VariableStore, call: Ended, text: str, *, has_args: boo
     if not has_args:
         sent = to_text(call.arguments)
         store.note_read(f"the arguments of a call of {name!r}", call.put_in | {"model"}, sent)
-    store.note_read(f"a result of {name!r}", _labels(call), text)
+    store.note_read(f"a result of {name!r}", labels_of_call(call), text)
 
 
-def _labels(call: Ended) -> frozenset[str]:
+def labels_of_call(call: Ended) -> frozenset[str]:
+    """Where the result of a call came from."""
     ran = call.result
     if ran.tool_name != call.engine_name:
         ran = msgspec.structs.replace(ran, tool_name=call.engine_name)
-    return labels_of_result(call.tool, call.arguments, ran, call.put_in)
+    return labels_of_result(call.tool, call.arguments, ran, call.put_in, call.source)

@@ -3,16 +3,20 @@
 A label is a text that says where content came from, in one word or several: `user`, `model`,
 `rule`, `tool:fetch_page effect:read host:example.com`. A content has one label for each origin; a
 tool that `accepts` labels takes the content when each of them has a word that it accepts.
+
+In a conversation with several sources, `tool:search` is the tool of the same source as the one that
+accepts it, and `tool:source-2:search` the one of the second source, whoever says it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
@@ -42,24 +46,34 @@ _REMEMBERED: Final = 1024
 _LITTLE: Final = 262_144
 """Characters of variables that are looked through on the event loop."""
 _SPACE: Final = re.compile(r"\s")
+_TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 
 
-def refused_labels(labels: Iterable[str], accepts: Iterable[str] | None) -> list[str]:
+def refused_labels(
+    labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
+) -> list[str]:
     """The labels that a tool does not accept, sorted; none with `accepts` None.
 
     Args:
         labels: Where a content came from.
         accepts: Words; `*`, `?` and `[...]` stand for anything, as in file names.
+        source: Which of several sources has the tool; see `source_of`.
     """
     if accepts is None:
         return []
+    own = _number(source)
     # Hosts are spelled small in labels.
     patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
-    return sorted(label for label in labels if not _is_accepted(label, patterns))
+    told = (" ".join(_seen_from(own, word) for word in label.split()) for label in labels)
+    return sorted(label for label in told if not _is_accepted(label, patterns, own))
 
 
 def labels_of_result(
-    tool: Tool, params: Any, result: ToolExecutionResult, used: Iterable[str] = ()
+    tool: Tool,
+    params: Any,
+    result: ToolExecutionResult,
+    used: Iterable[str] = (),
+    source: str = "",
 ) -> frozenset[str]:
     """Where the result of a call came from: its tool, and whatever was put into its arguments.
 
@@ -71,14 +85,18 @@ def labels_of_result(
         params: The arguments that it ran with.
         result: How the call ended.
         used: The labels of what was put into the arguments.
+        source: Which of several sources has the tool; see `source_of`.
     """
     asks = _asks_of(tool)
-    alone = _label(result.tool_name, tool.effect, asks.host)
+    name = _word(result.tool_name)
+    if source:
+        name = f"source-{_number(source)}:{name}"
+    alone = _label(name, tool.effect, asks.host)
     asked = _NONE if asks.is_fixed else _hosts(params)
     told = _hosts(result.output)
     if not asked and not told:
         return alone.union(used) if used else alone
-    (label,) = _label(result.tool_name, tool.effect, None)
+    (label,) = _label(name, tool.effect, None)
     labels = frozenset[str]() if asked else alone
     return labels.union((f"{label} host:{host}" for host in (*asked, *told)), used)
 
@@ -88,14 +106,14 @@ def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
 
     What the model wrote before it was in any result is its own, and has no label here.
     """
-    return _labels_of_copies(value, store.find(), list(store.traces))
+    return _labels_of_copies(value, *_texts_of(store))
 
 
 async def labels_of_copies_in_time(value: Any, store: VariableStore) -> frozenset[str]:
     """The same as `labels_of_copies`; what is much is looked through in a thread."""
     if _is_little(value, store):
         return labels_of_copies(value, store)
-    return await asyncio.to_thread(_labels_of_copies, value, store.find(), list(store.traces))
+    return await asyncio.to_thread(_labels_of_copies, value, *_texts_of(store))
 
 
 def _labels_of_copies(
@@ -106,7 +124,7 @@ def _labels_of_copies(
 
 
 def refusal_of_labels(
-    tool: Tool, expanded: Expanded, params: dict[str, Any] | None = None
+    tool: Tool, expanded: Expanded, params: dict[str, Any] | None = None, source: str = ""
 ) -> Refusal | None:
     """Why content must not get to a tool that says what it accepts; None: it may.
 
@@ -115,48 +133,74 @@ def refusal_of_labels(
         expanded: What was put into the arguments of the call, or into those of the call that it is
             a part of.
         params: The arguments of this call, where they are others than those of `expanded`.
+        source: Which of several sources has the tool; see `source_of`.
     """
     store = expanded.store
-    refusal = _of_references(tool, expanded)
+    refusal = _of_references(tool, expanded, source)
     if refusal is not None or tool.accepts is None or store is None:
         return refusal
     sent = expanded.params if params is None else params
-    return _of_copies(tool, sent, store.find(), list(store.traces))
+    return _of_copies(tool, source, sent, *_texts_of(store))
 
 
-async def refusal_in_time(tool: Tool, expanded: Expanded, params: dict[str, Any]) -> Refusal | None:
+async def refusal_in_time(
+    tool: Tool, expanded: Expanded, params: dict[str, Any], source: str = ""
+) -> Refusal | None:
     """The same as `refusal_of_labels`; what is much is looked through in a thread."""
     store = expanded.store
     if tool.accepts is None or store is None or _is_little(params, store):
-        return refusal_of_labels(tool, expanded, params)
-    refusal = _of_references(tool, expanded)
+        return refusal_of_labels(tool, expanded, params, source)
+    refusal = _of_references(tool, expanded, source)
     if refusal is not None:
         return refusal
     # Other calls go on writing into the store meanwhile.
-    variables, traces = store.find(), list(store.traces)
-    return await asyncio.to_thread(_of_copies, tool, params, variables, traces)
+    return await asyncio.to_thread(_of_copies, tool, source, params, *_texts_of(store))
 
 
 def _is_little(value: Any, store: VariableStore) -> bool:
     """Whether it takes a few milliseconds to look for copies."""
-    return is_quick(value) and store.chars + store.traces.chars <= _LITTLE
+    chars = sum(each.chars + each.traces.chars for each in _stores(store))
+    return is_quick(value) and chars <= _LITTLE
 
 
-def _of_references(tool: Tool, expanded: Expanded) -> Refusal | None:
+def _stores(store: VariableStore) -> Iterator[VariableStore]:
+    """That of a conversation, and those of the conversations that it works for."""
+    each: VariableStore | None = store
+    while each is not None:
+        yield each
+        each = each.outer
+
+
+def _texts_of(store: VariableStore) -> tuple[list[Variable], list[Trace]]:
+    """What they hold, the last used first, and what tells of what they held."""
+    stores = list(_stores(store))
+    if len(stores) == 1:
+        return store.find(), list(store.traces)
+    # In turns: so many of the one do not keep those of the other from being looked at.
+    turns = zip_longest(*(each.find() for each in stores))
+    variables = [variable for turn in turns for variable in turn if variable is not None]
+    return variables, [trace for each in stores for trace in each.traces]
+
+
+def _of_references(tool: Tool, expanded: Expanded, source: str) -> Refusal | None:
     for variable in expanded.variables:
-        refused = refused_labels(variable.labels, tool.accepts)
+        refused = refused_labels(variable.labels, tool.accepts, source)
         if refused:
             return _refusal(tool, variable, refused, f"the variable {variable.name!r}")
     return None
 
 
 def _of_copies(
-    tool: Tool, sent: dict[str, Any], variables: Iterable[Variable], traces: Iterable[Trace]
+    tool: Tool,
+    source: str,
+    sent: dict[str, Any],
+    variables: Iterable[Variable],
+    traces: Iterable[Trace],
 ) -> Refusal | None:
     for copy in copies(list(sent.values()), variables, traces):
         variable = copy.variable
         # What the model wrote before a tool echoed it came from nowhere else.
-        refused = refused_labels(variable.labels - OWN_WORDS, tool.accepts)
+        refused = refused_labels(variable.labels - OWN_WORDS, tool.accepts, source)
         if refused:
             # What is no variable is told in words.
             name = variable.name if " " in variable.name else f"the variable {variable.name!r}"
@@ -180,8 +224,29 @@ def _refusal(tool: Tool, variable: Variable, refused: list[str], what: str) -> R
     )
 
 
-def _is_accepted(label: str, patterns: list[str]) -> bool:
-    return any(fnmatchcase(word, pattern) for word in label.split() for pattern in patterns)
+def _is_accepted(label: str, patterns: list[str], own: int) -> bool:
+    words = [form for word in label.split() for form in _forms(word, own)]
+    return any(fnmatchcase(word, pattern) for word in words for pattern in patterns)
+
+
+def _number(source: str) -> int:
+    """The place of a source among several, from 1; see `source_of`."""
+    return int(source.rpartition(" ")[2]) if source else 1
+
+
+def _seen_from(own: int, word: str) -> str:
+    """A word as a tool of a source reads it: of another source's tool it says which."""
+    found = _TOOL.fullmatch(word)
+    if found is None or int(found[1] or 1) == own:
+        return word
+    return f"tool:source-{found[1] or 1}:{found[2]}"
+
+
+def _forms(word: str, own: int) -> tuple[str, ...]:
+    found = _TOOL.fullmatch(word)
+    if found is None or int(found[1] or 1) != own:
+        return (word,)
+    return f"tool:{found[2]}", f"tool:source-{own}:{found[2]}"
 
 
 def _hosts(values: Any) -> Sequence[str]:
@@ -240,10 +305,10 @@ def _host(address: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _label(tool_name: str, effect: str, host: str | None) -> frozenset[str]:
+def _label(name: str, effect: str, host: str | None) -> frozenset[str]:
     """The one label of what came from a tool."""
     told = "" if host is None else f" host:{host}"
-    return frozenset({f"tool:{_word(tool_name)} effect:{_word(effect)}{told}"})
+    return frozenset({f"tool:{name} effect:{_word(effect)}{told}"})
 
 
 def _word(text: str) -> str:

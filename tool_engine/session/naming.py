@@ -1,7 +1,8 @@
 """By which name does a model read of a tool that its conversation shows under another one?
 
 An engine knows nothing of the names that `prefix`, `rename` and `combine` give, and a model knows
-no others: what it reads of a call must be about the tool that it called.
+no others: what it reads of a call must be about the tool that it called. Only the engine's own
+words have that name: those of a person, a tool or a server stay as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ __all__ = ["named", "named_twice", "refusal_named"]
 
 _OF_OTHERS: Final = (None, ErrorType.EXECUTION_ERROR.value, ErrorType.VALIDATION_ERROR.value)
 """How calls end of which a tool, or the names of arguments, say something: that stays as it is."""
+_WITH_WORDS: Final = frozenset(
+    (
+        ErrorType.EXECUTION_REJECTED.value,
+        ErrorType.RESULT_REJECTED.value,
+        ErrorType.APPROVAL_REQUIRED.value,
+        ErrorType.TOOL_QUARANTINED.value,
+    )
+)
+"""How calls end of which the engine says something, and behind a colon why: in others' words."""
 
 
 def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
@@ -30,10 +40,10 @@ def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
     inner = result.tool_name
     if inner == shown:
         return result
-    if result.error is None or result.error_type in _OF_OTHERS:
+    if result.error is None or _is_of_tool(result, result.error, inner):
         return replace(result, tool_name=shown)
     details = result.metadata.get("error_details")
-    error, told = _told(result.error, details, inner, repr(shown))
+    error, told = _told(result.error_type, result.error, details, inner, repr(shown))
     metadata = result.metadata if told is details else {**result.metadata, "error_details": told}
     return replace(result, tool_name=shown, error=error, metadata=metadata)
 
@@ -47,9 +57,9 @@ def named_twice(result: ToolExecutionResult, inner: str) -> ToolExecutionResult:
     """
     shown, details = result.tool_name, result.metadata.get("error_details")
     name = _name(details, inner, shown)
-    if result.error is None or name == repr(shown):
+    if result.error is None or name == repr(shown) or _is_of_tool(result, result.error, shown):
         return result
-    error, told = _told(result.error, details, shown, name)
+    error, told = _told(result.error_type, result.error, details, shown, name)
     return replace(result, error=error, metadata={**result.metadata, "error_details": told})
 
 
@@ -58,7 +68,7 @@ def refusal_named(refusal: Refusal, inner: str, shown: str) -> Refusal:
     if inner == shown:
         return refusal
     name = _name(refusal.details, inner, shown)
-    error, details = _told(refusal.error, refusal.details, inner, name)
+    error, details = _told(refusal.error_type, refusal.error, refusal.details, inner, name)
     return replace(refusal, error=error, details=details)
 
 
@@ -70,12 +80,24 @@ def _name(details: Any, inner: str, shown: str) -> str:
     return f"{shown!r} ({inner!r} in its engine)"
 
 
-def _told(error: str, details: Any, old: str, name: str) -> tuple[str, Any]:
-    """What was said of a tool, and the reason that programs read, with another name."""
-    reason = details.get("reason") if isinstance(details, dict) else None
-    if isinstance(reason, str) and reason in error:
-        details = {**details, "reason": _renamed(reason, old, name)}
-    return _renamed(error, old, name), details
+def _is_of_tool(result: ToolExecutionResult, error: str, name: str) -> bool:
+    """Whether a tool says it, and not the engine."""
+    if result.error_type in _OF_OTHERS:
+        return True
+    # Of a call that has run the engine names the tool only where it took too long.
+    return bool(result.metadata.get("attempts")) and not error.startswith(
+        f"tool {name!r} did not finish "
+    )
+
+
+def _told(error_type: str | None, error: str, details: Any, old: str, name: str) -> tuple[str, Any]:
+    """What the engine said of a tool, and the reason that programs read, with another name."""
+    head, colon, why = error.partition(": ") if error_type in _WITH_WORDS else (error, "", "")
+    told = f"{_renamed(head, old, name)}{colon}{why}"
+    if isinstance(details, dict) and details.get("reason") == error:
+        # It is the engine's own reason, and not somebody's.
+        details = {**details, "reason": told}
+    return told, details
 
 
 def _renamed(text: str, old: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -14,8 +15,10 @@ from tool_engine.approval.policy import Decision, PermissionRule, decide
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.memberships import memberships
+from tool_engine.session.identity import leaves_of, origin_of
+from tool_engine.session.memberships import memberships, owners_of
 from tool_engine.session.skills import READING
 from tool_engine.session.standing import Standing
 from tool_engine.session.tool_view import groups_of, shown_names
@@ -38,9 +41,12 @@ class _Said(NamedTuple):
     tool: Tool
     """Kept, so that no other one gets its identity."""
     names: list[str]
+    """All that it goes by, of which there is at least one."""
     rules: list[PermissionRule]
     """Those that are about it: of thousands, few are."""
     places: list[Permission | None]
+    unapproved: list[Permission | None] | None
+    """The places with the words of groups that nobody approved; None: it is in no such group."""
 
 
 class SessionPolicy:
@@ -59,8 +65,8 @@ class SessionPolicy:
         self._standing: Standing | None = None
         self._is_silent = False
         """Whether nobody but a tool's definition says anything."""
-        self._said: dict[int, _Said] = {}
-        """What is said of a tool, by its identity."""
+        self._said: dict[int, list[_Said]] = {}
+        """What is said of a tool, by its identity: whatever nobody can tell apart, all of it."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """What holds for a call of a tool, in the form in which the engine has it."""
@@ -69,6 +75,17 @@ class SessionPolicy:
         if also is not None:
             own = _stricter(own, also.decide(tool, params))
         return own if self._parent is None else _stricter(own, self._parent.decide(tool, params))
+
+    def result_policy(self, tool: Tool) -> ResultPolicy:
+        """The strictest word about results of a tool that there is for any arguments."""
+        also = _ALSO.get().get(self)
+        said = [self.decide(tool, {}).result]
+        others = [each for each in (also, self._parent) if each is not None]
+        said += [each.result_policy(tool) for each in others]
+        known = self._said.get(id(tool)) or self._look_at(tool)
+        rules = [rule for each in known for rule in each.rules]
+        said += [rule.permission.result for rule in rules if rule.permission.result]
+        return max(said, key=_RESULT.index)
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
@@ -91,17 +108,47 @@ class SessionPolicy:
         if self._is_silent and tool.permission is None:
             return _FREE
         said = self._said.get(id(tool)) or self._look_at(tool)
-        return decide(tool.name, params, said.rules, said.places, other_names=said.names)
+        return reduce(_stricter, [_decided(each, params) for each in said])
 
-    def _look_at(self, tool: Tool) -> _Said:
-        # A rule for what the conversation calls a tool is a rule for the tool.
-        shown = shown_names(self._toolbox.catalog, tool)
+    def _look_at(self, tool: Tool) -> list[_Said]:
         if len(self._said) >= _REMEMBERED:
             self._said.clear()
-        names = {*shown, tool.name}
+        owners: list[ToolSource | None] = [*owners_of(self._toolbox.catalog, tool)]
+        found = [said for owner in owners or [None] for said in self._said_of(tool, owner)]
+        self._said[id(tool)] = found
+        return found
+
+    def _said_of(self, tool: Tool, owner: ToolSource | None) -> Iterator[_Said]:
+        """What is said of a tool of one source.
+
+        A rule for what the conversation calls a tool is a rule for the tool. One for the name that
+        it has in its engine, which a tool of another one has, too, only makes it stricter.
+        """
+        shown = shown_names(self._toolbox.catalog, tool, owner)
+        yield self._said_by(tool, owner, [*shown, tool.name])
+        if owner is not None and self._is_of_others(tool.name, owner):
+            # No name of a tool has a space, and only a rule for all tools is about this one.
+            yield self._said_by(tool, owner, shown or [f"another {tool.name}"])
+
+    def _is_of_others(self, name: str, owner: ToolSource) -> bool:
+        """Whether something else than a tool of this source has a name, there or here."""
+        catalog = self._toolbox.catalog
+        placed = self._toolbox.standing.placed.get(name)
+        is_shown = catalog.get(name) is not None and origin_of(catalog, name)[0] is not owner
+        return (
+            is_shown
+            or (placed is not None and placed.is_own)
+            or any(each.get(name) for each in leaves_of(catalog) if each is not owner)
+        )
+
+    def _said_by(self, tool: Tool, owner: ToolSource | None, names: list[str]) -> _Said:
         rules = [each for each in self._rules if any(is_match(name, each.tool) for name in names)]
-        said = self._said[id(tool)] = _Said(tool, shown, rules, self._places(tool, shown))
-        return said
+        groups = self._groups(tool, owner, names)
+        approved = {name: each for name, each in groups.items() if not _is_unapproved(each)}
+        places, unapproved = self._places(tool, names, approved), None
+        if len(approved) < len(groups):
+            unapproved = self._places(tool, names, groups)
+        return _Said(tool, names, rules, places, unapproved)
 
     def _look(self, standing: Standing, config: ToolCallConfig) -> None:
         """Forgets what was said before a change."""
@@ -119,17 +166,26 @@ class SessionPolicy:
         groups += groups_of(self._toolbox.catalog).values()
         return of_session or bool(of_some) or any(each.permission for each in groups)
 
-    def _places(self, tool: Tool, shown: Sequence[str]) -> list[Permission | None]:
-        config, toolbox = self._config, self._toolbox
-        names = dict.fromkeys((*shown, tool.name))
-        groups = dict.fromkeys(group for name in names for group in toolbox.groups_of(name))
-        definition = tool.permission
-        declared = [each for name in names for each in toolbox.permissions_of(name)]
+    def _groups(
+        self, tool: Tool, owner: ToolSource | None, names: Sequence[str]
+    ) -> dict[str, list[ToolGroup]]:
+        """All groups that a tool is in by their names, of which a session may have its own, too."""
+        found: dict[str, list[ToolGroup]] = {}
+        standing = self._toolbox.standing
+        for name in dict.fromkeys(names):
+            for group in standing.memberships.get(name, ()):
+                found.setdefault(group.name, []).append(group)
         # The model is not told of each tool that another one calls.
-        for name, group in self._groups_of_hidden(tool):
-            groups[name] = None
-            declared += [] if group.permission is None else [group.permission]
-        of_groups = _strictest(declared)
+        for name, group in self._groups_of_hidden(tool, owner, by_name=tool.name in names):
+            found.setdefault(name, []).append(group)
+        return found
+
+    def _places(
+        self, tool: Tool, names: Sequence[str], groups: Mapping[str, Sequence[ToolGroup]]
+    ) -> list[Permission | None]:
+        config = self._config
+        definition = tool.permission
+        of_groups = _strictest(group.permission for each in groups.values() for group in each)
         session = config.permission or Permission()
         if config.asks_always and tool.name not in READING:
             # Whoever wants to be asked is asked, whatever the authors of tools think of them.
@@ -144,11 +200,27 @@ class SessionPolicy:
             session,
         ]
 
-    def _groups_of_hidden(self, tool: Tool) -> Iterator[tuple[str, ToolGroup]]:
-        yield from memberships(self._toolbox.catalog, tool).items()
-        for state in self._toolbox.groups():
+    def _groups_of_hidden(
+        self, tool: Tool, owner: ToolSource | None, *, by_name: bool
+    ) -> Iterator[tuple[str, ToolGroup]]:
+        yield from memberships(self._toolbox.catalog, tool, owner).items()
+        for state in self._toolbox.groups() if by_name else ():
             if state.is_own and state.group.members([tool]):
                 yield state.name, state.group
+
+
+def _decided(said: _Said, params: Mapping[str, Any]) -> Decision:
+    first, names = said.names[0], said.names
+    known = decide(first, params, said.rules, said.places, other_names=names)
+    if said.unapproved is None:
+        return known
+    # What nobody approved takes away, and adds nothing.
+    new = decide(first, params, said.rules, said.unapproved, other_names=names)
+    return _stricter(known, new)
+
+
+def _is_unapproved(groups: Iterable[ToolGroup]) -> bool:
+    return any(group.is_quarantined for group in groups)
 
 
 def _strictest(permissions: Iterable[Permission | None]) -> Permission | None:

@@ -15,11 +15,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.bounds import check_count
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.data import Data
+from tool_engine.model.kinds import check_kinds
 from tool_engine.model.output import shown, to_text
 from tool_engine.model.tool import Tool
-from tool_engine.output.shaping import is_quick, secret_texts
+from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of
+from tool_engine.redaction import OwnSecrets, secrets_of
 from tool_engine.redaction.splitting import splits_secret
 from tool_engine.session.cutting import cut_text
 from tool_engine.session.formatting import data_of, default_text, short_text
@@ -48,12 +52,15 @@ _LEAST_BODY: Final = 100
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
-class ReturnType(msgspec.Struct, frozen=True):
+class ReturnType(msgspec.Struct, Data, frozen=True):
     """What a tool returns, in words for the model. S9."""
 
     type: str
     """Such as `string` or `{title: string, rows: number}[]`."""
     note: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
 
 
 class Presentation(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +98,8 @@ class Presentation(msgspec.Struct, frozen=True, kw_only=True):
             is_switch = isinstance(value, bool) and kind is int
             if value is not None and (is_switch or not isinstance(value, kind)):
                 raise ConfigurationError(f"{name} of a Presentation must be {told}, got {value!r}")
+        if self.limit is not None:
+            check_count("limit of a Presentation", self.limit, minimum=-1)
 
 
 _FUNCTION: Final = (Callable, "a function")
@@ -195,7 +204,7 @@ def present(
     most = asked or _most(limit, presentation.limit)
     if len(formatted) <= most:
         return Presented(formatted, formatted, False, findings)
-    secrets = [] if tool is None else secret_texts(tool, args)
+    secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
     return Presented(formatted, _cut(formatted, int(most), secrets, hinting), True, findings)
 
 
@@ -325,9 +334,9 @@ class _Hinting(NamedTuple):
         return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
 
 
-def _cut(text: str, most: int, secrets: list[str], hinting: _Hinting) -> str:
+def _cut(text: str, most: int, secrets: OwnSecrets, hinting: _Hinting) -> str:
     def splits(text: str, place: int) -> bool:
-        return splits_secret(text, place, secrets)
+        return splits_secret(text, place, secrets.text)
 
     total = len(text)
     longest = hinting.longest(total)

@@ -162,7 +162,7 @@ class _Expansion:
 
     def key(self, key: Any, path: str) -> Any:
         if isinstance(key, str) and BEGIN in key:
-            raise VariableError(f"{path}: a key cannot refer to a variable: {key[:80]!r}")
+            raise VariableError(f"a key cannot refer to a variable: {key[:80]!r}", path)
         return key
 
     def _text(self, text: str, path: str) -> Any:
@@ -195,15 +195,16 @@ class _Expansion:
         if name is None:
             shown = found.string[found.start() : found.start() + 80]
             raise VariableError(
-                f"{path}: {shown!r} is no reference: write $VAR_REF{{{{name}}}}, "
+                f"{shown!r} is no reference: write $VAR_REF{{{{name}}}}, "
                 "$VAR_REF{{name:start}} or $VAR_REF{{name:start:length}} without spaces, or "
-                "$$VAR_REF{{ for the characters themselves"
+                "$$VAR_REF{{ for the characters themselves",
+                path,
             )
         if name not in self.used:
             try:
                 self.used[name] = self._store.get(name)
             except VariableError as error:
-                raise VariableError(f"{path}: {error}") from None
+                raise VariableError(str(error), path) from None
             self._written[name] = self._store.texts.of(self.used[name])
         return self.used[name], self._written[name]
 
@@ -211,6 +212,7 @@ class _Expansion:
         self._left -= size
         if self._left < 0:
             raise VariableError(
-                f"{path}: the references of one call come to more than {MAX_EXPANDED} characters: "
-                "refer to parts, with start and length"
+                f"the references of one call come to more than {MAX_EXPANDED} characters: "
+                "refer to parts, with start and length",
+                path,
             )

@@ -14,6 +14,7 @@ from tool_engine.interfaces import Approver, SessionStorage
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.moving import Moves, sources_of
 from tool_engine.session.state import Deferred, SessionState
 from tool_engine.session.tool_view import Source
 from tool_engine.session.variables import VariableStore
@@ -54,7 +55,10 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     revision: str | None = ""
     children: Annotated[int, msgspec.Meta(ge=0)] = 0
     turn: Annotated[int, msgspec.Meta(ge=0)] = 0
+    withheld: list[str] = []
+    shown: dict[str, frozenset[str]] = {}
     code: _Code = msgspec.field(default_factory=lambda: _Code([], []))
+    sources: list[str] = []
 
 
 class SavedSession(SessionState):
@@ -98,7 +102,10 @@ class SavedSession(SessionState):
             "revision": self.revisions[0] if self.revisions else None,
             "children": self.children,
             "turn": self.toolbox.turn,
+            "withheld": self.results.withheld,
+            "shown": self.results.shown,
             "code": msgspec.to_builtins(self._with_code()),
+            "sources": sources_of(self.source),
         }
 
     def _take_up(self, kept: _Kept) -> None:
@@ -117,6 +124,10 @@ class SavedSession(SessionState):
         self.revisions = () if kept.revision is None else (kept.revision,)
         self.children = kept.children
         self.toolbox.turn = kept.turn
+        for call_id in kept.withheld:
+            self.results.withhold(call_id)
+        for call_id, labels in kept.shown.items():
+            self.results.note(call_id, labels)
         self._code = kept.code
 
     def _with_code(self) -> _Code:
@@ -169,7 +180,7 @@ class SavedSession(SessionState):
                 f"{type(data).__name__}"
             )
         try:
-            kept = msgspec.convert(dict(data), _Kept)
+            kept = _in_place(msgspec.convert(dict(data), _Kept), engine)
             session = cls(
                 engine,
                 kept.session_id,
@@ -282,6 +293,18 @@ class SavedSession(SessionState):
                 "save it under its own id, or use from_dict"
             )
         return session
+
+
+def _in_place(kept: _Kept, engine: Source) -> _Kept:
+    """The same where the engines stand in another order, or others are there."""
+    moves = Moves(kept.sources, sources_of(engine))
+    if moves:
+        kept.variables = moves.variables(kept.variables)
+        kept.deferred = {token: moves.labels(each) for token, each in kept.deferred.items()}
+        kept.shown = {call_id: moves.labels(each) for call_id, each in kept.shown.items()}
+        if isinstance(kept.meter.get("uses"), dict):
+            kept.meter = {**kept.meter, "uses": moves.uses(kept.meter["uses"])}
+    return kept
 
 
 def _with_lists(value: Any) -> Any:

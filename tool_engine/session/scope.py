@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.interfaces import ToolExecutor
-from tool_engine.model.approval import fingerprint_of
-from tool_engine.model.call import Refusal
-from tool_engine.model.copying import copied
-from tool_engine.model.tool import Tool
+from tool_engine.approval.making import making_of, place_of
+from tool_engine.approval.scopes import token_of
+from tool_engine.interfaces import CallScope, ToolExecutor
+from tool_engine.model.approval import ApprovalRequest, fingerprint_of
+from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.copying import copied, live
+from tool_engine.model.permission import ResultPolicy
+from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.tool import Tool, is_same
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.bounds import Spending
+from tool_engine.session.identity import engine_of
 from tool_engine.session.labels import refusal_in_time
+from tool_engine.session.memberships import engine_of_inner
+from tool_engine.session.narrowing import marks_of_replies
 from tool_engine.session.references import Expanded
+from tool_engine.session.shown_results import Shows
 
-__all__ = ["FindOwn", "SessionScope"]
+__all__ = ["FindOwn", "SessionScope", "changed"]
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """The tools that only one conversation has."""
 
 
+@live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
 class SessionScope:
     """One call of a conversation, on its way through the engine.
 
@@ -29,22 +40,39 @@ class SessionScope:
         expanded: What was put into the arguments: it must not get to a tool that does not accept
             where it came from, however many tools it goes through.
         consented: The fingerprint of the call that somebody has consented to already.
-        is_confirmed: Whether somebody who was asked about this very call said yes; about calls that
-            its tool makes nobody was asked.
+        yes: What came of it that somebody was asked about this very call before it came here: True,
+            it needs no other consent; False, it may be made as far as that one is concerned; None,
+            nobody was asked. About calls that its tool makes nobody was asked.
+        showing: What tools may tell the conversation of.
+        source: Which of several sources has the tool; see `source_of`.
+        called_name: The name that the model called.
+        catalog: What has the tool; None: only the conversation.
+        is_nested: Whether the call was made by a tool, and waited until now.
         is_off: Why the call may not run after all, by what was turned off since; None: it may.
+        line: What the conversation has spent, then those that it works for; see `Meter`.
     """
 
     __slots__ = (
+        "_allowed",
+        "_asks",
+        "_asks_on_error",
         "_call_id",
+        "_called_name",
+        "_catalog",
         "_consented",
         "_expanded",
         "_gate",
-        "_is_confirmed",
+        "_is_nested",
         "_is_off",
         "_own",
+        "_showing",
+        "_yes",
         "deferred",
         "labels",
+        "line",
         "params",
+        "shared",
+        "source",
         "tool",
     )
 
@@ -56,36 +84,66 @@ class SessionScope:
         consented: str | None = None,
         is_off: Callable[[], Refusal | None] | None = None,
         *,
-        is_confirmed: bool = False,
+        yes: bool | None = None,
+        line: tuple[Spending, ...] = (),
+        showing: Shows | None = None,
+        source: str = "",
+        called_name: str = "",
+        catalog: ToolSource | None = None,
+        is_nested: bool = False,
     ) -> None:
         self._own = own
         self._gate = gate
         self._expanded = expanded
         self._consented = consented
         self._is_off = is_off
-        self._is_confirmed = is_confirmed
+        self._yes = yes
+        self.line = line
+        self._showing = showing
+        self._called_name = called_name
+        self._catalog = catalog
+        self._is_nested = is_nested
+        self.source = source
+        """Which of several sources has the tool; empty: the first, or the only one."""
         self._call_id: str | None = None
+        self._asks = self._asks_on_error = False
         self.tool: Tool | None = None
         """The tool that the conversation called, in the form in which the engine has it."""
         self.params: dict[str, Any] = {}
         """The arguments that it ran with, defaults filled in."""
+        self._allowed: ApprovalRequest | None = None
+        self.shared: dict[str, tuple[CallScope, ...]] = {}
+        """Token of a request -> the scopes of all that have a say in its call."""
         self.deferred: dict[str, bool] = {}
         """Token of a request -> whether it is about the call itself, and none that its tool makes.
         """
         self.labels: set[str] = set(expanded.labels) if expanded.variables else set()
         """Where the content came from that was put into its arguments, or that it has read."""
 
+    @property
+    def conversation(self) -> tuple[object, ...]:
+        """What says by which rules and labels the calls go that its tool makes."""
+        return self._gate, frozenset(self.labels), marks_of_replies()
+
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """A tool that only this conversation has."""
         return self._own(tool_name)
 
+    async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """Why what was put into the arguments must not get to a tool; None: it may."""
+        return await refusal_in_time(tool, self._expanded, params, self.source)
+
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Whether nobody has anything to say about the call; else `consent` says it."""
         is_first = self._call_id is None or call_id == self._call_id
-        if tool.accepts is not None or self._consented is not None or self._is_confirmed:
+        if tool.accepts is not None or self._allowed is not None:
+            return False
+        if self._consented is not None or self._yes is not None:
             return False
         if not self._gate.is_free(tool, params):
             return False
+        if not is_first:
+            self._note_result(tool, params)
         if is_first:
             if self._is_off is not None and self._is_off() is not None:
                 return False
@@ -100,23 +158,123 @@ class SessionScope:
             self._call_id = call_id
         is_first = call_id == self._call_id
         if is_first:
+            if self._yes is not None and self.tool is not None and not is_same(tool, self.tool):
+                return changed(tool.name)
             self.tool, self.params = tool, params
-        refusal = await refusal_in_time(tool, self._expanded, params)
+        else:
+            self._note_result(tool, params)
+        refusal = await self.lets_in(tool, params)
         if refusal is not None:
             return refusal
-        if self._consented is not None and self._consented == fingerprint_of(
-            tool.name, tool.definition_hash, params
+        is_nested = self._is_nested or not is_first
+        if self._consented is not None and self._consented == self._fingerprint(
+            tool, params, is_nested
         ):
             # Good for one call: the next one like it is asked about again.
             self._consented = None
             refusal = self._gate.denied(tool, params)
-        elif is_first and self._is_confirmed:
+        elif self._is_allowed(tool, params):
+            self._allowed = None
+            refusal = self._gate.denied(tool, params)
+        elif is_first and self._yes:
             refusal = self._gate.denied(tool, params)
         else:
-            refusal = await self._gate.consent(call_id, tool, params)
-        token = None if refusal is None else (refusal.details or {}).get("approval_token")
+            refusal = await self._gate.consent(
+                call_id,
+                tool,
+                params,
+                is_nested=is_nested,
+                engine=self._engine_of(tool, is_nested),
+                called_name=self._called_name,
+            )
+        token = token_of(refusal)
         if token is not None:
             self.deferred[token] = is_first
         if refusal is not None or self._is_off is None or not is_first:
             return refusal
         return self._is_off()
+
+    def _fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:
+        engine = self._engine_of(tool, is_nested)
+        place = place_of(tool, engine, self._called_name, is_nested=is_nested)
+        return fingerprint_of(tool.name, making_of(tool, place), params)
+
+    def _engine_of(self, tool: Tool, is_nested: bool) -> str:
+        """Which engine has a tool; empty: the conversation alone has it, or nobody can tell."""
+        if self._catalog is None:
+            return ""
+        if is_nested:
+            return engine_of_inner(self._catalog, self._called_name, tool)
+        is_own = self._own(self._called_name) is not None
+        return "" if is_own else engine_of(self._catalog, self._called_name)
+
+    def allow_once(self, request: ApprovalRequest) -> None:
+        """A call that was let through, and waited for another conversation, is made now."""
+        self._allowed = request
+
+    def _is_allowed(self, tool: Tool, params: dict[str, Any]) -> bool:
+        request = self._allowed
+        return request is not None and request.is_about(tool) and request.params == params
+
+    def share(self, token: str, parts: tuple[CallScope, ...]) -> None:
+        """Others have a say in a call that was deferred."""
+        self.shared[token] = parts
+
+    async def take_back(self, token: str) -> None:
+        """A call that was deferred does not run, whatever is said to its request."""
+        self.deferred.pop(token, None)
+        self.shared.pop(token, None)
+        await self._gate.book.take_back(token)
+
+    def take_asks(self, other: CallScope) -> None:
+        """What another conversation wants to be asked about a result, this one asks."""
+        self._asks |= getattr(other, "_asks", False)
+        self._asks_on_error |= getattr(other, "_asks_on_error", False)
+
+    def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
+        """A tool gets the result of a call that it makes: its own one may tell of it."""
+        self._asks |= not self._gate.is_readable(tool, params, is_error=False)
+        self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
+
+    def note_inside(self, tools: Iterable[Tool]) -> None:
+        """A call shares the result of another one, whose tool has called these."""
+        for tool in tools:
+            said = (
+                ResultPolicy.ALWAYS if self._showing is None else self._showing.result_policy(tool)
+            )
+            self._asks |= said is ResultPolicy.ALWAYS
+            self._asks_on_error |= said is not ResultPolicy.NEVER
+
+    def asks_about_result(self, is_error: bool) -> bool:
+        """Whether somebody must be asked about the result because of calls that the tool made."""
+        return self._asks or (is_error and self._asks_on_error)
+
+    def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
+        """Why a call that was let through may not start any more; None: it may."""
+        refusal = self._gate.denied(tool, params)
+        if refusal is not None or self._is_off is None or call_id != self._call_id:
+            return refusal
+        return self._is_off()
+
+    def shown_tool(self, tool: Tool) -> Tool | None:
+        """A tool of the engine as the model knows it; None: it may not be told of it."""
+        return None if self._showing is None else self._showing.tool(tool)
+
+    def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
+        """Why the result of a call may not be read; None: it may, and its labels come along."""
+        if self._showing is None:
+            return Refusal(ErrorType.RESULT_REJECTED.value, "no results are read here")
+        found = self._showing.result(record)
+        if isinstance(found, Refusal):
+            return found
+        self.labels |= found
+        return None
+
+
+def changed(tool_name: str) -> Refusal:
+    """Why a call does not run that somebody said yes to when its tool was another one."""
+    message = (
+        f"the tool {tool_name!r} has changed since somebody said yes to this call: call it again, "
+        "so that they are asked again"
+    )
+    return Refusal(ErrorType.EXECUTION_REJECTED.value, message)

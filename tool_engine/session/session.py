@@ -19,6 +19,7 @@ from tool_engine.executors.handler import executor_for
 from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
+from tool_engine.model.copying import live
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
@@ -40,6 +41,8 @@ from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.result import SessionResult, as_session_result
 from tool_engine.session.saving import SavedSession
 from tool_engine.session.scope import SessionScope
+from tool_engine.session.showing import Showing
+from tool_engine.session.shown_results import ShownResults, Shows
 from tool_engine.session.state import Deferred
 from tool_engine.session.tool_view import Source
 from tool_engine.session.toolbox import Toolbox
@@ -52,6 +55,7 @@ __all__ = ["ToolSession"]
 _LONGEST: Final = 200
 
 
+@live("keep it with save() and get it back with ToolSession.restore()")
 class ToolSession(CycleFacade, SavedSession):
     """One conversation: what it may use, remember and spend. X1.
 
@@ -130,6 +134,8 @@ class ToolSession(CycleFacade, SavedSession):
         self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
         self.gate = ApprovalGate(self._book(chosen, store), approver, self.policy.decide)
         """Says what needs consent, and asks for it."""
+        self.results = ShownResults() if parent is None else parent.results
+        self.showing: Shows = Showing(self, self.policy, self.results)
         self._prompt = SessionPrompt(self.toolbox, self.variables, chosen.language)
         self.deferred: dict[str, Deferred] = {} if parent is None else parent.deferred
         self.calls = SessionCalls(self)
@@ -186,6 +192,11 @@ class ToolSession(CycleFacade, SavedSession):
         if tool is None:
             raise ToolNotFoundError(self.missing(tool_name))
         return tool
+
+    @property
+    def controller(self) -> Any:
+        """What admits its calls; None: nobody knows."""
+        return getattr(self.source, "controller", None)
 
     def missing(self, tool_name: object) -> str:
         """What to say of a tool that the conversation does not have."""
@@ -306,7 +317,7 @@ class ToolSession(CycleFacade, SavedSession):
     ) -> SessionResult:
         """Ends a call that is not made, as the engine's method of this name."""
         bound = context_of(self, context, None)
-        bound.scope = SessionScope(self.own, self.gate, Expanded({}, ()))
+        bound.scope = SessionScope(self.own, self.gate, Expanded({}, ()), showing=self.showing)
         return as_session_result(self.source.refuse(tool_name, params, bound, refusal))
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError, VariableError
 from tool_engine.interfaces import ToolExecutor
-from tool_engine.model.bounds import nearest
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.group import Skill, ToolGroup
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.tool import Tool, ToolCategory
@@ -106,7 +106,7 @@ class SkillReader:
         for each in skills:
             if name in (each.name, f"{each.group}/{each.skill.name}", each.variable):
                 return each.skill.prompt
-        hint = nearest(name, [each.name for each in skills])
+        hint = suggest_near(name, [each.name for each in skills])
         raise ToolExecutionError(f"there is no skill {name[:80]!r}{hint}", is_final=True)
 
     def _keep(self) -> None:

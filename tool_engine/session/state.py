@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tool_engine.approval.gate import ApprovalGate
-from tool_engine.interfaces import SessionStorage, ToolExecutor
+from tool_engine.interfaces import CallScope, SessionStorage, ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.session.bounds import Meter
@@ -15,6 +15,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.presentation import Presentation
 from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.result import SessionResult
+from tool_engine.session.shown_results import ShownResults, Shows
 from tool_engine.session.tool_view import Source
 from tool_engine.session.toolbox import Toolbox
 from tool_engine.session.variables import VariableStore
@@ -34,6 +35,10 @@ class Deferred(NamedTuple):
     """What the conversation calls the tool; None: another tool called it."""
     rest: Rest | None = None
     """Of a result, in the process of its call: what is left to do when somebody has answered."""
+    parts: tuple[CallScope, ...] = ()
+    """Of a call in which other conversations have a say: the scopes of all, the outermost first."""
+    scope: CallScope | None = None
+    """Which of them is the one of this conversation."""
 
 
 class SessionState(ABC):
@@ -62,6 +67,10 @@ class SessionState(ABC):
     """The session that it works for."""
     deferred: dict[str, Deferred]
     """Token of a request -> what it does not say; helpers ask in the conversation's name."""
+    results: ShownResults
+    """What became of the results of its calls, and of those of its helpers."""
+    showing: Shows
+    """What tools may tell it of."""
     more: dict[str, Any]
     """What was saved beside the conversation, such as its messages: JSON values."""
 

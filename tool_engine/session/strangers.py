@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
-from tool_engine.model.bounds import nearest
+from tool_engine.model.nearness import suggest_near
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.placing import split_name
 
@@ -54,7 +54,7 @@ def strangers_in(
     for number, (setting, word, name) in enumerate(missing):
         hint = ""
         if number < _MOST_HINTS:
-            hint = nearest(name, groups if word == "group" else likely(name))
+            hint = suggest_near(name, groups if word == "group" else likely(name))
         told.append(f"{setting}[{name!r}]: there is no {word} {name!r} in this conversation{hint}")
     return told
 

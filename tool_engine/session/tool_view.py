@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from tool_engine.model.call import (
 )
 from tool_engine.model.caller import check_context
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import find_near
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.identity import leaves_of, origin_of
@@ -126,6 +126,11 @@ class ToolView(ABC):
         return getattr(self._source, "store", None)
 
     @property
+    def controller(self) -> Any:
+        """What admits the calls; None: nobody knows."""
+        return getattr(self._source, "controller", None)
+
+    @property
     def groups(self) -> Mapping[str, ToolGroup]:
         """The groups of the source, with their tools under the names that are shown."""
         return self._current().groups
@@ -167,14 +172,16 @@ class ToolView(ABC):
         seen = self._current()
         return [seen.entries[name].shown for name in sorted(seen.entries)], seen.conflict
 
-    def shown_names(self, engine_tool: Tool) -> list[str]:
+    def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
         """The names under which a tool is shown that an engine runs: none, one, or several."""
-        inner = shown_names(self._source, engine_tool)
+        inner = shown_names(self._source, engine_tool, owner)
         return [name for name, each in self._current().entries.items() if each.own.name in inner]
 
-    def memberships(self, engine_tool: Tool) -> dict[str, ToolGroup]:
+    def memberships(
+        self, engine_tool: Tool, owner: ToolSource | None = None
+    ) -> dict[str, ToolGroup]:
         """The groups that a tool is in which an engine runs, whether it is shown or not."""
-        inner = memberships(self._source, engine_tool)
+        inner = memberships(self._source, engine_tool, owner)
         return {self._group_name(name): group for name, group in inner.items()}
 
     @abstractmethod
@@ -237,7 +244,7 @@ class ToolView(ABC):
         if tool_name in seen.conflicts:
             return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])
         name = tool_name[:_LONGEST_NAME]
-        near = near_names(self, tool_name) or difflib.get_close_matches(name, seen.entries, n=3)
+        near = near_names(self, tool_name) or find_near(name, seen.entries)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "call another one"
         if self._source.get(tool_name) is not None and not near:
             message = f"the tool {name!r} is there, but may not be called here"
@@ -308,12 +315,15 @@ def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
     return source.list_all(), None
 
 
-def shown_names(source: ToolSource, engine_tool: Tool) -> list[str]:
-    """The names under which a source shows a tool that an engine runs."""
+def shown_names(
+    source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
+) -> list[str]:
+    """The names under which a source shows a tool that an engine runs: `owner`, if it is given."""
     find = getattr(source, "shown_names", None)
     if callable(find):
-        return cast("list[str]", find(engine_tool))
-    return [engine_tool.name] if is_tool_of(source, engine_tool) else []
+        return cast("list[str]", find(engine_tool, owner))
+    is_own = owner in (None, source) and is_tool_of(source, engine_tool)
+    return [engine_tool.name] if is_own else []
 
 
 def near_names(source: ToolSource, tool_name: str) -> list[str]:

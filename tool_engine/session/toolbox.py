@@ -10,13 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
-from tool_engine.model.bounds import nearest
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.composition import Prepare, Source, as_source, prepare
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.memberships import owners_of
 from tool_engine.session.placing import GroupRules, GroupState, Placed, group_from
 from tool_engine.session.standing import (
     OwnGroup,
@@ -131,7 +132,7 @@ class Toolbox:
     def hint(self, name: str) -> str:
         """`; did you mean 'x'?` where a tool that is on has nearly this name, else nothing."""
         placed = self._current().placed
-        return nearest(name, (each for each in self._likely(name) if placed[each].is_enabled))
+        return suggest_near(name, (each for each in self._likely(name) if placed[each].is_enabled))
 
     def _likely(self, name: str) -> set[str]:
         """The names of the tools that a name may be meant for."""
@@ -174,7 +175,8 @@ class Toolbox:
         placed = self._current().placed.get(tool.name)
         if placed is not None and placed.is_own:
             return [tool.name]
-        return shown_names(self.catalog, tool)
+        owners = owners_of(self.catalog, tool)
+        return [name for each in owners for name in shown_names(self.catalog, tool, each)]
 
     @property
     def findings(self) -> list[str]:
@@ -323,13 +325,13 @@ class Toolbox:
     def _group(self, name: str) -> GroupState:
         groups = self._current().groups
         if not isinstance(name, str) or name not in groups:
-            raise ConfigurationError(f"there is no group {name!r:.80}{nearest(name, groups)}")
+            raise ConfigurationError(f"there is no group {name!r:.80}{suggest_near(name, groups)}")
         return groups[name]
 
     def _tool(self, name: str) -> Placed:
         placed = self._current().placed
         if not isinstance(name, str) or name not in placed:
-            raise ConfigurationError(f"there is no tool {name!r:.80}{nearest(name, placed)}")
+            raise ConfigurationError(f"there is no tool {name!r:.80}{suggest_near(name, placed)}")
         return placed[name]
 
     # Looking.

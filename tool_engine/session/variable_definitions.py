@@ -11,7 +11,7 @@ from msgspec.structs import replace
 # Loaded with the session, so that nothing is imported while the event loop runs.
 from tool_engine.catalog.building import tool_of_mapping
 from tool_engine.errors import VariableError
-from tool_engine.model.bounds import nearest
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables import NAME, VariableKind
 
@@ -212,5 +212,5 @@ def _check_keys(path: str, arguments: Mapping[str, Any], known: Sequence[str], w
         if key not in known:
             raise VariableError(
                 f"invalid arguments: unknown parameter '{path}{str(key)[:80]}'"
-                f"{nearest(key, known)}; {what} takes {', '.join(known)}"
+                f"{suggest_near(key, known)}; {what} takes {', '.join(known)}"
             )

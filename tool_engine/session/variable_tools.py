@@ -16,7 +16,7 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
-from tool_engine.redaction import HIDDEN
+from tool_engine.redaction import HIDDEN, secrets_of
 from tool_engine.redaction.names import is_secret_key
 from tool_engine.session.labels import labels_of_copies_in_time
 from tool_engine.session.variable_definitions import FILTERS, VARIABLE_TOOLS, definition_of
@@ -279,7 +279,8 @@ def _of_call(
 ) -> list[Variable]:
     """The variables of a call, the arguments first: they were there before the result."""
     now = datetime.now(UTC)
-    sent = _without_secrets(params, tool.secret_parts, tool.secret_names)
+    secrets = secrets_of(tool, params)
+    sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
     value, chars = copied(sent, in_pieces=in_pieces)
     args = Variable(
         name=names[1],

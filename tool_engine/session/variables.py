@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections import OrderedDict
@@ -15,6 +14,8 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.bounds import check_count
+from tool_engine.model.data import Data
+from tool_engine.model.nearness import find_near
 from tool_engine.model.output import to_text
 from tool_engine.session.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.traces import KeptTrace, Traces
@@ -53,7 +54,7 @@ _UNKNOWN: Final = "unknown"
 """The label of what came from a call or a message of which nobody said more."""
 
 
-class Variable(msgspec.Struct, frozen=True, kw_only=True):
+class Variable(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One kept value. Immutable: writing it again makes a new one."""
 
     name: str
@@ -118,6 +119,8 @@ class VariableStore:
         """What tells of those that are gone, and of what they held before, without their texts."""
         self.texts = KeptTexts()
         """The texts of large ones, which take long to make."""
+        self.outer: VariableStore | None = None
+        """What the conversation keeps that this one works for: its texts are known here, too."""
         self.has_large = False
         """Whether there ever was a large one."""
         self.origins: set[str] = set()
@@ -310,7 +313,7 @@ class VariableStore:
             return "; nothing is kept yet"
         # So many take a tenth of a second; more would hold up the other calls.
         known = [*self._used, *self._kept][-1000:]
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known[-3:]
+        near = find_near(name, known, like_enough=0.4) or known[-3:]
         return f"; near are {', '.join(near)}"
 
 

@@ -110,7 +110,8 @@ def _told(errors: Iterable[ValidationError]) -> str:
 
 
 def _place(errors: list[ValidationError]) -> tuple[str | int, ...]:
-    return (errors[0].path.partition(".")[0].partition("[")[0],) if errors else ()
+    name = errors[0].path.partition(".")[0].partition("[")[0] if errors else ""
+    return (name,) if name else ()
 
 
 def _failure(place: tuple[Any, ...], title: str, problem: str) -> CaseReport:

@@ -7,7 +7,6 @@ the controller is the real one, and only its clock is made up.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import statistics
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.testing.figures import RunFigures
 from tool_engine.testing.trace import Trace, TraceCall
@@ -230,13 +230,8 @@ def _notes(
 def _unused_limits(trace: Trace, config: ConcurrencyConfig) -> Iterable[str]:
     buckets = {call.bucket for call in trace.calls if call.bucket is not None}
     for name in sorted(config.bucket_limits.keys() - buckets):
-        near = difflib.get_close_matches(name, buckets, n=1)
-        hint = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"it has {', '.join(sorted(buckets)) or 'none'}"
-        )
-        yield f"no call of the trace has the bucket {name!r}; {hint}"
+        hint = suggest_near(name, buckets) or f"; it has {', '.join(sorted(buckets)) or 'none'}"
+        yield f"no call of the trace has the bucket {name!r}{hint}"
     is_keyed = config.strategy == "fair" or config.key_limits is not None
     if is_keyed and all(call.key is None for call in trace.calls):
         yield "no call of the trace has a key, so that limits and shares of keys change nothing"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ import msgspec
 from tool_engine.errors import AdmissionError, ToolEngineError
 from tool_engine.model.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.named_file import read_named, why_unread, write_named
 
 __all__ = ["Trace", "TraceCall", "TraceError", "parse_trace", "read_trace", "write_trace"]
 
@@ -193,10 +195,10 @@ def read_trace(path: str | Path) -> Trace:
         TraceError: The file cannot be read, holds no calls, or a line of it is no call.
     """
     try:
-        with Path(path).open("rb") as stream:
-            return parse_trace(stream, str(path))
+        data = read_named(path)
     except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror or error}", str(path)) from error
+        raise TraceError(f"cannot be read: {why_unread(error)}", str(path)) from error
+    return parse_trace(BytesIO(data), str(path))
 
 
 def parse_trace(lines: Iterable[bytes], source: str) -> Trace:
@@ -230,8 +232,7 @@ def write_trace(path: str | Path, calls: Trace | Iterable[TraceCall | ToolCallRe
     """
     trace = calls if isinstance(calls, Trace) else Trace.of(calls)
     encoder = msgspec.json.Encoder()
-    with Path(path).open("wb") as stream:
-        stream.writelines(encoder.encode(call) + b"\n" for call in trace.calls)
+    write_named(path, b"".join(encoder.encode(call) + b"\n" for call in trace.calls))
     return len(trace.calls)
 
 

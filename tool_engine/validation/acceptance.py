@@ -8,20 +8,44 @@ variant cannot vouch for by type alone it hands to `careful`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
+import jsonschema_rs
 import msgspec
 
-from tool_engine.validation.shape import LARGEST, SMALLEST, fresh, is_encodable
+from tool_engine.model.unpacking import LARGE, unpack
+from tool_engine.validation.at_once import reader_of
+from tool_engine.validation.filling import Filling
+from tool_engine.validation.position import build_validator
+from tool_engine.validation.shape import (
+    LARGEST,
+    MAX_DEPTH,
+    MAX_VALUES,
+    SMALLEST,
+    fresh,
+    is_encodable,
+)
 
-__all__ = ["Accept", "AcceptPacked", "Unshared", "accept_packed", "choose_accept", "unshare"]
+__all__ = [
+    "Accept",
+    "AcceptPacked",
+    "Unshared",
+    "choose_accept",
+    "choose_accept_packed",
+    "is_sealed",
+    "plain_json",
+    "unshare",
+]
 
 Accept = Callable[[Any], dict[str, Any] | None]
 AcceptPacked = Callable[[Any, bytes], dict[str, Any] | None]
 Unshared = tuple[tuple[str, Any], ...]
 _FLOAT: Final = 0xCB
 """The byte that stands before a float in MessagePack."""
-_BARE: Final = frozenset((bool, type(None)))
+_SCALARS: Final = frozenset(("string", "number", "integer", "boolean", "null"))
+_DEEP: Final = 8
+"""Levels of objects that a schema is followed through to see whether it looks at all of them."""
 
 
 def choose_accept(
@@ -30,6 +54,7 @@ def choose_accept(
     careful: Accept,
     defaults: Mapping[str, Any],
     unshared: Unshared,
+    filling: Filling | None,
     numbers: frozenset[str],
     is_bounded: bool,
 ) -> Accept:
@@ -40,16 +65,15 @@ def choose_accept(
         careful: Takes any value whatever, at a price.
         defaults: The defaults of the optional parameters.
         unshared: Those of them that each call must get a copy of.
+        filling: The defaults inside of the arguments; None: there are none.
         numbers: The parameters that a float may be handed to as it is.
         is_bounded: Whether a rule depends on how large a number is.
     """
     if numbers or is_bounded:
         accept = _accept_with_numbers(is_valid, careful, defaults, numbers)
-    elif defaults:
-        accept = _accept_with_defaults(is_valid, careful, defaults)
     else:
-        accept = _accept_bare(is_valid, careful)
-    return _with_own_copies(accept, unshared) if unshared else accept
+        accept = _accept_without_numbers(is_valid, careful, defaults)
+    return _completed(accept, unshared, filling)
 
 
 # In each variant below, a text outside ASCII is looked at for lone surrogates, which the validator
@@ -57,30 +81,7 @@ def choose_accept(
 # most floats are never plain enough.
 
 
-def _accept_bare(is_valid: Callable[[Any], bool], careful: Accept) -> Accept:
-    def accept(params: Any) -> dict[str, Any] | None:
-        if type(params) is not dict:
-            return careful(params)
-        for value in params.values():
-            kind = type(value)
-            if kind is int:
-                continue
-            if kind is str:
-                if value.isascii() or is_encodable(value):
-                    continue
-                return None
-            if kind not in _BARE:
-                return careful(params)
-        try:
-            return {**params} if is_valid(params) else None
-        except ValueError:
-            # A key that is no text, or that no encoding can carry.
-            return None
-
-    return accept
-
-
-def _accept_with_defaults(
+def _accept_without_numbers(
     is_valid: Callable[[Any], bool], careful: Accept, defaults: Mapping[str, Any]
 ) -> Accept:
     def accept(params: Any) -> dict[str, Any] | None:
@@ -94,11 +95,12 @@ def _accept_with_defaults(
                 if value.isascii() or is_encodable(value):
                     continue
                 return None
-            if kind not in _BARE:
+            if kind is not bool and value is not None:
                 return careful(params)
         try:
             return {**defaults, **params} if is_valid(params) else None
         except ValueError:
+            # A key that is no text, or that no encoding can carry.
             return None
 
     return accept
@@ -121,7 +123,11 @@ def _accept_with_numbers(
                 if value.isascii() or is_encodable(value):
                     continue
                 return None
-            if kind not in _BARE and (kind is not float or name not in numbers):
+            if (
+                kind is not bool
+                and value is not None
+                and (kind is not float or name not in numbers)
+            ):
                 return careful(params)
         try:
             return {**defaults, **params} if is_valid(params) else None
@@ -131,12 +137,22 @@ def _accept_with_numbers(
     return accept
 
 
-def _with_own_copies(accept: Accept, unshared: Unshared) -> Accept:
-    def accept_with_copies(params: Any) -> dict[str, Any] | None:
-        accepted = accept(params)
-        return None if accepted is None else unshare(accepted, unshared)
+def _completed(
+    accept: Callable[..., dict[str, Any] | None], unshared: Unshared, filling: Filling | None
+) -> Callable[..., dict[str, Any] | None]:
+    """`accept`, and after it what only some tools need."""
+    if not unshared and filling is None:
+        return accept
 
-    return accept_with_copies
+    def accept_and_complete(*sent: Any) -> dict[str, Any] | None:
+        accepted = accept(*sent)
+        if accepted is not None:
+            unshare(accepted, unshared)
+            if filling is not None:
+                filling.fill(accepted)
+        return accepted
+
+    return accept_and_complete
 
 
 def unshare(params: dict[str, Any], unshared: Unshared) -> dict[str, Any]:
@@ -147,24 +163,65 @@ def unshare(params: dict[str, Any], unshared: Unshared) -> dict[str, Any]:
     return params
 
 
-def accept_packed(
+def choose_accept_packed(
     is_valid: Callable[[Any], bool],
+    *,
     careful: Accept,
     defaults: Mapping[str, Any],
     unshared: Unshared,
-    has_integers: bool,
+    filling: Filling | None,
+    schema: Mapping[str, Any],
 ) -> AcceptPacked:
-    """The `accept` for arguments that were packed as MessagePack already.
+    """The cheapest `accept` for arguments that were packed as MessagePack already.
 
     What comes back from the packing is a copy of plain values at every depth. If it equals the
-    arguments, they were plain too: no subclass, no NaN, no lone surrogate, nothing that only Python
-    has. All of it is done by compiled code, so that nesting costs next to nothing.
+    arguments, they were plain too: no NaN, no lone surrogate; of a subclass it is what that holds.
+    Where the schema does not look, so that bytes, times and numbers as keys could pass, a second
+    validator does. All of it is done by compiled code, so that nesting costs next to nothing.
+
+    Args:
+        is_valid: The compiled schema.
+        careful: Takes any value whatever, at a price.
+        defaults: The defaults of the optional parameters.
+        unshared: Those of them that each call must get a copy of.
+        filling: The defaults inside of the arguments; None: there are none.
+        schema: The schema.
     """
+    has_integers = "integer" in str(schema)
+    if is_sealed(schema, containers=_DEEP):
+        accept = _accept_packed(is_valid, careful, defaults, has_integers)
+        if (read := reader_of(schema)) is not None:
+            accept = _accept_at_once(read, accept, defaults)
+    else:
+        accept = _accept_packed_nested(is_valid, careful, defaults, has_integers)
+    return _completed(accept, unshared, filling)
+
+
+def _accept_at_once(
+    read: Callable[[bytes], dict[str, Any]], judge: AcceptPacked, defaults: Mapping[str, Any]
+) -> AcceptPacked:
+    def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
+        try:
+            if len(packed) < LARGE and (plain := read(packed)) == params:
+                return {**defaults, **plain} if defaults else plain
+        except Exception:  # noqa: BLE001 - foreign objects may raise anything when compared
+            return judge(params, packed)
+        return judge(params, packed)
+
+    return accept
+
+
+def _accept_packed(
+    is_valid: Callable[[Any], bool],
+    careful: Accept,
+    defaults: Mapping[str, Any],
+    has_integers: bool,
+) -> AcceptPacked:
     decode = msgspec.msgpack.Decoder().decode
 
     def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
         try:
-            plain = decode(packed)
+            plain = decode(packed) if len(packed) < LARGE else unpack(packed)
             if plain != params or type(plain) is not dict or (has_integers and _FLOAT in packed):
                 return careful(params)
             if is_valid(plain):
@@ -173,11 +230,75 @@ def accept_packed(
             return careful(params)
         return None
 
-    if not unshared:
-        return accept
+    return accept
 
-    def accept_with_own_copies(params: Any, packed: bytes) -> dict[str, Any] | None:
-        accepted = accept(params, packed)
-        return None if accepted is None else unshare(accepted, unshared)
 
-    return accept_with_own_copies
+def _accept_packed_nested(
+    is_valid: Callable[[Any], bool],
+    careful: Accept,
+    defaults: Mapping[str, Any],
+    has_integers: bool,
+) -> AcceptPacked:
+    decode = msgspec.msgpack.Decoder().decode
+    is_plain = plain_json().is_valid
+    # Each value takes a byte at least, so that fewer bytes cannot hold too many of them.
+    most = MAX_VALUES
+
+    def accept(params: Any, packed: bytes) -> dict[str, Any] | None:
+        try:
+            plain = decode(packed) if len(packed) < LARGE else unpack(packed)
+            if (
+                len(packed) > most
+                or plain != params
+                or type(plain) is not dict
+                or (has_integers and _FLOAT in packed)
+                or not is_plain(params)
+            ):
+                return careful(params)
+            if is_valid(plain):
+                return {**defaults, **plain} if defaults else plain
+        except Exception:  # noqa: BLE001 - as above; what the validator does not know raises, too
+            return careful(params)
+        return None
+
+    return accept
+
+
+def is_sealed(schema: Any, *, containers: int) -> bool:
+    """Whether `schema` looks at every value of what it accepts, and bounds how many there are.
+
+    Args:
+        schema: JSON Schema.
+        containers: How many more levels of objects may be gone into.
+    """
+    if not isinstance(schema, Mapping):
+        return False
+    declared = schema.get("type", "any")
+    types = [declared] if isinstance(declared, str) else list(declared)
+    if _SCALARS.issuperset(types):
+        return True
+    return (
+        types == ["object"]
+        and containers > 0
+        and schema.get("additionalProperties") is False
+        and "patternProperties" not in schema
+        and all(
+            is_sealed(below, containers=containers - 1)
+            for below in schema.get("properties", {}).values()
+        )
+    )
+
+
+@cache
+def plain_json() -> jsonschema_rs.Draft202012Validator:
+    """Accepts what JSON can hold, as deep as arguments may be nested."""
+    levels: dict[str, Any] = {
+        f"{level}": {
+            "type": [*_SCALARS, "array", "object"],
+            "items": {"$ref": f"#/$defs/{level + 1}"},
+            "additionalProperties": {"$ref": f"#/$defs/{level + 1}"},
+        }
+        for level in range(MAX_DEPTH)
+    }
+    levels[f"{MAX_DEPTH}"] = {"type": [*_SCALARS]}
+    return build_validator({"$ref": "#/$defs/0", "$defs": levels})

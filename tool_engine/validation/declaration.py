@@ -11,18 +11,24 @@ from typing import Any, Final
 import jsonschema_rs
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.error_path import find_error
+from tool_engine.model.nearness import find_nearest
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
+from tool_engine.model.plain import read_plain
 from tool_engine.model.schema import VALIDATION_KEYS, parameters_schema
 from tool_engine.model.tool import Tool
-from tool_engine.validation.position import Position, build_validator
+from tool_engine.validation.filling import Filling, Place
+from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import read
-from tool_engine.validation.shape import Shaper
-from tool_engine.validation.wording import json_text, nearest, path_text, shown, subject
+from tool_engine.validation.shape import Path, Shaper
+from tool_engine.validation.wording import json_text, path_text, shown, subject
 
 __all__ = ["Declaration", "without_required"]
 
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
 """What a schema that is none makes of the code that reads it."""
+_DEFAULT: Final = "\0default"
+"""A key that no parameter has."""
 
 
 class Declaration:
@@ -42,7 +48,11 @@ class Declaration:
             self.rules: jsonschema_rs.Draft202012Validator = build_validator(self.schema)
         except _UNREADABLE as error:
             raise DefinitionError(*self._unreadable(error)) from error
-        self.root: Position = Position.of(self.schema)
+        short = {
+            each.name: {"validation": each.validation, "schema": each.schema}
+            for each in tool.parameters
+        }
+        self.root: Position = Position.of(self.schema, {"properties": short})
 
     def defaults(self) -> dict[str, Any]:
         """The defaults of the optional parameters, as plain JSON.
@@ -57,22 +67,51 @@ class Declaration:
         }
         # A default of null says "none given", whatever the parameter's type.
         values = {name: value for name, value in declared.items() if value is not None}
+        return {**declared, **self._judged(values, without_required(self.schema))}
+
+    def filling(self) -> Filling | None:
+        """What is filled in inside the arguments that are sent; None: nothing.
+
+        Raises:
+            DefinitionError: A default inside an object breaks its own rules.
+        """
+        properties = self.schema["properties"]
+        keys = {
+            name: filling
+            for name, schema in properties.items()
+            if (filling := Filling.of(schema, self._judge_nested, (name,))) is not None
+        }
+        return Filling({}, keys) if keys else None
+
+    def _judge_nested(self, place: Place) -> Any:
+        # References lead to the parameters, so these must stand where they did.
+        below = {} if can_be_split(place.schema) else self.schema["properties"]
+        schema = {"type": "object", "properties": {**below, _DEFAULT: place.schema}}
+        judged = self._judged({_DEFAULT: place.default}, schema, place.path)
+        return judged[_DEFAULT]
+
+    def _judged(
+        self, values: dict[str, Any], schema: dict[str, Any], at: Path | None = None
+    ) -> dict[str, Any]:
+        """`values` as plain JSON that fits `schema`; `at` is the place of a single one of them."""
         shaper = Shaper()
-        shaped = shaper.arguments(values, self.root)
+        shaped = shaper.arguments(read_plain(values), Position.of(schema))
+
+        def place(path: Path) -> Path:
+            return path if at is None else (*at, *path[1:])
+
         problems = [
-            self._problem(refusal.path, f"must {refusal.rule}, got {refusal.got}")
+            self._problem(place(refusal.path), f"must {refusal.rule}, got {refusal.got}")
             for refusal in shaper.refusals
         ]
-        problems += [
-            self._problem((*note.path, note.key), "is not a declared key")
-            for note in shaper.unknown
-        ]
         if not problems:
-            errors = build_validator(without_required(self.schema)).iter_errors(shaped)
-            problems = [self._broken(error) for error in errors]
+            errors = build_validator(schema).iter_errors(shaped)
+            problems = [
+                self._broken(error, place(find_error(error, shaped)[0])) for error in errors
+            ]
         if problems:
             raise DefinitionError(*problems)
-        return {**declared, **shaped}
+        return shaped
 
     def numbers(self) -> frozenset[str]:
         """The parameters that certainly refuse NaN and that 1.5 or 1.0 may be handed to."""
@@ -100,7 +139,7 @@ class Declaration:
                 )
             for key in parameter.validation:
                 if key not in VALIDATION_KEYS:
-                    near = nearest(str(key), VALIDATION_KEYS)
+                    near = find_nearest(str(key), VALIDATION_KEYS)
                     hint = f"did you mean {near!r}?" if near else "put it under `schema`"
                     message = f"{key!r} is not a known key: {hint}"
                     yield self._at(f"{place}.validation.{key}", message)
@@ -116,14 +155,13 @@ class Declaration:
         # Each alone may be right, and only their references to one another wrong.
         return problems or [self._at("parameters", f"cannot be read together: {whole}")]
 
-    def _broken(self, error: jsonschema_rs.ValidationError) -> DefinitionProblem:
+    def _broken(self, error: jsonschema_rs.ValidationError, path: Path) -> DefinitionProblem:
         reading = read(error, error.instance)
-        path = tuple(error.instance_path)
         secrets = frozenset(item.name for item in self._tool.parameters if item.secret)
         got = json_text(shown(error.instance, path, secrets))
         return self._problem(path, f"must {reading.rule}, got {got}")
 
-    def _problem(self, path: tuple[str | int, ...], message: str) -> DefinitionProblem:
+    def _problem(self, path: Path, message: str) -> DefinitionProblem:
         names = [parameter.name for parameter in self._tool.parameters]
         place = f"parameters[{names.index(str(path[0]))}].default" if path else "parameters"
         return self._at(place, f"the default of {subject(path)} {message}; correct it")
@@ -140,7 +178,7 @@ def without_required(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _reason(parameter: ToolParameter, error: Exception) -> str:
     if parameter.type not in PARAMETER_TYPES and parameter.type != "any":
-        near = nearest(str(parameter.type), PARAMETER_TYPES)
+        near = find_nearest(str(parameter.type), PARAMETER_TYPES)
         hint = f"did you mean {near!r}?" if near else f"known are {', '.join(PARAMETER_TYPES)}"
         return f"unknown type {parameter.type!r}: {hint}"
     if not isinstance(error, jsonschema_rs.ValidationError):

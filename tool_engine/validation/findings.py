@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import jsonschema_rs
 
 from tool_engine.model.call import ValidationError
-from tool_engine.redaction import HIDDEN
+from tool_engine.model.error_path import find_error
+from tool_engine.model.nearness import find_nearest
+from tool_engine.redaction import HIDDEN, find_unlike
+from tool_engine.validation.breaches import Breach, Broken, Missing, Undeclared
 from tool_engine.validation.position import Position
 from tool_engine.validation.rules import read
 from tool_engine.validation.shape import MAX_NOTES, Path, Refusal, Shaper
@@ -16,7 +20,6 @@ from tool_engine.validation.wording import (
     cut,
     json_text,
     listed,
-    nearest,
     path_text,
     shown,
     subject,
@@ -27,11 +30,13 @@ __all__ = ["Findings"]
 
 _Kind = jsonschema_rs.ValidationErrorKind
 _JSON_VALUES: Final = ": send text, a number, true, false, null, a list or an object"
+_MAX_COUNTED: Final = 1_000
+"""Findings that are counted without being told; a list may hold a million wrong items."""
 _WORTH_NAMING: Final = ("string", "number", "integer", "array", "object")
 
 
 class Findings:
-    """Collects the findings about one call, at most a hundred; the rest is counted.
+    """Collects the findings about one call, at most a hundred; some of the others are counted.
 
     Args:
         root: The position of the arguments.
@@ -46,13 +51,15 @@ class Findings:
         self._refused = {refusal.path for refusal in shaper.refusals if not refusal.is_key}
         self._errors: list[ValidationError] = []
         self._more = 0
+        self._is_cut = False
 
     @property
     def errors(self) -> list[ValidationError]:
         """The findings, with a last one that counts those that are left out."""
         if not self._more:
             return self._errors
-        message = f"and {self._more} more findings: correct these first"
+        at_least = "more than " if self._is_cut else ""
+        message = f"and {at_least}{self._more} more findings: correct these first"
         return [*self._errors, ValidationError("", "constraint_violation", message)]
 
     def add_refusals(self) -> None:
@@ -79,56 +86,43 @@ class Findings:
             found.append(ValidationError("", "extra_parameter", message, level="warning"))
         return found
 
-    def visit(self, value: Any, position: Position, path: Path = ()) -> None:
-        """Adds what is wrong with `value` and with everything inside it."""
-        rules = position.own_rules
-        if rules is not None and not rules.is_valid(value):
-            # To list errors costs a hundred times what it costs to see that there are some.
-            if len(self._errors) < MAX_NOTES:
-                self.add(rules.iter_errors(value), value, path)
-            else:
-                self._more += 1
-        if type(value) is dict:
-            self._visit_object(value, position, path)
-        elif type(value) is list and position.item.certain:
-            for index, item in enumerate(value):
-                self.visit(item, position.item, (*path, index))
+    def add(self, found: Iterable[Breach]) -> None:
+        """Adds what was found wrong, in its order; past a bound nothing more is looked for."""
+        for breach in found:
+            if self._more >= _MAX_COUNTED:
+                self._is_cut = True
+                return
+            if isinstance(breach, Missing):
+                self._append(self._missing, breach.name, breach.path)
+            elif isinstance(breach, Undeclared):
+                place = (*breach.path, breach.key)
+                self._append(_extra, place, breach.known, "error")
+            elif breach.path not in self._refused:
+                self._append(self._broken, breach)
 
-    def _visit_object(self, value: dict[str, Any], position: Position, path: Path) -> None:
-        for name in position.required:
-            if name not in value:
-                self._append(self._missing, name, path)
-        for key, item in value.items():
-            below = position.child(key)
-            if below.certain:
-                self.visit(item, below, (*path, key))
+    def add_errors(self, errors: Iterable[jsonschema_rs.ValidationError], value: Any) -> None:
+        """Adds what the compiled validator says about the arguments as a whole."""
+        self.add(breach for error in errors for breach in self._of(error, value))
 
-    def add(
-        self, errors: Iterable[jsonschema_rs.ValidationError], value: Any, path: Path = ()
-    ) -> None:
-        """Adds what a validator says about `value`, which stands at `path`."""
-        for error in errors:
-            where = (*path, *error.instance_path)
-            if where in self._refused:
-                continue
-            found = value
-            for step in error.instance_path:
-                found = found[step]
-            kind = error.kind
-            if isinstance(kind, _Kind.Required):
-                self._append(self._missing, kind.property, where)
-            elif isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
-                names = _at(self._root, where).properties
-                for key in kind.unexpected:
-                    self._append(_extra, (*where, key), names, "error")
-            else:
-                self._append(self._broken, error, found, where)
+    def _of(self, error: jsonschema_rs.ValidationError, value: Any) -> Iterator[Breach]:
+        kind = error.kind
+        where, value = find_error(error, value)
+        if where in self._refused:
+            return
+        position = _at(self._root, where)
+        if isinstance(kind, _Kind.Required):
+            yield Missing(where, kind.property)
+        elif isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
+            for key in kind.unexpected:
+                yield Undeclared(where, key, position.properties)
+        else:
+            yield Broken(where, value, partial(read, error, value, position.certain.get("type")))
 
-    def _broken(
-        self, error: jsonschema_rs.ValidationError, value: Any, path: Path
-    ) -> ValidationError:
-        reading = read(error, value, _at(self._root, path).certain.get("type"))
+    def _broken(self, breach: Broken) -> ValidationError:
+        path, value, reading = breach.path, breach.value, breach.read()
         actual = shown(value, path, self._secrets)
+        if self._secrets and any(find_unlike(value, _at(self._root, path).certain)):
+            actual = HIDDEN
         message = f"{subject(path)} must {reading.rule}"
         if actual == HIDDEN:
             message += f", got a hidden {type_of(value)}"
@@ -143,7 +137,7 @@ class Findings:
         schema = _at(self._root, path).properties.get(name)
         wanted = schema.get("type") if isinstance(schema, dict) else None
         words = f" ({wanted})" if isinstance(wanted, str) else ""
-        near = nearest(name, [note.key for note in self._shaper.unknown if note.path == path])
+        near = find_nearest(name, [note.key for note in self._shaper.unknown if note.path == path])
         hint = f": you sent '{path_text((near,))}', did you mean '{name}'?" if near else ""
         where = (*path, name)
         message = f"missing required parameter {subject(where)}{words}{hint}"
@@ -173,7 +167,7 @@ def _named(actual: Any, value: Any, error_type: str) -> str:
 
 def _extra(path: Path, names: Iterable[str], level: str) -> ValidationError:
     known = list(names)
-    near = nearest(str(path[-1]), known)
+    near = find_nearest(str(path[-1]), known)
     if near:
         cure = f"did you mean '{near}'?"
     elif known:

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-__all__ = ["ANYWHERE", "Position", "build_validator", "can_be_split"]
+from tool_engine.model.schema import short_rules
+
+__all__ = ["ANYWHERE", "Check", "Position", "build_validator", "can_be_split"]
 
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("then", "else")
@@ -29,6 +31,16 @@ _SIZED: Final = frozenset(
 _WHOLE_ONLY: Final = frozenset(
     ("$ref", "$dynamicRef", "$id", "unevaluatedProperties", "unevaluatedItems")
 )
+_TOGETHER: Final = {
+    "if": ("then", "else"),
+    "contains": ("minContains", "maxContains"),
+    "patternProperties": ("additionalProperties", "properties"),
+    "prefixItems": ("items",),
+}
+"""Keywords that mean something only beside another one."""
+_NEVER: Final[dict[str, Any]] = {"not": {}}
+"""What `false` means as a schema."""
+_NO_KEYS: Final[Mapping[str, Any]] = {}
 _Schemas = tuple[dict[str, Any], ...]
 
 
@@ -53,12 +65,18 @@ class Position:
         root: The whole schema, for references.
         schemas: Every schema that may speak about this place.
         certain: The one that certainly does; empty when only branches do.
+        short: The short keys that it was made of, where it was made of nothing else.
     """
 
     def __init__(
-        self, root: dict[str, Any], schemas: Iterable[Any], certain: dict[str, Any] | None = None
+        self,
+        root: dict[str, Any],
+        schemas: Iterable[Any],
+        certain: dict[str, Any] | None = None,
+        short: Mapping[str, Any] = _NO_KEYS,
     ) -> None:
         self._root = root
+        self._short = short
         self._schemas: _Schemas = tuple(_applicable(root, schemas))
         self.certain: dict[str, Any] = certain or {}
         types = [name for schema in self._schemas for name in _types(schema)]
@@ -67,9 +85,9 @@ class Position:
         self._names = {name for schema in self._schemas for name in schema.get("properties", ())}
 
     @classmethod
-    def of(cls, root: dict[str, Any]) -> Position:
-        """The position of the arguments as a whole."""
-        return cls(root, [root], root)
+    def of(cls, root: dict[str, Any], short: Mapping[str, Any] = _NO_KEYS) -> Position:
+        """The position of the arguments as a whole; `short` as above."""
+        return cls(root, [root], root, short)
 
     @cached_property
     def is_open(self) -> bool:
@@ -90,6 +108,11 @@ class Position:
         )
 
     @cached_property
+    def drops_unknown(self) -> bool:
+        """Whether such a key may be kept out: what raw schema says is judged as it was sent."""
+        return self.is_closed and "properties" in self._short
+
+    @cached_property
     def required(self) -> list[str]:
         """The keys that must be there."""
         return list(self.certain.get("required", ()))
@@ -98,15 +121,6 @@ class Position:
     def properties(self) -> dict[str, Any]:
         """The declared keys and their schemas."""
         return dict(self.certain.get("properties", {}))
-
-    @cached_property
-    def defaults(self) -> dict[str, Any]:
-        """The defaults of the optional keys below this position."""
-        return {
-            name: schema["default"]
-            for name, schema in self.properties.items()
-            if name not in self.required and _has_usable_default(schema)
-        }
 
     def child(self, name: str) -> Position:
         """The position of the value under the key `name`."""
@@ -129,7 +143,23 @@ class Position:
             for schema in self._schemas
             for found in (schema.get("items"), *schema.get("prefixItems", ()))
         ]
-        return Position(self._root, schemas, certain if isinstance(certain, dict) else None)
+        short = short_rules(self._short.get("items", "any"))
+        return Position(self._root, schemas, certain if isinstance(certain, dict) else None, short)
+
+    @cached_property
+    def is_never(self) -> bool:
+        """Whether no value at all may stand here."""
+        return self.certain == _NEVER
+
+    @cached_property
+    def whole_rules(self) -> jsonschema_rs.Draft202012Validator:
+        """All that the schema asks of the value and of what is inside it."""
+        return build_validator(self.certain)
+
+    @cached_property
+    def item_rules(self) -> jsonschema_rs.Draft202012Validator:
+        """What the schema asks of the items of a list."""
+        return build_validator({"items": self.item.certain})
 
     @cached_property
     def own_rules(self) -> jsonschema_rs.Draft202012Validator | None:
@@ -138,6 +168,23 @@ class Position:
         Left out are the keys that are required or unknown, and the values below, each of which has
         a position of its own.
         """
+        return build_validator(self._own) if self._own else None
+
+    def own_rules_hold(self, value: Any) -> bool:
+        """Whether `value` keeps to `own_rules`."""
+        return self.own_rules is None or self.own_rules.is_valid(value)
+
+    @cached_property
+    def own_checks(self) -> list[Check]:
+        """The same, one keyword at a time."""
+        own = self._own
+        companions = {other for keyword in own for other in _TOGETHER.get(keyword, ())}
+        # `properties` is a rule of its own, beside patterns too.
+        companions.discard("properties")
+        return [Check(self._root, own, keyword) for keyword in own if keyword not in companions]
+
+    @cached_property
+    def _own(self) -> dict[str, Any]:
         rules = {
             keyword: value
             for keyword, value in self.certain.items()
@@ -153,7 +200,7 @@ class Position:
             rules["properties"] = kept
         if "prefixItems" not in rules and isinstance(rules.get("items"), dict):
             del rules["items"]
-        return build_validator(rules) if rules else None
+        return rules
 
     def _declared(self, name: str) -> Position:
         schemas = [
@@ -162,7 +209,8 @@ class Position:
             if name in schema.get("properties", ())
         ]
         certain = self.properties.get(name)
-        return Position(self._root, schemas, certain if isinstance(certain, dict) else None)
+        short = short_rules(self._short.get("properties", _NO_KEYS).get(name, "any"))
+        return Position(self._root, schemas, certain if isinstance(certain, dict) else None, short)
 
     def _rest(self) -> Position:
         # A value is never put under the one pattern that its key matches: to hand over 1.0 as 1
@@ -179,6 +227,56 @@ class Position:
         if "patternProperties" in self.certain or not isinstance(certain, dict):
             certain = None
         return Position(self._root, schemas, certain)
+
+
+class Check:
+    """One keyword of a schema, and what goes with it.
+
+    Args:
+        root: The whole schema, for references.
+        rules: All keywords of the place.
+        keyword: The one.
+    """
+
+    def __init__(self, root: dict[str, Any], rules: dict[str, Any], keyword: str) -> None:
+        self.keyword = keyword
+        self.value: Any = rules[keyword]
+        together = (keyword, *_TOGETHER.get(keyword, ()))
+        self.rules = build_validator({key: rules[key] for key in together if key in rules})
+        """Whether the keyword holds."""
+        self.declared: dict[str, Any] = rules.get("properties", {})
+        """The keys that are declared beside patterns of keys."""
+        self._root = root
+        self._all = rules
+
+    @cached_property
+    def positions(self) -> list[Position]:
+        """The schemas that the keyword holds, as far as they say where something is wrong."""
+        value, rest = self.value, self._all
+        schemas: list[Any] = []
+        if self.keyword in _BRANCHES:
+            schemas = value
+        elif self.keyword == "if":
+            schemas = [value, rest.get("then", True), rest.get("else", True)]
+        elif self.keyword in ("propertyNames", "items"):
+            schemas = [value]
+        elif self.keyword in ("dependentSchemas", "properties"):
+            schemas = list(value.values())
+        elif self.keyword == "patternProperties":
+            schemas = [*value.values(), rest.get("additionalProperties", True)]
+        elif self.keyword == "prefixItems":
+            schemas = [*value, rest.get("items", True)]
+        return [self._position(schema) for schema in schemas]
+
+    @cached_property
+    def matchers(self) -> list[jsonschema_rs.Draft202012Validator]:
+        """The patterns of keys, each as what tells whether a key fits."""
+        return [build_validator({"pattern": pattern}) for pattern in self.value]
+
+    def _position(self, schema: Any) -> Position:
+        if not isinstance(schema, dict):
+            schema = {} if schema else _NEVER
+        return Position(self._root, [schema], schema)
 
 
 def can_be_split(schema: Any) -> bool:
@@ -210,13 +308,6 @@ def _target(root: Any, reference: object) -> Any:
         key = token.replace("~1", "/").replace("~0", "~")
         root = root.get(key) if isinstance(root, dict) else None
     return root
-
-
-def _has_usable_default(schema: Any) -> bool:
-    if not isinstance(schema, dict) or "default" not in schema:
-        return False
-    # Inside an object, a default of null for a value that may not be null means: leave it out.
-    return schema["default"] is not None or "type" not in schema or "null" in _types(schema)
 
 
 def _types(schema: dict[str, Any]) -> list[str]:

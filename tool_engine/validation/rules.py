@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 
+from tool_engine.model.nearness import find_nearest
+from tool_engine.validation.shape import Path
 from tool_engine.validation.wording import (
     json_text,
     listed,
-    nearest,
     noun,
     path_text,
     subject,
@@ -18,7 +20,17 @@ from tool_engine.validation.wording import (
     type_of,
 )
 
-__all__ = ["Reading", "read"]
+__all__ = [
+    "COUNTED_KEYWORDS",
+    "Reading",
+    "broken_rule",
+    "first_of_forms",
+    "phrase_of",
+    "read",
+    "read_counted",
+    "read_options",
+    "read_type",
+]
 
 _Kind = jsonschema_rs.ValidationErrorKind
 _Error = jsonschema_rs.ValidationError
@@ -47,11 +59,11 @@ def read(error: _Error, value: Any, declared: Any = None) -> Reading:
     """
     kind = error.kind
     if isinstance(kind, _Kind.Type):
-        return _read_type(kind.types, value)
+        return read_type(kind.types, value)
     if isinstance(kind, _Kind.Enum):
-        return _read_options(kind.options, value)
+        return read_options(kind.options, value)
     if isinstance(kind, _Kind.Constant):
-        return _read_options([kind.expected_value], value)
+        return read_options([kind.expected_value], value)
     if isinstance(kind, _Kind.AnyOf | _Kind.OneOfNotValid):
         return _read_forms(error, kind.context, value)
     return _read_bound(kind, value, declared) or _read_other(error, kind)
@@ -61,11 +73,9 @@ def _read_bound(kind: Any, value: Any, declared: Any) -> Reading | None:
     if type(kind) in _COMPARED:
         bound = f"{_COMPARED[type(kind)]} {text_of(kind.limit)}"
         what = "an integer" if declared == "integer" else "a number"
-        return _broken(f"be {what} {bound}", bound)
+        return broken_rule(f"be {what} {bound}", bound)
     if type(kind) in _COUNTED:
-        bound, word = _COUNTED[type(kind)]
-        expected = f"{bound} {kind.limit} {word}{'' if kind.limit == 1 else 's'}"
-        return _broken(f"have {expected}", expected, got=f"{len(value)}")
+        return _counted(*_COUNTED[type(kind)], kind.limit, value)
     return None
 
 
@@ -73,26 +83,37 @@ def _read_other(error: _Error, kind: Any) -> Reading:
     if isinstance(kind, _Kind.Pattern | _Kind.Format):
         return _read_text_rule(kind)
     if isinstance(kind, _Kind.MultipleOf):
-        return _broken(f"be a multiple of {kind.multiple_of}", f"multiple of {kind.multiple_of}")
-    if isinstance(kind, _Kind.PropertyNames):
-        inner = read(kind.error, kind.error.instance)
-        return _broken(f"have keys that each {inner.rule}", inner.expected)
-    if isinstance(kind, _Kind.Required):
-        return _broken(f"have the key '{path_text((kind.property,))}'", kind.property)
+        return broken_rule(
+            f"be a multiple of {kind.multiple_of}", f"multiple of {kind.multiple_of}"
+        )
     phrase = _PHRASES.get(type(kind))
     if phrase is not None:
-        return _broken(phrase, phrase)
-    keyword = str(error.schema_path[-1]) if error.schema_path else "schema"
-    return _broken(f"keep to the rule {keyword!r}", keyword)
+        return broken_rule(phrase, phrase)
+    return _read_keys(kind) or phrase_of(
+        str(error.schema_path[-1]) if error.schema_path else "schema"
+    )
+
+
+def _read_keys(kind: Any) -> Reading | None:
+    if isinstance(kind, _Kind.PropertyNames):
+        inner = read(kind.error, kind.error.instance)
+        return broken_rule(f"have keys that each {inner.rule}", inner.expected)
+    if isinstance(kind, _Kind.Required):
+        return broken_rule(f"have the key '{path_text((kind.property,))}'", kind.property)
+    if isinstance(kind, _Kind.AdditionalProperties | _Kind.UnevaluatedProperties):
+        key = kind.unexpected[0]
+        return broken_rule(f"not have the key '{path_text((key,))}'", key)
+    return None
 
 
 def _read_text_rule(kind: Any) -> Reading:
     if isinstance(kind, _Kind.Pattern):
-        return _broken(f"match the pattern {kind.pattern}", kind.pattern)
-    return _broken(f"be {_FORMATS[kind.format]}", kind.format)
+        return broken_rule(f"match the pattern {kind.pattern}", kind.pattern)
+    return broken_rule(f"be {_FORMATS[kind.format]}", kind.format)
 
 
-def _read_type(types: list[str], value: Any) -> Reading:
+def read_type(types: list[str], value: Any) -> Reading:
+    """Puts into words that `value` is of none of `types`."""
     words = " or ".join(map(noun, types))
     found = type_of(value)
     got = text_of(value) if found in ("null", "boolean") else None
@@ -119,14 +140,15 @@ def _unquoted(types: list[str], text: str) -> str:
     return ""
 
 
-def _read_options(options: list[Any], value: Any) -> Reading:
+def read_options(options: list[Any], value: Any) -> Reading:
+    """Puts into words that `value` is none of `options`."""
     rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
     cure = ""
     same = [option for option in options if _bare(option) == _bare(value)]
     if same:
         cure = f": send {json_text(same[0])}"
     elif isinstance(value, str):
-        near = nearest(value, [option for option in options if isinstance(option, str)])
+        near = find_nearest(value, [option for option in options if isinstance(option, str)])
         cure = f": did you mean {json_text(near)}?" if near else ""
     return Reading("invalid_enum", options, rule, None, cure)
 
@@ -137,44 +159,92 @@ def _bare(value: Any) -> str | None:
 
 
 def _read_forms(error: _Error, forms: list[list[_Error]], value: Any) -> Reading:
-    only_types = [
-        name
+    declared = [
+        form[0].kind.types if len(form) == 1 and isinstance(form[0].kind, _Kind.Type) else None
         for form in forms
-        if len(form) == 1
-        and isinstance(form[0].kind, _Kind.Type)
-        and form[0].instance_path == error.instance_path
-        for name in form[0].kind.types
     ]
-    if len(only_types) == len(forms):
-        return _read_type(only_types, value)
-    told = []
-    for number, form in enumerate(forms, 1):
-        first = form[0]
-        inner = read(first, first.instance)
-        rest = tuple(first.instance_path[len(error.instance_path) :])
-        what = f"{subject(rest)} must {inner.rule}" if rest else f"it must {inner.rule}"
-        told.append(f"({number}) {what}")
-    return _broken(f"fit one of {len(forms)} forms: {', or '.join(told)}", f"{len(forms)} forms")
+    told = [((), read(form[0], form[0].instance)) for form in forms]
+    return first_of_forms(value, declared, told)
 
 
-def _broken(rule: str, expected: Any, got: str | None = None) -> Reading:
+def first_of_forms(
+    value: Any, declared: Sequence[Any], told: Sequence[tuple[Path, Reading] | None]
+) -> Reading:
+    """What is said of a value that fits none of several forms.
+
+    Args:
+        value: The value.
+        declared: The type or types that each form declares, if it declares any.
+        told: The first thing wrong by each form, with its place in the value.
+    """
+    types = [[each] if isinstance(each, str) else list(each or ()) for each in declared]
+    if all(types) and not any(_is_of(value, each) for each in types):
+        return read_type(list(dict.fromkeys(name for names in types for name in names)), value)
+    said = []
+    for number, found in enumerate(told, 1):
+        if found is not None:
+            path, inner = found
+            what = f"{subject(path)} must {inner.rule}" if path else f"it must {inner.rule}"
+            said.append(f"({number}) {what}")
+    forms = f"{len(told)} forms"
+    more = f", or {len(said) - _MAX_FORMS} more" if len(said) > _MAX_FORMS else ""
+    return broken_rule(f"fit one of {forms}: {', or '.join(said[:_MAX_FORMS])}{more}", forms)
+
+
+def _is_of(value: Any, types: list[str]) -> bool:
+    kind = type_of(value)
+    is_whole = isinstance(value, float) and value.is_integer()
+    return (
+        kind in types
+        or (kind == "integer" and "number" in types)
+        or (is_whole and "integer" in types)
+    )
+
+
+def read_counted(keyword: str, limit: Any, value: Any) -> Reading:
+    """Puts into words that a list or an object has too many or too few parts."""
+    return _counted(*COUNTED_KEYWORDS[keyword], limit, value)
+
+
+def _counted(bound: str, word: str, limit: Any, value: Any) -> Reading:
+    expected = f"{bound} {limit} {word}{'' if limit == 1 else 's'}"
+    return broken_rule(f"have {expected}", expected, got=f"{len(value)}")
+
+
+def phrase_of(keyword: str) -> Reading:
+    """Puts into words that a rule is broken which needs no more to be said of it."""
+    phrase = _PHRASES_OF_KEYWORDS.get(keyword, f"keep to the rule {keyword!r}")
+    return broken_rule(phrase, phrase)
+
+
+def broken_rule(rule: str, expected: Any, got: str | None = None) -> Reading:
+    """The reading of a rule that is no matter of type or choice."""
     return Reading("constraint_violation", expected, rule, got)
 
 
 _MAX_JSON: Final = 100_000
+_MAX_FORMS: Final = 10
+"""Forms of which it is said what each of them asks for."""
 _COMPARED: Final[dict[Any, str]] = {
     _Kind.Minimum: ">=",
     _Kind.Maximum: "<=",
     _Kind.ExclusiveMinimum: ">",
     _Kind.ExclusiveMaximum: "<",
 }
+COUNTED_KEYWORDS: Final = {
+    "minItems": ("at least", "item"),
+    "maxItems": ("at most", "item"),
+    "minProperties": ("at least", "key"),
+    "maxProperties": ("at most", "key"),
+}
+"""The keywords that bound how many parts a list or an object has."""
 _COUNTED: Final[dict[Any, tuple[str, str]]] = {
     _Kind.MinLength: ("at least", "character"),
     _Kind.MaxLength: ("at most", "character"),
-    _Kind.MinItems: ("at least", "item"),
-    _Kind.MaxItems: ("at most", "item"),
-    _Kind.MinProperties: ("at least", "key"),
-    _Kind.MaxProperties: ("at most", "key"),
+    _Kind.MinItems: COUNTED_KEYWORDS["minItems"],
+    _Kind.MaxItems: COUNTED_KEYWORDS["maxItems"],
+    _Kind.MinProperties: COUNTED_KEYWORDS["minProperties"],
+    _Kind.MaxProperties: COUNTED_KEYWORDS["maxProperties"],
 }
 _FORMATS: Final = {
     "date": "a date, such as 2026-01-31",
@@ -197,10 +267,17 @@ _FORMATS: Final = {
     "uri-template": "a URI template, such as /users/{id}",
     "uuid": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
 }
+_PHRASES_OF_KEYWORDS: Final = {
+    "oneOf": "fit exactly one of the allowed forms, not several",
+    "uniqueItems": "not hold the same item twice",
+    "contains": "hold the items that 'contains' asks for",
+    "false": "be left out",
+    "not": "not have the form that 'not' excludes",
+}
 _PHRASES: Final[dict[Any, str]] = {
-    _Kind.OneOfMultipleValid: "fit exactly one of the allowed forms, not several",
-    _Kind.UniqueItems: "not hold the same item twice",
-    _Kind.Contains: "hold the items that 'contains' asks for",
-    _Kind.FalseSchema: "be left out",
-    _Kind.Not: "not have the form that 'not' excludes",
+    _Kind.OneOfMultipleValid: _PHRASES_OF_KEYWORDS["oneOf"],
+    _Kind.UniqueItems: _PHRASES_OF_KEYWORDS["uniqueItems"],
+    _Kind.Contains: _PHRASES_OF_KEYWORDS["contains"],
+    _Kind.FalseSchema: _PHRASES_OF_KEYWORDS["false"],
+    _Kind.Not: _PHRASES_OF_KEYWORDS["not"],
 }

@@ -1,16 +1,17 @@
 """Are the arguments plain JSON, and how do they read in the schema's own form?
 
-Shaping makes a copy: subclasses become the plain type, tuples become lists, 1.0 becomes 1 where the
-schema says integer, unknown keys are kept out and defaults inside objects are filled in. What JSON
-cannot hold is noted with its place; nothing is raised, whatever the value is.
+Shaping makes a copy of what `read_plain` read: 1.0 becomes 1 where the schema says integer, unknown
+keys are kept out where short keys alone declare the others. What JSON cannot hold is noted with its
+place; nothing is raised, whatever the value is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
+from tool_engine.model.plain import Unreadable, name_of
 from tool_engine.validation.position import Position
 
 __all__ = [
@@ -37,6 +38,9 @@ SMALLEST: Final = -LARGEST
 MAX_NOTES: Final = 100
 """How many places are noted with their path; the rest is counted."""
 
+_FEW: Final = 16
+"""Values inside of a list or an object that are looked at one by one, which costs less for few."""
+_SIMPLE: Final = frozenset((int, str, bool, float, type(None)))
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 Path = tuple[str | int, ...]
@@ -56,7 +60,7 @@ class Refusal(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """A key that the schema does not declare, where it allows no others."""
+    """A key that is not declared, and was kept out."""
 
     path: Path
     """The place of the object that holds the key."""
@@ -87,8 +91,13 @@ class Shaper:
         """Whether nothing stood in the way."""
         return not self.refusals and not self.unknown
 
-    def arguments(self, params: Mapping[Any, Any], root: Position) -> dict[str, Any]:
-        """The shaped arguments, without the defaults of left-out parameters."""
+    def arguments(self, params: dict[Any, Any], root: Position) -> dict[str, Any]:
+        """The shaped arguments, without the defaults of left-out parameters.
+
+        Args:
+            params: What was sent, as `read_plain` reads it.
+            root: The position of the arguments.
+        """
         shaped: dict[str, Any] = {}
         declared = root.properties
         for raw, item in params.items():
@@ -121,26 +130,20 @@ class Shaper:
             return self._float(value, position)
         if kind is dict or kind is list:
             return self._object(value, position) if kind is dict else self._list(value, position)
-        return self._foreign(value, position)
+        is_lost = type(value) is Unreadable
+        got = value.words if is_lost else f"a value of type {name_of(value)}"
+        return self._refuse("be a JSON value", got)
 
-    def _foreign(self, value: Any, position: Position) -> Any:
-        if isinstance(value, str):
-            return self.value(str.__str__(value), position)
-        if isinstance(value, int):
-            return self._integer(int.__int__(value), position)
-        if isinstance(value, float):
-            return self._float(float.__float__(value), position)
-        if isinstance(value, list | tuple):
-            return self._list(value, position)
-        if isinstance(value, Mapping):
-            return self._object(value, position)
-        return self._refuse("be a JSON value", f"a value of type {type(value).__name__}")
-
-    def _object(self, value: Mapping[Any, Any], position: Position) -> dict[str, Any]:
+    def _object(self, value: dict[Any, Any], position: Position) -> dict[str, Any]:
         self._go_down()
+        declared = position.properties if position.drops_unknown else None
+        if declared is None or value.keys() <= declared.keys():
+            is_plain = len(value) > _FEW and _are_plain_texts(value)
+            if is_plain and _are_plain(value.values(), with_floats=position.is_open):
+                self._count(len(value))
+                return dict(value)
         shaped: dict[str, Any] = {}
         trail = self._trail
-        declared = position.properties if position.is_closed else None
         for raw, item in value.items():
             key = self._key(raw)
             if key is None:
@@ -152,16 +155,16 @@ class Shaper:
             self._count()
             shaped[key] = self.value(item, position.child(key))
             trail.pop()
-        for name, default in position.defaults.items():
-            if name not in shaped:
-                shaped[name] = fresh(default)
         return shaped
 
-    def _list(self, value: list[Any] | tuple[Any, ...], position: Position) -> list[Any]:
+    def _list(self, value: list[Any], position: Position) -> list[Any]:
         self._go_down()
+        below = position.item
+        if len(value) > _FEW and _are_plain(value, with_floats=not below.is_integer):
+            self._count(len(value))
+            return list(value)
         shaped: list[Any] = []
         trail = self._trail
-        below = position.item
         for index, item in enumerate(value):
             trail.append(index)
             self._count()
@@ -172,15 +175,15 @@ class Shaper:
     def _key(self, key: Any) -> str | None:
         if type(key) is str and key.isascii():
             return key
-        if not isinstance(key, str):
-            got = f"a key of type {type(key).__name__}"
+        if type(key) is not str:
+            got = f"a key of type {name_of(key)}"
             self._refuse("have only text as keys", got, is_key=True)
             return None
         if not is_encodable(key):
             got = "a key with half of a surrogate pair"
             self._refuse("have keys of valid Unicode", got, is_key=True)
             return None
-        return str.__str__(key)
+        return key
 
     def _integer(self, value: int, position: Position) -> Any:
         if SMALLEST < value < LARGEST or not position.is_bounded:
@@ -200,8 +203,8 @@ class Shaper:
             rule = f"have at most {MAX_DEPTH} levels of nesting"
             self._overflow(rule, "more, or a value that holds itself")
 
-    def _count(self) -> None:
-        self._values += 1
+    def _count(self, values: int = 1) -> None:
+        self._values += values
         if self._values > MAX_VALUES:
             self._overflow(f"have at most {MAX_VALUES:,} values inside", "more")
 
@@ -223,6 +226,32 @@ class Shaper:
             self.unknown.append(Unknown(tuple(self._trail), key))
         else:
             self.more_unknown += 1
+
+
+def _are_plain(values: Collection[Any], *, with_floats: bool) -> bool:
+    """Whether all of `values` may be handed over as they are: found out without a loop of ours."""
+    kinds = set(map(type, values))
+    if not kinds <= _SIMPLE or (float in kinds and not with_floats):
+        return False
+    if str in kinds and not _are_plain_texts(_of_kind(str, values, kinds)):
+        return False
+    if int in kinds:
+        whole = _of_kind(int, values, kinds)
+        if min(whole) <= SMALLEST or max(whole) >= LARGEST:
+            return False
+    return float not in kinds or all(map(math.isfinite, _of_kind(float, values, kinds)))
+
+
+def _of_kind(kind: type, values: Collection[Any], kinds: set[type]) -> Collection[Any]:
+    return values if len(kinds) == 1 else [value for value in values if type(value) is kind]
+
+
+def _are_plain_texts(texts: Iterable[Any]) -> bool:
+    """Whether all of `texts` are texts, and Unicode; each is looked at by compiled code only."""
+    if set(map(type, texts)) != {str}:
+        return False
+    joined = "".join(texts)
+    return joined.isascii() or is_encodable(joined)
 
 
 def fresh(value: Any) -> Any:

@@ -7,23 +7,27 @@ all that is wrong at once, and says so in words that a model can act on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jsonschema_rs
 
 from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.plain import Unreadable, name_of, read_plain
 from tool_engine.model.tool import Tool
 from tool_engine.validation.acceptance import (
     Accept,
     AcceptPacked,
-    accept_packed,
     choose_accept,
+    choose_accept_packed,
     unshare,
 )
+from tool_engine.validation.breaches import Breach, Broken, Missing, breaches, is_small
 from tool_engine.validation.declaration import Declaration, without_required
 from tool_engine.validation.findings import Findings
 from tool_engine.validation.position import Position, build_validator, can_be_split
+from tool_engine.validation.rules import phrase_of
 from tool_engine.validation.shape import Shaper
 
 __all__ = ["CompiledParameters", "ToolParameterValidator"]
@@ -33,7 +37,9 @@ class ToolParameterValidator:
     """Validates the arguments of calls.
 
     Args:
-        strict: Refuses unknown parameters; else they are kept out, with a warning.
+        strict: Refuses unknown parameters, and unknown keys of objects that short keys alone
+            declare; else they are kept out, with a warning. What a `schema:` says of keys holds
+            either way.
 
     For a tool that requires `url`, `validate(tool, {"ulr": "https://a.b"})` finds a
     `missing_required` on `url` ("you sent 'ulr', did you mean 'url'?") and, when strict, an
@@ -84,8 +90,8 @@ class CompiledParameters:
         DefinitionError: A schema, a pattern or a default of the tool is wrong.
     """
 
-    __slots__ = ("_defaults", "_is_split", "_loose", "_optional", "_root", "_rules", "_schema",
-                 "_secrets", "_strict", "_unshared", "accept",
+    __slots__ = ("_defaults", "_filling", "_is_split", "_loose", "_optional", "_root", "_rules",
+                 "_schema", "_secrets", "_strict", "_unshared", "accept",
                  "accept_packed")  # fmt: skip
 
     accept: Accept
@@ -105,7 +111,10 @@ class CompiledParameters:
         self._secrets = tool.secret_names | tool.secret_parts
         self._optional = [item.name for item in tool.parameters if not item.required]
         self._loose: jsonschema_rs.Draft202012Validator | None = None
+        self._filling = declaration.filling()
         self._defaults = declaration.defaults()
+        if self._filling is not None:
+            self._filling.fill(self._defaults)
         self._unshared = tuple(
             item for item in self._defaults.items() if isinstance(item[1], list | dict)
         )
@@ -114,34 +123,36 @@ class CompiledParameters:
             careful=self._accept_carefully,
             defaults=self._defaults,
             unshared=self._unshared,
+            filling=self._filling,
             numbers=declaration.numbers(),
             is_bounded=declaration.is_bounded(),
         )
-
-        self.accept_packed = accept_packed(
+        self.accept_packed = choose_accept_packed(
             self._rules.is_valid,
-            self._accept_carefully,
-            self._defaults,
-            self._unshared,
-            "integer" in str(self._schema),
+            careful=self._accept_carefully,
+            defaults=self._defaults,
+            unshared=self._unshared,
+            filling=self._filling,
+            schema=self._schema,
         )
 
     def explain(self, params: Any) -> ValidationResult:
         """The whole result: every finding, or the arguments to run with and the warnings."""
-        if params is None:
-            params = {}
-        if not isinstance(params, Mapping):
+        params = {} if params is None else read_plain(params)
+        if type(params) is not dict:
             return ValidationResult(is_valid=False, errors=[_not_an_object(params, self._root)])
         shaper = Shaper()
         shaped = shaper.arguments(params, self._root)
         for name in self._optional:
-            if name in shaped and shaped[name] is None and not self._allows_null(name):
+            if name in shaped and shaped[name] is None and not self._are_right({name: None}):
                 del shaped[name]
         findings = Findings(self._root, self._secrets, shaper)
         warnings = [] if self._strict else findings.warnings()
         is_refused = bool(shaper.refusals) or (self._strict and bool(shaper.unknown))
         if not is_refused and self._rules.is_valid(shaped):
             filled = unshare({**self._defaults, **shaped}, self._unshared)
+            if self._filling is not None:
+                self._filling.fill(filled)
             return ValidationResult(is_valid=True, validated_params=filled, warnings=warnings)
         self._find(shaped, findings)
         return ValidationResult(is_valid=False, errors=findings.errors, warnings=warnings)
@@ -149,21 +160,34 @@ class CompiledParameters:
     def _find(self, shaped: dict[str, Any], findings: Findings) -> None:
         findings.add_refusals()
         if self._is_split:
-            findings.visit(shaped, self._root)
+            findings.add(breaches(shaped, self._root))
+        elif is_small(shaped):
+            findings.add_errors(self._rules.iter_errors(shaped), shaped)
         else:
-            findings.add(self._rules.iter_errors(shaped), shaped)
+            findings.add(self._wholesale(shaped))
         if self._strict:
             findings.add_unknown()
+        if not findings.errors:  # pragma: no cover - a refusal always says something
+            findings.add([Broken((), shaped, partial(phrase_of, "schema"))])
 
-    def _allows_null(self, name: str) -> bool:
+    def _wholesale(self, shaped: dict[str, Any]) -> Iterator[Breach]:
+        """Which parameters are wrong, where each is too large to say in what."""
+        for name in self._root.required:
+            if name not in shaped:
+                yield Missing((), name)
+        for name, value in shaped.items():
+            if not self._are_right({name: value}):
+                yield Broken((name,), value, partial(phrase_of, "schema"))
+
+    def _are_right(self, some: dict[str, Any]) -> bool:
+        """Whether `some` of the arguments are right, whatever the others are."""
         if self._loose is None:
             self._loose = build_validator(without_required(self._schema))
-        return self._loose.is_valid({name: None})
+        return self._loose.is_valid(some)
 
     def _accept_carefully(self, params: Any) -> dict[str, Any] | None:
-        if params is None:
-            params = {}
-        if type(params) is not dict and not isinstance(params, Mapping):
+        params = {} if params is None else read_plain(params)
+        if type(params) is not dict:
             return None
         shaper = Shaper()
         shaped = shaper.arguments(params, self._root)
@@ -175,7 +199,10 @@ class CompiledParameters:
 def _not_an_object(params: Any, root: Position) -> ValidationError:
     name = next(iter(root.properties), None)
     example = f' such as {{"{name}": …}}' if name else ", {} for none"
-    kind = type(params).__name__
+    kind = name_of(params)
+    if isinstance(params, Unreadable):
+        message = f"the arguments must be an object{example}, got {params.words}"
+        return ValidationError("", "type_mismatch", message, "object", params.words)
     cure = "; decode the JSON text first" if isinstance(params, str | bytes) else ""
     message = f"the arguments must be an object{example}, got a value of type {kind}{cure}"
     return ValidationError("", "type_mismatch", message, "object", kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any, Final
 
 from tool_engine.redaction import HIDDEN, is_secret_key, redact
@@ -15,7 +14,6 @@ __all__ = [
     "cut",
     "json_text",
     "listed",
-    "nearest",
     "noun",
     "path_text",
     "shown",
@@ -109,19 +107,6 @@ def text_of(value: Any) -> str:
 def listed(values: Iterable[Any]) -> str:
     """Values as JSON, separated by commas, cut where the list grows long."""
     return cut(", ".join(json_text(_bounded(value, 0), _MAX_KEY) for value in values))
-
-
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` most likely stands for; None when none is near."""
-    if len(name) > _MAX_KEY:
-        return None
-    folded = {_fold(candidate): candidate for candidate in candidates}
-    near = get_close_matches(_fold(name), folded, n=1)
-    return folded[near[0]] if near else None
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _key_text(key: str) -> str:

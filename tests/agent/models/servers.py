@@ -77,6 +77,7 @@ class PlayedServer:
         if turn.status != 200:
             return self._failure(turn.status, turn.text, turn.headers)
         self._speech.remember(turn)
+        self._speech.end(turn)
         try:
             return await self._said(request, turn, is_stream=is_stream)
         except (asyncio.CancelledError, ConnectionResetError):

@@ -27,7 +27,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     thought: str = ""
     """What it thinks before, where the provider wants it back."""
     stop: str | None = None
-    """`max_tokens` (the last call is cut), `content_filter` or `refusal`; None: by itself."""
+    """`max_tokens` (the last call is cut), `context`, `content_filter`, `refusal`, `pause` (of
+    Anthropic), `unknown`; None: by itself."""
     status: int = 200
     """Another one: the request fails."""
     headers: Mapping[str, str] = {}
@@ -48,15 +49,25 @@ class Speech:
     def __init__(self) -> None:
         self._thoughts: dict[str, str] = {}
         """The id of the first call of a turn -> what was thought before it."""
+        self._refused: list[str] = []
+        """What was refused, and is refused again wherever it stands."""
 
     def remember(self, turn: Turn) -> None:
         """Takes up what the next request has to hold."""
         if turn.thought and turn.calls:
             self._thoughts[turn.calls[0].call_id] = turn.thought
 
+    def end(self, turn: Turn) -> None:
+        """The turn was said to its end: what was refused in it stays refused."""
+        if turn.stop in ("refusal", "content_filter"):
+            self._refused.append("forbidden" if "forbidden" in turn.text else turn.text)
+
     def faults(self, body: dict[str, Any]) -> list[str]:
         """What is wrong with a request, in words."""
         faults = [*self._faults(body)]
+        sent = json.dumps(body) if self._refused else ""
+        if any(each and each in sent for each in self._refused):
+            faults.append("refused once more: what was refused is still in the conversation")
         if "tool_choice" in body and not body.get("tools"):
             faults.append("tool_choice is only allowed when tools are specified")
         if any(isinstance(each, str) for each in body.get("tools", ())):
@@ -84,7 +95,13 @@ class Speech:
 
 
 class OpenAISpeech(Speech):
-    STOPS = {"max_tokens": "length", "content_filter": "content_filter", "refusal": "stop"}
+    STOPS = {
+        "max_tokens": "length",
+        "context": "model_context_window_exceeded",
+        "content_filter": "content_filter",
+        "refusal": "stop",
+        "unknown": "brand_new",
+    }
 
     def whole(self, turn: Turn) -> dict[str, Any]:
         reply = wire_openai.render_reply(turn.calls, turn.text, self._stop(turn))
@@ -122,15 +139,46 @@ class OpenAISpeech(Speech):
 
 
 class AnthropicSpeech(Speech):
-    STOPS = {"max_tokens": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
+    STOPS = {
+        "max_tokens": "max_tokens",
+        "context": "model_context_window_exceeded",
+        "content_filter": "refusal",
+        "refusal": "refusal",
+        "pause": "pause_turn",
+        "unknown": "brand_new",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._searches = 0
+        self._is_searching = self._has_found = False
+
+    def remember(self, turn: Turn) -> None:
+        super().remember(turn)
+        self._has_found, self._is_searching = self._is_searching, turn.stop == "pause"
+        self._searches += self._is_searching
 
     def whole(self, turn: Turn) -> dict[str, Any]:
         reply = wire_anthropic.render_reply(turn.calls, turn.text, self._stop(turn))
         if turn.thought:
             reply["content"].insert(0, self._thinking(turn.thought, SIGNATURE))
+        if self._has_found:
+            found = f"srvtoolu_{self._searches - self._is_searching}"
+            reply["content"].insert(
+                0, {"type": "web_search_tool_result", "tool_use_id": found, "content": []}
+            )
+        if self._is_searching:
+            use = {"type": "server_tool_use", "id": f"srvtoolu_{self._searches}"}
+            reply["content"].append({**use, "name": "web_search", "input": {"query": "x"}})
         return reply
 
     def events(self, turn: Turn) -> list[bytes]:
+        if self._has_found or self._is_searching:
+            content = self.whole(turn)["content"]
+            blocks = [wire_anthropic.block(place, each) for place, each in enumerate(content)]
+            ended = wire_anthropic.end(self._stop(turn) or "end_turn")
+            events = [wire_anthropic.start(), *(each for one in blocks for each in one), *ended]
+            return [wire_anthropic.sse([each]) for each in events]
         first, *rest = wire_anthropic.render_stream(turn.calls, turn.text, self._stop(turn))
         if turn.stop == "max_tokens" and turn.calls:
             del rest[-4]
@@ -151,6 +199,8 @@ class AnthropicSpeech(Speech):
 
     def _faults(self, body: dict[str, Any]) -> Iterator[str]:
         yield from wire_anthropic.faults_of(body)
+        if self._is_searching and body["messages"][-1]["role"] != "assistant":
+            self._is_searching = False
         if not isinstance(body.get("max_tokens"), int):
             yield "max_tokens: Field required"
         if not body["messages"] or body["messages"][0]["role"] != "user":
@@ -179,6 +229,8 @@ class ResponsesSpeech(Speech):
             return wire_openai_responses.response([{**items[0], "content": [part]}])
         if turn.stop is None:
             return wire_openai_responses.response(items)
+        if turn.stop == "unknown":
+            return wire_openai_responses.response(items, "brand_new")
         reason = "content_filter" if turn.stop == "content_filter" else "max_output_tokens"
         if turn.calls:
             cut = {**items[-1], "arguments": items[-1]["arguments"][:-2], "status": "incomplete"}
@@ -187,7 +239,10 @@ class ResponsesSpeech(Speech):
 
     def events(self, turn: Turn) -> list[bytes]:
         whole = self.whole(turn)
-        events = wire_openai_responses.stream(whole["output"], whole)
+        events = wire_openai_responses.stream(whole["output"], {**whole, "status": "completed"})
+        events[-1] = {**events[-1], "response": whole, "type": f"response.{whole['status']}"}
+        if turn.stop == "unknown":
+            events[-1]["type"] = "response.completed"
         return [wire_openai_responses.sse([each]) for each in events]
 
     def _items(self, turn: Turn) -> list[dict[str, Any]]:
@@ -213,7 +268,13 @@ class ResponsesSpeech(Speech):
 
 
 class GeminiSpeech(Speech):
-    STOPS = {"max_tokens": "MAX_TOKENS", "content_filter": "SAFETY", "refusal": "SAFETY"}
+    STOPS = {
+        "max_tokens": "MAX_TOKENS",
+        "context": "MAX_TOKENS",
+        "content_filter": "SAFETY",
+        "refusal": "SAFETY",
+        "unknown": "BRAND_NEW",
+    }
 
     def whole(self, turn: Turn) -> dict[str, Any]:
         usage = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}

@@ -548,3 +548,13 @@ def test_how_a_carried_reply_ended(reason: str | None, found: list[str]) -> None
     reply = carried.parse({"choices": [choice]})
     assert reply.text == "It is 3."
     assert list(dict.fromkeys(each.error_type for each in reply.findings)) == found
+
+
+@pytest.mark.parametrize("name", ["conversation", "previous_response_id"])
+def test_a_conversation_that_a_server_keeps_is_no_option(name: str) -> None:
+    """Each request holds the whole conversation: the server would have all of it twice."""
+    options: list[dict[str, Any]] = [{name: "c_1"}, {"extra_body": {name: "c_1"}}]
+    for each in options:
+        with pytest.raises(ConfigurationError, match=f"'{name}' cannot be an option") as caught:
+            client_of("openai_responses", "http://127.0.0.1:9", **each)
+        assert "AgentLoop.to_dict()" in str(caught.value)

@@ -35,7 +35,7 @@ def test_a_recorded_model_by_name(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("antropic:x", "did you mean 'anthropic'"),
-        ("openai", "provider:name"),
+        ("openai", "provider:name.*; write openai:NAME$"),
         ("", "provider:name"),
         (None, "got None"),
         ("openai:", "a model has a name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -273,6 +273,112 @@ class TestGuard:
         assert desk.read(".git/config")["content"] == "x"
         with pytest.raises(ToolExecutionError, match=r"\.git folder"):
             desk.edit(".git/config", "x", "y")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "git~1/config",
+            "sub/GIT~2/hooks/x",
+            "gi7eba~1",
+            "GITATT~1",
+            ".gitattributes",
+            "sub/.GitModules",
+            ".gitmodules .",
+            ".gitconfig::$DATA",
+            ".git::$INDEX_ALLOCATION/config",
+        ],
+    )
+    def test_other_names_for_git(self, desk: Desk, path: str) -> None:
+        """Short names, streams and the files that name programs are git's as well."""
+        with pytest.raises(ToolExecutionError, match=r"git.*no tool may change"):
+            desk.write(path, create_folders=True)
+        assert desk.write(".gitignore")["created"]
+        assert desk.write("git~/x", create_folders=True)["created"]
+
+    @pytest.mark.parametrize(
+        ("steps", "last"),
+        [
+            (("x/config", "x/HEAD", "x/objects/x"), "x/refs/x"),
+            (("x/config", "x/refs/heads/x", "x/objects/x"), "x/HEAD"),
+            (("x/HEAD", "x/refs/x", "x/config"), "x/objects"),
+            (("x/config", "x/HEAD"), "x/commondir"),
+            (("x/config", "x/commondir"), "x/HEAD"),
+            (("HEAD", "objects/x", "config"), "refs/x"),
+            (("x/refs/x", "x/objects/x"), "x/He\u200cad"),
+        ],
+    )
+    def test_repository_by_another_name(
+        self, desk: Desk, steps: tuple[str, ...], last: str
+    ) -> None:
+        """No order of writing makes a folder that git takes for a repository."""
+        for path in steps:
+            assert desk.write(path, create_folders=True)["created"]
+        before = desk.names()
+        with pytest.raises(ToolExecutionError, match="would be part of a git repository"):
+            desk.write(last, create_folders=True)
+        assert desk.names() == before
+        assert desk.write(steps[0], "again\n")["bytes"] == 6
+
+    @pytest.mark.parametrize("path", ["config", "hooks/pre-commit", "HEAD", "new", "refs/a/b"])
+    def test_in_a_repository_by_another_name(self, desk: Desk, path: str) -> None:
+        """Nothing is written below a folder that git takes for a repository, links or not."""
+        for each in ("bare/HEAD", "bare/objects/x", "bare/refs/x", "bare/hooks/x"):
+            desk.put(each, "x")
+        (desk.root / "alias").symlink_to("bare")
+        before = desk.names()
+        for each in (f"bare/{path}", f"alias/{path}"):
+            with pytest.raises(ToolExecutionError, match="would be part of a git repository"):
+                desk.write(each, create_folders=True)
+        assert desk.names() == before
+        assert desk.read("alias/HEAD")["content"] == "x"
+
+    @pytest.mark.parametrize(
+        ("path", "function", "others"),
+        [
+            ("x/HEAD", "link", ("x/objects/x", "x/refs/x")),
+            ("x/HEAD", "link", ("x/commondir",)),
+            ("x/refs/x", "mkdir", ("x/HEAD", "x/objects/x")),
+        ],
+    )
+    def test_repository_by_two_calls(
+        self,
+        desk: Desk,
+        monkeypatch: pytest.MonkeyPatch,
+        path: str,
+        function: str,
+        others: tuple[str, ...],
+    ) -> None:
+        """Calls that each bring a part at the same time make no repository either."""
+        desk.put("x/config")
+        real = getattr(os, function)
+
+        def after_another(*args: Any, **options: Any) -> None:
+            monkeypatch.undo()
+            for each in others:
+                desk.put(each)
+            real(*args, **options)
+
+        monkeypatch.setattr(os, function, after_another)
+        with pytest.raises(ToolExecutionError, match="would be part of a git repository"):
+            desk.write(path, create_folders=True)
+        assert desk.names() == {"x", "x/config"} | {
+            name for each in others for name in (each, str(Path(each).parent))
+        }
+
+    def test_settings_of_the_user_for_git(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The settings that git reads in the home folder, and what they are links to."""
+        monkeypatch.setenv("HOME", str(desk.root))
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        (desk.root / ".gitconfig").symlink_to(desk.put("dot/settings", "x"))
+        for path in (".config/git/config", ".config/git/attributes", "dot/settings"):
+            with pytest.raises(ToolExecutionError, match=r"the settings of git.*no tool may"):
+                desk.write(path, create_folders=True)
+        assert desk.write(".config/other", create_folders=True)["created"]
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(desk.root / "own"))
+        with pytest.raises(ToolExecutionError, match=r"the settings of git.*no tool may"):
+            desk.write("own/git/config", create_folders=True)
 
     def test_definitions_that_are_gone(self, desk: Desk) -> None:
         """A folder of definitions that was removed guards nothing and stops nothing."""

@@ -7,6 +7,8 @@ import errno
 import gzip
 import hashlib
 import os
+import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,24 @@ async def test_cut_off(run: Any, tool: Any, root: Path, head: bytes) -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ToolExecutionError, match="is cut off"):
+            await run.execute(tool({"url": f"http://127.0.0.1:{port}/"}), {"name": "a"})
+    assert files(root) == {}
+
+
+async def test_cut_off_by_a_reset(run: Any, tool: Any, root: Path) -> None:
+    """A body without length that ends with a reset leaves no file."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + DATA)
+        await writer.drain()
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ToolExecutionError, match=r"is cut off|closed the connection"):
             await run.execute(tool({"url": f"http://127.0.0.1:{port}/"}), {"name": "a"})
     assert files(root) == {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -254,6 +255,13 @@ async def raw_server(answer: bytes) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection with a reset in place of an end."""
+    linger = struct.pack("ii", 1, 0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -271,6 +279,58 @@ async def test_a_broken_server(run: Any, answer: bytes, reason: str) -> None:
     async for port in raw_server(answer):
         with pytest.raises(ToolExecutionError, match=f"127.0.0.1:{port} .*{reason}"):
             await run.request(url=f"http://127.0.0.1:{port}/", method="POST")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "application/octet-stream"])
+@pytest.mark.parametrize("pause", [0.0, 0.05], ids=["at once", "later"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Type: {}\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Type: {}\r\n\r\n",
+        b"HTTP/1.1 500 No\r\nContent-Type: {}\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: 90\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n",
+    ],
+    ids=["1.1", "1.0", "failure", "length", "chunked"],
+)
+async def test_a_body_cut_by_a_reset(run: Any, head: bytes, pause: float, kind: str) -> None:
+    """A reset is no end: what came before it is a part, and never taken for the whole.
+
+    Looked at: bodies with and without length, in memory, into files (test_download.py), in pages
+    and in answers of tokens, which all read through one connector.
+    """
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head.replace(b"{}", kind.encode()) + b"[12]")
+        await writer.drain()
+        await asyncio.sleep(pause)
+        reset(writer)
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        tool = run.make({"request": {"url": f"http://127.0.0.1:{port}/"}, "allow": run.allow})
+        tool = msgspec.structs.replace(tool, effect="write")
+        with pytest.raises(
+            ToolExecutionError, match=f"127.0.0.1:{port} is cut off|closed the conn"
+        ):
+            await run.execute(tool, {})
+
+
+async def test_a_body_that_ends_with_its_connection(run: Any) -> None:
+    """A connection that is closed in order is the end of a body without length."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nwhole")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        tool = run.make({"request": {"url": url}, "allow": run.allow})
+        assert await run.execute(tool, {}) == "whole"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])

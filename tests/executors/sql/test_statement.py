@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.growth import growth_of
 from tool_engine.executors.sql.statement import (
     Dialect,
     Identifier,
@@ -146,3 +147,22 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         return
     if not statement.values and not statement.identifiers:
         assert text.startswith(statement.render(DIALECT, (), {})[0])
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("UNION ALL SELECT 1 ", "AND :a = :b ", "OR a IN (:a) ", "OR NOT NOT NOT "),
+        *("/**/", "IN /**/", ":a IS /**/", "(SELECT ", "{a} ", "''", "e'\\'' ", "$a$ $b$ $a$ "),
+    ],
+)
+def test_a_long_statement(unit: str) -> None:
+    """The time to read a statement grows with its length, whatever it repeats."""
+    growth = growth_of(parse_statement, lambda n: "SELECT 1 " + unit * n, most=6000)
+    assert growth.exponent < 1.4, growth
+
+
+def test_a_statement_of_a_book() -> None:
+    """A statement that would hold up the event loop is refused, with the way out."""
+    with pytest.raises(StatementError, match="at most 100000; put what is long into a view"):
+        parse_statement("SELECT 1 " + "UNION ALL SELECT 1 " * 10_000)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.calls.audit import Audit, make_engine
+from tests.calls.samples import Stubborn, bare, forever
 from tests.executors.workflow.samples import make_workflow, step
-from tests.pipeline.audit import Audit, make_engine
-from tests.pipeline.samples import Stubborn, bare, forever
 from tool_engine import ToolEngine, ToolExecutionContext, ToolExecutionResult
 
 BOUND = 10_000.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,9 @@ from structlog.testing import capture_logs
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, until, written
 from tests.postgres import running_server
 from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.sql.address import Address
+from tool_engine.knowledge.sql.rows import RowMaker
+from tool_engine.knowledge.sql.sqlite import SQLiteDatabase
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
 
@@ -97,6 +101,37 @@ async def test_file_becomes_garbage(database: Path, open_storage: Open) -> None:
         await until(lambda: storage.waiting == 0)
     records = await storage.query(RecordQuery())
     assert [record.call_id for record in records] == ["call-3", "call-2"]
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "again and again"])
+async def test_file_is_taken_away_in_the_middle_of_a_commit(
+    database: Path, tmp_path: Path, how: str
+) -> None:
+    """What was committed into a file that nobody will see again is not taken for kept."""
+    writing = SQLiteDatabase(Address.of(f"sqlite:///{database}"), is_synchronous=True)
+    await writing.open()
+    shutil.copy(database, tmp_path / "older")
+    taken_away = 0
+
+    def take_away() -> None:
+        nonlocal taken_away
+        if taken_away and how != "again and again":
+            return
+        taken_away += 1
+        database.unlink()
+        if how == "replaced":
+            shutil.copy(tmp_path / "older", database)
+
+    batch = RowMaker().batch([call(number) for number in range(20)])
+    batch.under_way = take_away
+    if how == "again and again":
+        with pytest.raises(sqlite3.OperationalError, match="again and again"):
+            await writing.write(batch)
+    else:
+        await writing.write(batch)
+        assert asked(database, "SELECT count(*) FROM tool_calls") == [(20,)]
+    assert taken_away
+    await writing.close()
 
 
 async def test_folder_is_deleted(database: Path, open_storage: Open) -> None:

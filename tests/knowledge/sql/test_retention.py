@@ -67,7 +67,7 @@ async def test_file_shrinks(database: Path, open_storage: Open) -> None:
         large = {"number": number, "rows": [f"{number}-{at}" for at in range(500)]}
         at = NOON + timedelta(minutes=number)
         storage.add(call(number, output=large, tool_name=f"tool-{number}", executed_at=at))
-    assert await storage.flush(BOUND)
+    assert await storage.flush(120)
     before = await asyncio.to_thread(used, database)
     asked(
         database,

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.knowledge.sql.conftest import BOUND, call, until
 from tool_engine.knowledge.snapshot import snapshot
+from tool_engine.knowledge.sql import writer as writing
 from tool_engine.knowledge.sql.buffer import RecordBuffer, size_of
 from tool_engine.knowledge.sql.failing import BadRowsError, BusyError
 from tool_engine.knowledge.sql.rows import Batch
@@ -175,7 +176,7 @@ async def test_refused_row(rows: Rows, make_writer: Any) -> None:
 
 
 async def test_busy_is_no_trouble(rows: Rows, make_writer: Any) -> None:
-    """A lock of somebody else is waited for without a word."""
+    """A lock of somebody else is waited for without a word, as long as it is short."""
     tries = iter([BusyError("locked"), BusyError("locked")])
     rows.failure = lambda batch: next(tries, None)
     writer = make_writer()
@@ -184,6 +185,34 @@ async def test_busy_is_no_trouble(rows: Rows, make_writer: Any) -> None:
         assert await writer.flush(BOUND)
     assert rows.ids == ids(1)
     assert logs == []
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+async def test_a_database_that_takes_too_long(
+    rows: Rows, make_writer: Any, monkeypatch: pytest.MonkeyPatch, is_locked: bool
+) -> None:
+    """Whether it is locked or silent, that is told once; then nobody waits until it is over."""
+    monkeypatch.setattr(writing, "_COMMIT_LIMIT", 0.2)
+    is_stuck = True
+    if is_locked:
+        rows.failure = lambda batch: BusyError("locked") if is_stuck else None
+    else:
+        rows.is_open.clear()
+    writer = make_writer()
+    with capture_logs() as logs:
+        for number in (1, 2, 3):
+            writer.buffer.add(call(number))
+            assert not await writer.flush(BOUND)
+        assert writer.is_failing
+        is_stuck = False
+        rows.is_open.set()
+        await until(lambda: writer.waiting == 0)
+    assert sorted(rows.ids) == ids(1, 2, 3)
+    assert [line["event"] for line in logs] == ["records_not_written", "records_written_again"]
+    assert "another process holds it locked, or it does not answer" in logs[0]["error"]
+    writer.buffer.add(call(4))
+    assert await writer.flush(BOUND)
+    assert not writer.is_failing
 
 
 async def test_failing_database(rows: Rows, make_writer: Any) -> None:

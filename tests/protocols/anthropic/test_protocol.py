@@ -541,8 +541,8 @@ def test_a_cut_that_did_not_hit_the_call() -> None:
         ("tool_calls", []),
         ("compaction", []),
         ("pause_turn", [("truncated", "warning")]),
-        ("brand_new", [("truncated", "warning")]),
-        (7, [("truncated", "warning")]),
+        ("brand_new", [("malformed_reply", "warning")]),
+        (7, [("malformed_reply", "warning")]),
     ],
 )
 def test_other_reasons_to_stop(reason: Any, found: list[Any]) -> None:
@@ -662,6 +662,51 @@ def test_a_conversation() -> None:
     assert ("malformed_reply", "error") in kinds(answered)
 
 
+def test_a_beginning_that_comes_twice() -> None:
+    """Before any content a second beginning takes nothing away, whatever its id."""
+    first, *rest = wire.render_stream([CALL])
+    for again in (first, {**first, "message": {**first["message"], "id": "msg_2"}}):
+        reply = parse([first, again, *rest])
+        assert (one(reply).is_runnable, reply.findings) == (True, [])
+        late = parse([first, *rest[:2], again, *rest[2:]])
+        assert not one(late).is_runnable
+        assert ("malformed_reply", "error") in kinds(late)
+
+
+@pytest.mark.parametrize("kind", ["text", "thinking", "server_tool_use", "brand_new"])
+def test_a_stream_that_dies_behind_an_empty_block(kind: str) -> None:
+    """What ended before it said anything is told to be cut, not to be empty."""
+    begun = {"type": kind, "id": "x", "name": "x", "text": "", "thinking": "", "input": {}}
+    first, *_ = wire.render_stream([CALL])
+    reply = parse([first, wire.begin(0, begun)])
+    assert kinds(reply) == [("truncated", "warning")]
+
+
+def test_a_call_of_the_provider_without_a_result() -> None:
+    """Where a limit cut the reply, a server's call without its result does not go back."""
+    used: dict[str, Any] = {
+        "type": "server_tool_use",
+        "id": "srv_1",
+        "name": "web_search",
+        "input": {},
+    }
+    ended = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+    text = {"type": "text", "text": "Hm."}
+    thought = {"type": "thinking", "thinking": "x", "signature": "s"}
+    cases: list[tuple[str, list[Any], list[Any]]] = [
+        ("max_tokens", [text, used], [text]),
+        ("max_tokens", [text, thought, used], [text]),
+        ("max_tokens", [text, used, ended], [text, used, ended]),
+        ("pause_turn", [text, used], [text, used]),
+        ("tool_use", [used, wire.tool_use()], [used, wire.tool_use()]),
+    ]
+    for reason, content, kept in cases:
+        reply = parse(wire.message(content, reason))
+        assert reply.message == [{"role": "assistant", "content": kept}]
+        assert reply.is_paused is (reason == "pause_turn")
+    assert parse(wire.message([used], "max_tokens")).message == []
+
+
 def test_a_second_message() -> None:
     """A proxy that begins again in the middle: the first message counts, and it is told."""
     first = [wire.start(), wire.begin(0, wire.tool_use(input={"x": 1}))]
@@ -681,7 +726,7 @@ def test_a_second_message() -> None:
 def test_ids() -> None:
     """Every call has its own id, in the reply, in the message and in the results."""
     blocks = [
-        wire.block(place, wire.tool_use(name), wire.json_delta("{}"))
+        wire.block(place, wire.tool_use(name), wire.json_delta(f'{{"x": {place}}}'))
         for place, name in enumerate(("a", "a", None, 5))
     ]
     reply = parse(stream(*blocks))

@@ -191,6 +191,41 @@ def test_a_repair_changes_nothing_but_the_mistake(value: dict[str, Any], end: st
     assert read.value in (value, None)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":2/*c*/}', {"a": 2}),
+        ('{"a":-1.5e3/* c */,"b":null/**/}', {"a": -1500.0, "b": None}),
+        ('{"a":[1/*x*/,2/*y*/]}', {"a": [1, 2]}),
+        ('{"a":True// c\n}', {"a": True}),
+        ('{"a":1# c\n}', {"a": 1}),
+        ("{} /* foo ", {}),
+    ],
+)
+def test_a_comment_right_behind_a_value_is_left_out(text: str, value: object) -> None:
+    """A comment needs no space before it; one after all of the arguments need not be closed."""
+    read = read_arguments(text)
+    assert (read.value, read.is_truncated) == (value, False)
+    assert "comments" in read.repairs[0]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":10//3,\n"b":1}', '{"a": C#, "b": 1}', '{"a":src/*,"b":*/x}']
+)
+def test_what_may_be_more_than_a_comment_is_refused(text: str) -> None:
+    """A division, a name and a pattern are no comments."""
+    read = read_arguments(text)
+    assert (read.value, read.is_truncated) == (None, False)
+
+
+@pytest.mark.parametrize("text", ["{url:https://x.org/}", '{"a": {"u": http://x}}', '{"a": 1 // }'])
+def test_finished_text_is_not_called_cut_off(text: str) -> None:
+    """Where the closing brackets only look like a comment, the cure is not to write less."""
+    read = read_arguments(text)
+    assert (read.value, read.is_truncated) == (None, False)
+    assert "shorter" not in str(read.error)
+
+
 def test_many_brackets_are_not_deep() -> None:
     """Only how deep they nest counts, and brackets in strings do not."""
     value = {"a": [[]] * 1000, "b": "[" * 1000, "c": "{" * 1000}

@@ -162,7 +162,7 @@ def test_json_lines_in_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ["Sure. ", "Sure: ", "我来查询。", "我来查询", "* ", "\t", "a\t"]
+    "before", ["Sure. ", "Sure: ", "我来查询。", "我来查询", "* ", "  ", "a\t"]
 )
 @pytest.mark.parametrize("after", ["", " ", "\n", " \t\r\nBye {"])
 def test_a_json_call_at_the_end_of_a_line(before: str, after: str) -> None:
@@ -340,7 +340,6 @@ REPAIRED = [
     ('{"name": "a", "arguments": {"x": "1\n2"}}', {"x": "1\n2"}),
     ('{"name": "a", "arguments": null}', {}),
     ('{"name": "a"}', {}),
-    ('{"name": "a", "arguments": {"x": 1}, "thought": "so"}', {"x": 1}),
 ]
 
 
@@ -394,7 +393,8 @@ def test_ids_are_kept() -> None:
     """The model's own ids count; a repeated one is told."""
     one = '{"id": "i", "name": "a", "arguments": {}}'
     late = '{"name": "a", "arguments": {}, "id": "j"}'
-    reply = read(tag(one) + tag(one) + tag(late))
+    other = one.replace('"a"', '"b"')
+    reply = read(tag(one) + tag(other) + tag(late))
     assert [call.call_id for call in reply.calls] == ["i", "i_2", "j"]
     assert [finding.error_type for finding in reply.findings] == ["repeated_id"]
 

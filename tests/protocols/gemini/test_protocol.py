@@ -18,6 +18,7 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.gemini import GeminiProtocol
+from tool_engine.protocols.gemini import reply as reply_room
 
 TOOL = Tool(
     id="getTime",
@@ -179,7 +180,10 @@ def test_parts_that_are_not_ours_stay_in_the_message(gemini: GeminiProtocol) -> 
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [
-        *((each, "refusal") for each in ("SAFETY", "RECITATION", "OTHER", "LANGUAGE", "BRAND_NEW")),
+        *(
+            (each, "refusal")
+            for each in ("SAFETY", "RECITATION", "OTHER", "LANGUAGE", "ESCALATION")
+        ),
         *((each, "malformed_reply") for each in ("MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS")),
         ("UNEXPECTED_TOOL_CALL", "malformed_reply"),
     ],
@@ -221,6 +225,23 @@ def test_a_blocked_prompt(gemini: GeminiProtocol) -> None:
     assert reply.stop_reason == "SAFETY"
     unsaid = gemini.parse([{"promptFeedback": {}}, chunk([{"text": "Hi"}], "STOP")])
     assert (unsaid.text, unsaid.findings) == ("Hi", [])
+
+
+def test_an_unknown_reason(gemini: GeminiProtocol) -> None:
+    """A reason that is yet to come is told, and is no refusal: what is whole is used."""
+    part = call_part(ToolCall(call_id="x", tool_name="getTime", arguments={"offset_ms": 1}))
+    for reason in ("BRAND_NEW", 77):
+        reply = gemini.parse(chunk([{"text": "Hi"}, part], reason))  # type: ignore[arg-type]
+        assert (reply.text, reply.refusal, reply.calls[0].is_runnable) == ("Hi", None, True)
+        assert problems(reply) == [("malformed_reply", "warning")]
+        assert str(reason) in reply.findings[0].message
+
+
+def test_every_reason_of_the_sdk_is_known() -> None:
+    """What the official SDK knows as the end of a reply is no unknown reason here."""
+    known = {*reply_room._ENDINGS, *reply_room._MALFORMED, *reply_room._REFUSALS}
+    named = {each.value for each in types.FinishReason}
+    assert named - known == {"FINISH_REASON_UNSPECIFIED"}
 
 
 def test_a_reply_that_nobody_ended(gemini: GeminiProtocol) -> None:
@@ -356,10 +377,10 @@ def test_ids(gemini: GeminiProtocol) -> None:
     one, other = ({"id": "x", "name": "getTime", "args": {"offset_ms": n}} for n in (1, 2))
     parts = [{"functionCall": each} for each in (one, one, other, {**one, "id": None})]
     reply = gemini.parse(chunk(parts, "STOP"))
-    assert [call.call_id for call in reply.calls] == ["x", "x_2", "call_3"]
+    assert [call.call_id for call in reply.calls] == ["x", "x_3", "call_4"]
     assert problems(reply) == [("repeated_id", "warning")] * 2
     sent = [part["functionCall"].get("id") for part in reply.message[0]["parts"]]
-    assert sent == ["x", "x_2", None]
+    assert sent == ["x", "x_3", None]
     results = gemini.format_results([result(n) for n in range(3)], reply.calls)
     assert [part["functionResponse"].get("id") for part in results[0]["parts"]] == sent
     twins = gemini.parse(chunk([{"functionCall": {**one, "id": None}}] * 2, "STOP"))
@@ -452,6 +473,18 @@ def test_results_are_in_the_order_of_their_calls(gemini: GeminiProtocol) -> None
         ("c", "c"),
     ]
     assert gemini.format_results([]) == []
+
+
+@pytest.mark.parametrize("sent", ["call_17", "call_1", "call_2_2", "x", None, ""])
+def test_ids_of_a_server_that_look_like_ours(gemini: GeminiProtocol, sent: Any) -> None:
+    """A result has the id that its call had on the wire, and none where it had none."""
+    call = {"name": "getTime", "args": {}} | ({} if sent is None else {"id": sent})
+    reply = gemini.parse(chunk([{"functionCall": call}, {"functionCall": {"name": "x"}}], "STOP"))
+    results = [result(1), result(2)]
+    (content,) = gemini.format_results(results, reply.calls)
+    asked = [each["functionCall"].get("id") for each in reply.message[0]["parts"]]
+    told = [each["functionResponse"].get("id") for each in content["parts"]]
+    assert asked == told == [sent or None, None]
 
 
 def test_options() -> None:

@@ -329,3 +329,11 @@ def test_no_call_of_a_reply_that_broke_off_is_run() -> None:
     late = GeminiProtocol().parse([chunk([call], "STOP"), error])
     assert [each.is_runnable for each in late.calls] == [True]
     assert "overloaded" in late.findings[-1].message
+
+
+def test_a_call_in_both_spellings_is_not_dropped() -> None:
+    """A part with two calls is refused, and not read as the second of them."""
+    both = {"functionCall": {"name": "getTime"}, "function_call": {"name": "other"}}
+    reply = GeminiProtocol().parse(chunk([both], "STOP"))
+    assert [call for call in reply.calls if call.is_runnable] == []
+    assert "'functionCall' and 'function_call'" in reply.findings[0].message

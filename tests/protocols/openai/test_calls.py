@@ -404,9 +404,12 @@ def test_more_after_the_end() -> None:
 @pytest.mark.parametrize("index", [0, None])
 def test_many_calls_take_linear_time(index: Any) -> None:
     """10,000 calls with the same id, or none, are read without looking at all the others."""
-    calls = calls_of([fragment(index, "a", "add", "{}") for _ in range(10_000)])
+    other = [fragment(index, "a", "add", f'{{"x":{place}}}') for place in range(10_000)]
+    calls = calls_of(other)
     assert len(calls) == 10_000
     assert calls[-1].call_id == "a_10000"
+    same = [fragment(index, "a", "add", "{}") for _ in range(10_000)]
+    assert len(calls_of(same)) == 1
 
 
 def test_an_object_with_a_key_twice_is_not_run() -> None:

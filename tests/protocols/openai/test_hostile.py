@@ -100,3 +100,27 @@ def test_hostile_arguments() -> None:
     reply = read(first, chunk(fragment(0, None, None, f'{{"x": {deep}}}')), last)
     assert runs(reply) == []
     assert "nest" in str(reply.calls[0].error)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"function_call": {"name": "drop", "arguments": "{}"}},
+        {"custom": {"name": "drop", "input": "x"}},
+        {"name": "drop"},
+        {"arguments": '{"x": 2}'},
+        {"parameters": {"x": 2}},
+    ],
+)
+def test_a_second_call_in_an_entry_is_not_dropped(beside: dict[str, Any]) -> None:
+    """Which of two calls in one entry is meant is not known: none runs, and that is an error."""
+    entry = {"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"x": 1}'}}
+    same = {**entry, "name": "add", "arguments": '{"x": 1}', "custom": None}
+    for each, found in ((entry, [{"x": 1}]), (same, [{"x": 1}]), ({**entry, **beside}, [])):
+        message = {"role": "assistant", "tool_calls": [each]}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        whole = OpenAIProtocol().parse({"choices": [choice]})
+        streamed = read(chunk(each), chunk(finish_reason="tool_calls"))
+        for reply in (whole, streamed):
+            assert runs(reply) == found
+            assert ("error" in {each.level for each in reply.findings}) is (not found)

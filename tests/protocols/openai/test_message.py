@@ -99,7 +99,11 @@ def test_results() -> None:
 
 
 def test_images_in_results() -> None:
-    """A `tool` message holds no images: they follow all results, in one message of the user."""
+    """A `tool` message holds no images: they follow all results, in one message of the user.
+
+    Some servers refuse a user behind results, and some images in results: a line of the model's
+    stands between, which all take. Whose server takes images in results may say so.
+    """
     text = {"type": "text", "text": "A map:"}
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     results = [succeeded({"content": [text, image]}), succeeded({"x": 1}, "b")]
@@ -111,8 +115,15 @@ def test_images_in_results() -> None:
     assert OpenAIProtocol().format_results(results) == [
         {"role": "tool", "tool_call_id": "a", "content": [text, {"type": "text", "text": note}]},
         {"role": "tool", "tool_call_id": "b", "content": '{"x": 1}'},
+        {"role": "assistant", "content": "I look at the images."},
         {"role": "user", "content": shown},
     ]
+    assert OpenAIProtocol(images="inside").format_results(results) == [
+        {"role": "tool", "tool_call_id": "a", "content": [text, shown[1]]},
+        {"role": "tool", "tool_call_id": "b", "content": '{"x": 1}'},
+    ]
+    with pytest.raises(ConfigurationError, match="images must be one of after, inside"):
+        OpenAIProtocol(images="insde")
 
 
 def test_an_error_that_quotes_half_a_character_can_be_sent() -> None:

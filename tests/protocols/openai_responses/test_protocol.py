@@ -343,6 +343,70 @@ def test_one_item_id_for_several_calls() -> None:
     assert all(call.is_runnable for call in reply.calls)
 
 
+def rotated(value: Any, number: int) -> Any:
+    """The same event with other ids of the response and of the items, as no other event has."""
+    if isinstance(value, list):
+        return [rotated(each, number) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: f"{each}_{number}" if key in ("id", "item_id") and each else rotated(each, number)
+        for key, each in value.items()
+    }
+
+
+def test_ids_that_change_with_each_event() -> None:
+    """GitHub Copilot gives the response and its items another id in each event: all is read.
+
+    Looked at: texts, calls and reasoning side by side; only `response.created` begins another one.
+    """
+    items = [wire.reasoning(), wire.message("Hi."), ITEM, wire.function_call(OTHER)]
+    events = wire.stream(items, wire.response(items))
+    plain = parse(events)
+    reply = parse([rotated(each, number) for number, each in enumerate(events)])
+    assert [each.error_type for each in reply.findings if each.level == "error"] == []
+    assert (reply.text, reply.reasoning, what(reply)) == (
+        plain.text,
+        plain.reasoning,
+        what(plain),
+    )
+    assert all(call.is_runnable for call in reply.calls)
+
+
+def test_a_beginning_that_comes_twice() -> None:
+    """Before anything was said a second beginning takes nothing away; after that, it does."""
+    first, *rest = wire.stream([ITEM], wire.response([ITEM]))
+    again = rotated(first, 2)
+    assert one(parse([first, again, *rest])).is_runnable
+    late = parse([first, added(begun(ITEM)), again, *rest])
+    assert ("malformed_reply", "error") in kinds(late)
+
+
+@pytest.mark.parametrize("item", [wire.message("Hi."), wire.reasoning(), {"type": "compaction"}])
+def test_a_stream_that_dies_behind_an_empty_item(item: dict[str, Any]) -> None:
+    """What ended before it said anything is told to be cut, not to be empty."""
+    events = wire.stream([item], wire.response([item]))
+    place = next(n for n, each in enumerate(events) if each["type"].endswith("item.added"))
+    reply = parse(events[: place + 1])
+    assert kinds(reply) == [("truncated", "warning")]
+
+
+@pytest.mark.parametrize("ids", [("fc_1", "fc_1"), ("fc_1", "fc_2"), (None, None)])
+@pytest.mark.parametrize("second", ['{"a": 1}', '{"a": 2}'])
+def test_a_call_that_is_sent_again(ids: tuple[Any, Any], second: str) -> None:
+    """The same call under another item, or another place, is one call, and no argument is lost."""
+    named = [{**ITEM, "id": each} for each in ids]
+    items = [{key: value for key, value in each.items() if value is not None} for each in named]
+    items[1]["arguments"] = second
+    for form in (wire.response(items), wire.stream(items, wire.response(items))):
+        reply = parse(form)
+        assert [call.arguments for call in reply.calls] == [
+            {"a": 1},
+            *([{"a": 2}] if "2" in second else []),
+        ]
+        assert kinds(reply) == [("repeated_id", "warning")]
+
+
 def test_a_repeated_id() -> None:
     """Every call has its own id, in the reply, in the message and for the results."""
     reply = parse(wire.response([ITEM, {**ITEM, "id": "fc_2", "arguments": '{"a": 2}'}, LONE]))
@@ -619,7 +683,13 @@ HOSTED = [
         "arguments": '{"a": 1}',
         "server_label": "s",
     },
-    {"type": "code_interpreter_call", "id": "ci_1", "status": "completed", "code": "1"},
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "status": "completed",
+        "code": "1",
+        "outputs": None,
+    },
 ]
 
 
@@ -763,7 +833,7 @@ def test_a_lost_part_in_the_middle(lost: Any) -> None:
 def test_a_status_that_is_no_text() -> None:
     """A server that says anything but a text of the status is not believed to be done."""
     reply = parse(wire.response([ITEM], {"odd": 1}))  # type: ignore[arg-type]
-    assert kinds(reply) == [("truncated", "warning")]
+    assert kinds(reply) == [("malformed_reply", "warning")]
 
 
 def test_halves_of_letters() -> None:
@@ -771,6 +841,20 @@ def test_halves_of_letters() -> None:
     reply = parse(wire.response([wire.message("\ud83d"), {**ITEM, "arguments": '{"a": "\ud83d"}'}]))
     assert one(reply).arguments == {"a": "\ud83d"}
     json.dumps(reply.message, ensure_ascii=False).encode()
+
+
+def test_what_the_result_of_a_call_says_again() -> None:
+    """Where a program of the provider's called, or a namespace is named, the output says so too."""
+    caller = {"type": "program", "caller_id": "prog_1"}
+    item = {**ITEM, "caller": caller, "namespace": "crm"}
+    other = wire.function_call(OTHER, caller=None)
+    items = [item, other]
+    for form in (wire.response(items), wire.stream(items, wire.response(items))):
+        reply = parse(form)
+        told = OpenAIResponsesProtocol().format_results([result(), result()], reply.calls)
+        assert (told[0]["caller"], told[0]["namespace"]) == (caller, "crm")
+        assert told[1].keys() == {"type", "call_id", "output"}
+        assert wire.faults_of({"input": [*reply.message, *told]}) == []
 
 
 def test_results() -> None:

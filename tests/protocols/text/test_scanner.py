@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tool_engine.model.reply import ParsedReply, StreamEventType
 from tool_engine.protocols.function_call import FunctionCallProtocol
-from tool_engine.protocols.text.neutral import closing_fence
 from tool_engine.protocols.text.protocol import TextProtocol
 from tool_engine.protocols.vcp import VCPProtocol
 
@@ -81,7 +80,7 @@ PLAIN = {
     "after inline code": f"`a` {CALL} `b`",
     "after a lone backtick": f"it`s {CALL}",
     "after another run": f"`a``b {CALL}",
-    "backticks on two lines": f"a `b\n{LINE} c` d",
+    "backticks in two paragraphs": f"a `b\n\n{LINE} c` d",
     "four spaces": f"a\n    ```\n{CALL}\n",
     "tildes in a line": f"a ~~~\n{CALL}",
     "four spaces in no list": f"a\n\n    ```\n{CALL}\n",
@@ -91,7 +90,7 @@ PLAIN = {
     "after a fence in an item": f"- ```\n  b\n  ```\n{CALL}",
     "after a block quote": f"> a\n{CALL}",
     "after a sign": f"a > b\n 2 > 1 {CALL}",
-    "four spaces and a sign": f"    > {CALL}",
+    "four spaces and a sign": f"a\n    > {CALL}",
     "two tildes": f"~~\n{CALL}",
     "two backticks": f"``\n{CALL}",
     "three backticks in a line": f"a ```\n{CALL}",
@@ -106,16 +105,16 @@ PLAIN = {
 def test_calls_outside_of_code_count(text: str) -> None:
     """CommonMark decides what is code; a backtick that nothing closes on its line is none."""
     reply = read(text)
-    assert [call.tool_name for call in reply.calls] == ["look"]
+    assert [call.tool_name for call in reply.calls if call.is_runnable] == ["look"]
     assert "TOOL_REQUEST" not in reply.text
 
 
 @pytest.mark.parametrize("marks", ["`", "``"])
-def test_a_block_right_between_backticks_is_quoted(marks: str) -> None:
+def test_a_block_between_backticks_is_quoted(marks: str) -> None:
     """U25: inline code of several lines, which is certain only when the block is over."""
     reply = read(f"{CALL}\nSo: {marks}{CALL}{marks}, then\n{CALL}")
     assert [call.is_runnable for call in reply.calls] == [True, False, True]
-    assert "between backticks" in str(reply.calls[1].error)
+    assert "in inline code" in str(reply.calls[1].error)
     assert findings(reply) == ["skipped"]
     assert reply.findings[0].level == "error"
     both = read(f"So: {marks}{CALL}{marks}", skip_quoted=False)
@@ -123,7 +122,7 @@ def test_a_block_right_between_backticks_is_quoted(marks: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["it`{}``", "`a`{}`b`", "`<think>`{}`b`", "`{}\n`", "`{} `b` `", "{}`{}"]
+    "form", ["it`{}``", "`a`{}`b`", "`<think>`{}`b`", "`{}\n\n`", "`` {} `b`", "{}`{}"]
 )
 def test_other_backticks_around_a_block_quote_nothing(form: str) -> None:
     """A lone backtick is an ordinary character; one after a code span is no part of it."""
@@ -206,22 +205,6 @@ def test_what_cannot_become_a_marker_is_passed_on(part: str) -> None:
     assert said + later == f"a{part}?"
 
 
-@pytest.mark.parametrize(
-    ("text", "fence"),
-    [
-        ("a", None),
-        ("```\na", "```"),
-        ("a\n~~~~ x\n~~~", "~~~~"),
-        ("```\na\n```", None),
-        ("a ``` b", None),
-        ("```", "```"),
-    ],
-)
-def test_open_fences_are_known(text: str, fence: str | None) -> None:
-    """What leaves a fence open would quote the next call."""
-    assert closing_fence(text) == fence
-
-
 PIECES = st.sampled_from(
     [
         *("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>", "<<<[TOOL_REQUEST_ESCAPE]>>>"),
@@ -302,3 +285,18 @@ def test_hostile_text_is_read_to_its_end(protocol: TextProtocol, text: str) -> N
     for place in range(0, len(text), 64):
         decoder.feed(text[place : place + 64])
     assert decoder.close() == reply
+
+
+@pytest.mark.parametrize(
+    "unit", ["`a` ", "<function_call>{", "~~~\n", "<<<[TOOL_REQUEST]>>>a:「始", CALL + "\n"]
+)
+@pytest.mark.parametrize("protocol", [VCPProtocol(), FunctionCallProtocol()], ids=lambda p: p.name)
+def test_what_has_too_many_marks_is_text(protocol: TextProtocol, unit: str) -> None:
+    """A reply that is made to take long costs no more than its first ten thousand marks."""
+    few, many = protocol.parse(unit * 4_000), protocol.parse(unit * 30_000)
+    told = [finding.message for finding in many.findings if "more than 10,000" in finding.message]
+    assert not any("more than 10,000" in finding.message for finding in few.findings)
+    assert len(told) <= 1
+    assert len([call for call in many.calls if call.is_runnable]) <= 10_000
+    if told:
+        assert protocol.parse(unit * 30_000 + CALL).text.endswith(CALL)

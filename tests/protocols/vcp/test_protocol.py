@@ -101,7 +101,8 @@ def test_the_example_of_the_document() -> None:
 def test_ids_follow_the_blocks() -> None:
     """A21: `request_id` is the id, wherever it stands; else the place of the block counts."""
     text = block("tool_name:「始」a「末」", "x:「始」1「末」", "request_id:「始」 mine 「末」")
-    reply = read(text + block("tool_name:「始」b「末」") + text)
+    again = text.replace("1", "2")
+    reply = read(text + block("tool_name:「始」b「末」") + again)
     assert [call.call_id for call in reply.calls] == ["mine", "req_2", "mine_2"]
     assert [finding.error_type for finding in reply.findings] == ["repeated_id"]
     assert "request_id" not in reply.calls[0].arguments
@@ -230,14 +231,18 @@ def test_a_mark_that_is_only_mentioned_is_text() -> None:
     assert read(text + block("tool_name:「始」a「末」")).calls[0].call_id == "req_1"
 
 
-def test_the_last_of_two_values_counts() -> None:
-    """A parameter that stands twice is read as upstream reads it, and it is said so."""
-    reply = read(block("tool_name:「始」a「末」", "k:「始」1「末」", "k:「始」2「末」"))
-    [call] = reply.calls
-    assert call.arguments == {"k": "2"}
-    assert call.repairs == ("the parameter 'k' was written more than once: the last one counts",)
-    assert [f.error_type for f in reply.findings] == ["repaired"]
-    assert not only(block("tool_name:「始」a「末」", "tool_name:「始」b「末」")).is_runnable
+@pytest.mark.parametrize("second", ["1", "2", ""])
+@pytest.mark.parametrize("key", ["k", "request_id", "command", "command1", "tool_name"])
+def test_a_parameter_that_stands_twice_is_not_guessed(key: str, second: str) -> None:
+    """which of two values was meant is not known, so the call is not run."""
+    field = f"{key}:「始」1「末」"
+    reply = read(
+        block("tool_name:「始」a「末」", field, f"{key}:「始」{second}「末」", "x:「始」y「末」")
+    )
+    assert [(call.is_runnable, call.arguments) for call in reply.calls] == [(False, {})]
+    [found] = reply.findings
+    assert (found.level, found.call_id) == ("error", reply.calls[0].call_id)
+    assert "more than once: write each" in found.message or "names two tools" in found.message
 
 
 @pytest.mark.parametrize(
@@ -308,7 +313,7 @@ def test_numbered_commands_are_several_calls() -> None:
 
 def test_numbers_that_belong_to_a_name_split_nothing() -> None:
     """U28: `base64` is not command 64 of `base`."""
-    names = ["base64", "sha256", "utf8", "mp3", "path01", "x1"]
+    names = ["base64", "sha256", "utf8", "mp3", "x1"]
     fields = [f"{name}:「始」v「末」" for name in names]
     reply = batch(*fields, tools=[FILES])
     assert [call.call_id for call in reply.calls] == ["req_1"]
@@ -318,6 +323,38 @@ def test_numbers_that_belong_to_a_name_split_nothing() -> None:
     assert [call.call_id for call in batch("path1:「始」a「末」", tools=[FILES]).calls] == [
         "req_1_1"
     ]
+
+
+def test_names_that_end_in_a_digit_are_numbered_too() -> None:
+    """U28: the first of a parameter `sha256` is `sha2561`, and none of them is lost unsaid.
+
+    Looked at: names that end in digits, one name that begins another, numbers with a zero in front
+    and with more than four digits, of parameters and of `command`.
+    """
+    own = tool("files_read", ToolParameter("sha256", "string"), ToolParameter("command", "string"))
+    fields = ("sha2561:「始」a「末」", "sha2562:「始」b「末」")
+    assert [call.arguments for call in batch(*fields, tools=[own]).calls] == [
+        {"sha256": "a"},
+        {"sha256": "b"},
+    ]
+    numbered = ("command1:「始」c「末」", "command2:「始」d「末」", *fields)
+    assert [call.arguments for call in batch(*numbered, tools=[own]).calls] == [
+        {"command": "c", "sha256": "a"},
+        {"command": "d", "sha256": "b"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "key", ["path12", "path01", "path10000", "command10000", "command01", "path" + "9" * 250]
+)
+def test_a_number_that_is_in_doubt_runs_nothing(key: str) -> None:
+    """U28: what may be two parameters, or no number of a call, is told and not left out."""
+    own = tool("files_read", ToolParameter("path", "string"), ToolParameter("path1", "string"))
+    for fields in ([key], ["command1", key]):
+        reply = batch(*(f"{name}:「始」v「末」" for name in fields), tools=[own])
+        assert [call.is_runnable for call in reply.calls] == [False]
+        assert repr(key) in str(reply.calls[0].error)
+        assert "a block for each call" in str(reply.calls[0].error)
 
 
 def test_odd_numbers_are_told() -> None:

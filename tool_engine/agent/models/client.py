@@ -17,8 +17,9 @@ from tool_engine.agent.models.failing import failure_of
 from tool_engine.agent.models.messages import say
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.model.bounds import check_count, check_share, nearest
+from tool_engine.model.bounds import check_count, check_share
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.nearness import suggest_near
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.redaction import redact_text, remember_secret
 
@@ -235,7 +236,7 @@ class ModelClient(ABC):
                 more = "; pass it in extra_body if the server does" if "extra_body" in known else ""
                 raise ConfigurationError(
                     f"{type(self).__name__} knows no option {option!r}"
-                    f"{nearest(option, known) or more}"
+                    f"{suggest_near(option, known) or more}"
                 )
         return dict(options)
 

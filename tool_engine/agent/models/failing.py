@@ -9,7 +9,7 @@ from tool_engine.errors import ChatModelError
 from tool_engine.protocols.reading import field
 from tool_engine.redaction import redact_text
 
-__all__ = ["failure_of"]
+__all__ = ["REFUSAL_CODES", "failure_of"]
 
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _TRANSIENT_CODES: Final = frozenset(
@@ -21,6 +21,13 @@ _TRANSIENT_CODES: Final = frozenset(
 """What providers call a failure that they tell of in the middle of a stream."""
 _FINAL_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """A rate limit that no waiting helps against."""
+REFUSAL_CODES: Final = frozenset(
+    {
+        *("content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"),
+        *("data_inspection_failed", "responsible_ai_policy_violation"),
+    }
+)
+"""What providers answer where a filter refuses what is in the conversation."""
 _CONNECTION: Final = frozenset(
     {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
 )
@@ -45,7 +52,12 @@ def failure_of(error: Exception, model: str, address: str) -> ChatModelError:
     else:
         head = f"{model}: {address} gave no reply that can be read"
     message = f"{head}: {redact_text(_words(error, body))}"
-    return ChatModelError(message, status=status, is_transient=_is_transient(error, status, codes))
+    return ChatModelError(
+        message,
+        status=status,
+        is_transient=_is_transient(error, status, codes),
+        is_refusal=not codes.isdisjoint(REFUSAL_CODES),
+    )
 
 
 def _status(error: Exception) -> int | None:

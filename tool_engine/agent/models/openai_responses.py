@@ -6,11 +6,12 @@ https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
+from tool_engine.agent.models.failing import REFUSAL_CODES
 from tool_engine.agent.models.openai import OpenAIClient
-from tool_engine.errors import ChatModelError, MissingExtraError
+from tool_engine.errors import ChatModelError, ConfigurationError, MissingExtraError
 from tool_engine.model.chat import ChatRequest
 from tool_engine.protocols.reading import field
 from tool_engine.redaction import redact_text
@@ -24,6 +25,8 @@ except ImportError as error:
 
 __all__ = ["OpenAIResponsesModel"]
 
+_ELSEWHERE: Final = ("conversation", "previous_response_id")
+"""Options under which the server keeps the conversation."""
 _TRANSIENT: Final = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
 
 
@@ -51,6 +54,17 @@ class OpenAIResponsesModel(OpenAIClient):
         if not isinstance(getattr(answer, "output", None), list):
             raise self.unreadable(answer)
         yield self._checked(answer)
+
+    def _checked_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        extra = options.get("extra_body")
+        for name in _ELSEWHERE:
+            if options.get(name) is not None or (isinstance(extra, Mapping) and name in extra):
+                raise ConfigurationError(
+                    f"{name!r} cannot be an option of {type(self).__name__}: each request holds "
+                    "the whole conversation, which the server would add to the one that it keeps; "
+                    "leave it out, and keep the conversation with AgentLoop.to_dict()"
+                )
+        return super()._checked_options(options)
 
     def _known_options(self) -> Iterable[str]:
         return inspect.signature(AsyncResponses.create).parameters
@@ -80,4 +94,5 @@ class OpenAIResponsesModel(OpenAIClient):
         raise ChatModelError(
             redact_text(f"{self.name}: {self.address} gave up the reply ({code}): {words}"),
             is_transient=code in _TRANSIENT,
+            is_refusal=code in REFUSAL_CODES,
         )

@@ -90,7 +90,10 @@ class RecordedModel:
         if recorded.error is not None:
             error = recorded.error
             raise ChatModelError(
-                error.message, status=error.status, is_transient=error.is_transient
+                error.message,
+                status=error.status,
+                is_transient=error.is_transient,
+                is_refusal=error.is_refusal,
             )
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.reply import ParsedReply
+from tool_engine.named_file import write_named
 from tool_engine.protocols.reading import plain
 from tool_engine.redaction import HIDDEN, redact, redact_text
 
@@ -101,6 +102,7 @@ class RecordingModel:
                 message=redact_text(str(error)),
                 status=error.status,
                 is_transient=error.is_transient,
+                is_refusal=error.is_refusal,
             )
             await self._keep(place, chunks, request, said)
             raise
@@ -160,9 +162,7 @@ class RecordingModel:
                 replies=[each for each in self._replies if each is not None],
             )
             data = msgspec.json.format(msgspec.json.encode(script), indent=2)
-            draft = self._path.with_name(f".{self._path.name}.part")
-            draft.write_bytes(data + b"\n")
-            draft.replace(self._path)
+            write_named(self._path, data + b"\n")
 
 
 def _check_path(path: Path, *, overwrite: bool) -> None:

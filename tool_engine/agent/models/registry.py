@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.bounds import nearest
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["MODELS", "chat_model"]
 
@@ -41,7 +41,7 @@ def chat_model(model: str, **options: Any) -> ChatModel:
     provider, colon, name = model.partition(":") if isinstance(model, str) else ("", "", "")
     place = MODELS.get(provider)
     if not colon or place is None:
-        hint = nearest(provider, MODELS) if provider else ""
+        hint = f"; write {provider}:NAME" if place else suggest_near(provider, MODELS)
         raise ConfigurationError(
             f"a model is named as provider:name, with one of {', '.join(MODELS)} for the provider; "
             f"got {model!r}{hint}"

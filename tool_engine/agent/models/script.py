@@ -11,6 +11,7 @@ import msgspec
 
 from tool_engine.catalog.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
+from tool_engine.named_file import read_named, why_unread
 
 __all__ = ["Expectation", "Script", "ScriptCall", "ScriptError", "ScriptReply", "read_script"]
 
@@ -31,6 +32,7 @@ class ScriptError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     message: str
     status: int | None = None
     is_transient: bool = False
+    is_refusal: bool = False
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +91,9 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
     try:
         value = source if isinstance(source, Mapping) else _loaded(Path(source))
         script = msgspec.convert(value, Script)
-    except (OSError, DefinitionError, msgspec.MsgspecError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {place}: {why_unread(error)}") from error
+    except (DefinitionError, msgspec.MsgspecError) as error:
         raise ConfigurationError(f"{place} is no recorded conversation: {error}") from error
     for number, reply in enumerate(script.replies, 1):
         _check(reply, f"{place}, reply {number}")
@@ -97,13 +101,14 @@ def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
 
 
 def _loaded(path: Path) -> Any:
-    data = path.read_bytes()
+    data = read_named(path)
     if path.suffix.lower() == ".json":
         return msgspec.json.decode(data)
     documents = load_all(data, str(path))
     if len(documents) != 1:
         raise ConfigurationError(
-            f"{path} holds {len(documents)} documents, a recorded conversation is one"
+            f"{path} holds {len(documents)} documents, a recorded conversation is one: write "
+            '{"replies": [...]}, or record one'
         )
     return documents[0]
 

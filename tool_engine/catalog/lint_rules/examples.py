@@ -9,6 +9,7 @@ import jsonschema_rs
 
 from tool_engine.catalog.document import Path
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
+from tool_engine.model.error_path import find_error
 from tool_engine.model.tool import Tool
 
 __all__ = ["EXAMPLE_RULES"]
@@ -33,7 +34,7 @@ def _unfit(tool: Tool) -> Iterator[Flaw]:
     )
     for path, params in _accepted(tool):
         for error in validator.iter_errors(params):
-            place: Path = (*path, *error.instance_path)
+            place: Path = (*path, *find_error(error, params)[0])
             yield place, f"would be refused by the tool's own rules: {error.message[:200]}"
 
 

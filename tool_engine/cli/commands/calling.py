@@ -29,7 +29,8 @@ def call_command(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="Arguments: key=value by the parameter's type, key:=json, key=@file.",
+            help="Arguments: key=value by the parameter's type, key:=json, key=@file; also "
+            "--key value, or one JSON object.",
         ),
     ] = None,
     *,

@@ -40,6 +40,12 @@ ProtocolOption = Annotated[
 GroupsOption = Annotated[
     str | None, typer.Option("--groups", "-g", metavar="A,B", help="Turn these groups on.")
 ]
+EnableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--enable", "-e", metavar="A,B", help="Turn these tools on that their group has off."
+    ),
+]
 SystemOption = Annotated[
     str, typer.Option("--system", metavar="TEXT", help="What the model is told once, or @FILE.")
 ]
@@ -78,6 +84,7 @@ def chat_command(
     base_url: AddressOption = None,
     protocol: ProtocolOption = None,
     groups: GroupsOption = None,
+    enable: EnableOption = None,
     system: SystemOption = "",
     session: SessionOption = None,
     sub_agents: SubAgentsOption = 0,
@@ -102,6 +109,7 @@ def chat_command(
         base_url=base_url,
         protocol=protocol,
         groups=groups,
+        enabled=enable,
         system=system,
         session_id=session,
         sub_agents=sub_agents,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tool_engine.cli.failures import CommandError, nearest
+from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 
 __all__ = ["sessions_command"]
@@ -79,4 +79,6 @@ def _step(words: list[str]) -> tuple[str, str]:
         return step, names[0]
     if step in _WORDS:
         raise CommandError(f"write `tool-engine sessions {step} {_WORDS[step]}`")
-    raise CommandError(f"sessions takes no {' '.join(words)!r}{nearest(step, [*_WORDS, *_ALONE])}")
+    raise CommandError(
+        f"sessions takes no {' '.join(words)!r}{suggest_name(step, [*_WORDS, *_ALONE])}"
+    )

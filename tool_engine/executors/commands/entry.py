@@ -21,8 +21,9 @@ from tool_engine.executors.commands.argument import (
     parse_argument,
 )
 from tool_engine.executors.commands.interpreters import script_places
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.templates import TemplateError, TextTemplate
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 
 __all__ = ["DEFAULT_MAX_OUTPUT", "CommandPlan", "check_entry", "compile_entry"]
@@ -121,7 +122,7 @@ class _Reader(EntryReader[CommandPlan]):
     def _check_type(self, argument: Argument, name: str, path: str) -> None:
         parameter = self.parameters.get(name)
         if parameter is None:
-            hint = nearest(name, self.parameters) or "; declare it under parameters"
+            hint = suggest_near(name, self.parameters) or "; declare it under parameters"
             self.problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
         elif isinstance(argument, Flag):
             if parameter.type != "boolean":
@@ -209,7 +210,7 @@ class _Reader(EntryReader[CommandPlan]):
         chosen = {name for name in self.parameters if self._is_chosen(name)}
         for number, name in self._texts(names, path, "names of parameters"):
             if name not in self.parameters:
-                hint = nearest(name, self.parameters)
+                hint = suggest_near(name, self.parameters)
                 self.problem(f"{path}[{number}]", f"there is no parameter {name!r}{hint}")
             chosen.add(name)
         return chosen

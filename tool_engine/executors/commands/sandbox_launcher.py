@@ -5,9 +5,12 @@ system calls below ask for, and it imports nothing of the engine. Its arguments 
 JSON, then the program and its arguments. What it gives up cannot be had again, not even by a
 program that is run as root:
 
+- mounts of its own, where the kernel gives them: all but the folders to write is read-only, so
+  that the modes and times of what may be written can be set, and of nothing else. A device is
+  written on a mount that is read-only as well.
 - Landlock: files outside the folders of the policy, signals to processes outside, TCP.
-- seccomp: leaving the process group (so that a kill of the group reaches all), sockets, modes and
-  owners of files, other processes, new namespaces, mounts, `io_uring` and other ways around.
+- seccomp: every system call that is not listed (see `system_calls` and `call_filter`, which the
+  engine asks; here is only its answer).
 - all capabilities, and all that a setuid program would give.
 
 See landlock(7), seccomp(2), capabilities(7) and the kernel's Landlock documentation.
@@ -16,10 +19,10 @@ See landlock(7), seccomp(2), capabilities(7) and the kernel's Landlock documenta
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
 import platform
+import re
 import resource
 import stat
 import struct
@@ -27,12 +30,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["CANNOT_SHUT_IN", "LANDLOCK_ABI", "abi", "main", "obstacle", "shut_in"]
+__all__ = ["CANNOT_SHUT_IN", "LANDLOCK_ABI", "MACHINES", "abi", "main", "obstacle", "shut_in"]
 
 LANDLOCK_ABI: Final = 6
 """The oldest that can keep signals inside: Linux 6.12."""
 CANNOT_SHUT_IN: Final = 125
 """The exit code when something of the policy cannot be put into force; nothing was run."""
+MACHINES: Final = ("x86_64", "aarch64")
+"""The processors whose system calls are known."""
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAPBSET_DROP: Final = 24
@@ -45,67 +50,16 @@ _ALL_FILES: Final = (1 << 16) - 1
 _OF_A_FILE: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
 _WRITE: Final = _ALL_FILES & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV)
+_NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
+_MOUNT_SETATTR: Final = 442
+_RECURSIVE: Final = 16384
+_BIND: Final = 4096 | _RECURSIVE
+_PRIVATE: Final = 1 << 18 | _RECURSIVE
+_READ_ONLY: Final = 1
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_MOUNTS: Final = "/proc/self/mountinfo"
 _ALL_TCP: Final = 3
 _ALL_SCOPES: Final = 3
-_NEW_NAMESPACES: Final = 0x7E020080
-_INTERNET, _INTERNET6 = 2, 10
-
-_ARCHITECTURES: Final[Mapping[str, tuple[int, dict[str, int]]]] = {
-    "x86_64": (
-        0xC000003E,
-        {
-            # Out of the process group, or out of the sandbox.
-            "setsid": 112, "setpgid": 109, "unshare": 272, "setns": 308, "clone": 56,
-            "socket": 41, "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161,
-            "open_by_handle_at": 304, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
-            "add_key": 248, "request_key": 249, "keyctl": 250, "swapon": 167, "swapoff": 168,
-            "reboot": 169, "acct": 163, "init_module": 175, "delete_module": 176,
-            "finit_module": 313, "kexec_load": 246, "inotify_init": 253, "inotify_init1": 294,
-            "fanotify_init": 300,
-            # To other processes of the same user.
-            "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-            "setpriority": 141, "sched_setaffinity": 203, "sched_setscheduler": 144,
-            "sched_setparam": 142, "sched_setattr": 314, "ioprio_set": 251, "prlimit64": 302,
-            "migrate_pages": 256, "move_pages": 279, "shmget": 29, "semget": 64, "msgget": 68,
-            "mq_open": 240,
-            # Landlock says nothing about what a file has beside its content.
-            "chmod": 90, "fchmod": 91, "fchmodat": 268, "chown": 92, "fchown": 93, "lchown": 94,
-            "fchownat": 260, "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280,
-            "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "removexattr": 197,
-            "lremovexattr": 198, "fremovexattr": 199,
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "setsid": 157, "setpgid": 154, "unshare": 97, "setns": 268, "clone": 220,
-            "socket": 198, "mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51,
-            "open_by_handle_at": 265, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
-            "add_key": 217, "request_key": 218, "keyctl": 219, "swapon": 224, "swapoff": 225,
-            "reboot": 142, "acct": 89, "init_module": 105, "delete_module": 106,
-            "finit_module": 273, "kexec_load": 104, "inotify_init1": 26, "fanotify_init": 262,
-            "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
-            "setpriority": 140, "sched_setaffinity": 122, "sched_setscheduler": 119,
-            "sched_setparam": 118, "sched_setattr": 274, "ioprio_set": 30, "prlimit64": 261,
-            "migrate_pages": 238, "move_pages": 239, "shmget": 194, "semget": 190, "msgget": 186,
-            "mq_open": 180,
-            "fchmod": 52, "fchmodat": 53, "fchown": 55, "fchownat": 54, "utimensat": 88,
-            "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14,
-            "lremovexattr": 15, "fremovexattr": 16,
-        },
-    ),
-}  # fmt: skip
-"""The machine's own number, and the numbers of the system calls that are refused, some of them only
-with certain arguments."""
-# These have the same number everywhere.
-_NEWER: Final = {
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
-    "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
-    "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "process_mrelease": 448,
-    "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "open_tree_attr": 467,
-    "file_setattr": 469,
-}  # fmt: skip
-_CLONE3: Final = 435
 
 
 def abi() -> int:
@@ -119,8 +73,8 @@ def obstacle() -> str:
     """Why this machine cannot shut a program in; empty when it can."""
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
-    if platform.machine() not in _ARCHITECTURES:
-        return f"it is made for {' and '.join(_ARCHITECTURES)}, this is {platform.machine()}"
+    if platform.machine() not in MACHINES:
+        return f"it is made for {' and '.join(MACHINES)}, this is {platform.machine()}"
     found = abi()
     if found < LANDLOCK_ABI:
         has = f"version {found}" if found else "none, or it is turned off"
@@ -131,12 +85,74 @@ def obstacle() -> str:
 def shut_in(policy: Mapping[str, Any]) -> None:
     """Puts `policy` into force for this process, for good; raises `OSError` if it cannot."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    has_mounts = _mount(policy["write"])
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _restrict_files(policy)
     for capability in range(64):
         # Fails for those that the kernel does not know, and for users who have none to drop.
         _libc().prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    _restrict_calls(has_network=policy["network"])
+    _restrict_calls(bytes.fromhex(policy["calls_with_mounts" if has_mounts else "calls"]))
+
+
+def _mount(writable: Iterable[str]) -> bool:
+    """Whether all files but those below `writable` are read-only for this process now."""
+    try:
+        roots = sorted(path for path in writable if not os.statvfs(path).f_flag & os.ST_RDONLY)
+        _leave_mounts()
+        for path in roots:
+            _call("mount", os.fsencode(path), os.fsencode(path), None, ctypes.c_ulong(_BIND), None)
+        within = list(_mounts_below(roots))
+        _set_mounts("/", _AT_RECURSIVE, set_to=_READ_ONLY)
+        for path in (*roots, *within):
+            _set_mounts(path, clear=_READ_ONLY)
+        _reopen_input()
+        os.chdir(os.getcwd())  # noqa: PTH109 - pathlib takes a quarter of the start
+    except OSError:
+        # In a container, say. Then no mode and no time of any file can be set.
+        return False
+    return True
+
+
+def _reopen_input() -> None:
+    # An open file keeps the mount that it was opened on: modes and times could be set by it.
+    place = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(place, 0)
+    os.close(place)
+
+
+def _mounts_below(roots: Sequence[str]) -> Iterable[str]:
+    """Where other file systems are mounted in these folders, and may be written."""
+    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:  # noqa: PTH123 - as above
+        for line in lines:
+            place, options = line.split(" ")[4:6]
+            place = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), place)
+            if "rw" in options.split(",") and place.startswith(tuple(f"{r}/" for r in roots)):
+                yield place
+
+
+def _leave_mounts() -> None:
+    """Gives this process mounts of its own, if need be as the only user of a namespace."""
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _call("unshare", _NEW_MOUNTS)
+    except PermissionError:
+        _call("unshare", _NEW_MOUNTS | _NEW_USERS)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w", encoding="ascii") as place:  # noqa: PTH123 - as above
+                place.write(text)
+    # Nothing of what follows may come out of here.
+    _call("mount", None, b"/", None, ctypes.c_ulong(_PRIVATE), None)
+
+
+def _set_mounts(path: str, flags: int = 0, *, set_to: int = 0, clear: int = 0) -> None:
+    # struct mount_attr
+    wish = ctypes.create_string_buffer(struct.pack("QQQQ", set_to, clear, 0, 0), 32)
+    name = ctypes.create_string_buffer(os.fsencode(path))
+    _call("syscall", _MOUNT_SETATTR, _AT_FDCWD, name, flags, wish, ctypes.c_size_t(32))
 
 
 def _restrict_files(policy: Mapping[str, Any]) -> None:
@@ -144,7 +160,7 @@ def _restrict_files(policy: Mapping[str, Any]) -> None:
     handled = ctypes.create_string_buffer(struct.pack("QQQ", _ALL_FILES, tcp, _ALL_SCOPES), 24)
     ruleset = _call("syscall", _CREATE_RULESET, handled, ctypes.c_size_t(24), 0)
     _allow(ruleset, policy["read"], _READ)
-    _allow(ruleset, policy["write"], _WRITE)
+    _allow(ruleset, (*policy["write"], *policy["devices"]), _WRITE)
     _call("syscall", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
@@ -162,88 +178,10 @@ def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
             os.close(place)
 
 
-def _restrict_calls(*, has_network: bool) -> None:
-    program = b"".join(_filter(has_network=has_network))
+def _restrict_calls(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(header), 0, 0)
-
-
-def _filter(*, has_network: bool) -> Iterable[bytes]:
-    """The BPF program that the kernel asks about each system call."""
-    architecture, numbers = _ARCHITECTURES[platform.machine()]
-    forbidden = {**numbers, **_NEWER}
-    looked_into = {
-        name: forbidden.pop(name) for name in ("clone", "socket", "prlimit64", "utimensat")
-    }
-    yield _load(4)
-    yield _if_equal(architecture, 1, 0)
-    yield _return(_KILL)
-    yield _load(0)
-    # Calls of the x32 kind, which have numbers of their own.
-    yield struct.pack("HBBI", 0x35, 0, 1, 0x40000000)
-    yield _return(_KILL)
-    for number in sorted(forbidden.values()):
-        yield _if_equal(number, 0, 1)
-        yield _return(_refuse(errno.EPERM))
-    # Its flags are out of reach here; libraries then fall back to `clone`.
-    yield _if_equal(_CLONE3, 0, 1)
-    yield _return(_refuse(errno.ENOSYS))
-    # Of sockets, only those of the internet: one of a local service may give more rights.
-    kinds = (_INTERNET, _INTERNET6) if has_network else ()
-    yield from _only(looked_into["socket"], kinds)
-    # The limits of this process, not of others.
-    yield from _only(looked_into["prlimit64"], (0,))
-    # The times of a file that is open, as `touch` sets them, not of one that is named.
-    yield from _only_without_path(looked_into["utimensat"])
-    yield _if_equal(looked_into["clone"], 0, 3)
-    yield _load(_FIRST)
-    yield struct.pack("HBBI", 0x45, 0, 1, _NEW_NAMESPACES)
-    yield _return(_refuse(errno.EPERM))
-    yield _return(_PASS)
-
-
-def _only(number: int, values: Sequence[int]) -> Iterable[bytes]:
-    """Refuses a system call unless its first argument is one of `values`."""
-    yield _if_equal(number, 0, len(values) + 3)
-    yield _load(_FIRST)
-    for place, value in enumerate(values):
-        yield _if_equal(value, len(values) - place, 0)
-    yield _return(_refuse(errno.EPERM))
-    yield _return(_PASS)
-
-
-def _only_without_path(number: int) -> Iterable[bytes]:
-    """Refuses a system call whose second argument points somewhere; a pointer has two halves."""
-    yield _if_equal(number, 0, 6)
-    yield _load(24)
-    yield _if_equal(0, 0, 2)
-    yield _load(28)
-    yield _if_equal(0, 1, 0)
-    yield _return(_refuse(errno.EPERM))
-    yield _return(_PASS)
-
-
-_FIRST: Final = 16
-"""Where the lower half of the first argument is; the kernel looks at no more of a number."""
-_KILL: Final = 0x80000000
-_PASS: Final = 0x7FFF0000
-
-
-def _refuse(number: int) -> int:
-    return 0x00050000 | number
-
-
-def _load(offset: int) -> bytes:
-    return struct.pack("HBBI", 0x20, 0, 0, offset)
-
-
-def _if_equal(value: int, then: int, otherwise: int) -> bytes:
-    return struct.pack("HBBI", 0x15, then, otherwise, value)
-
-
-def _return(value: int) -> bytes:
-    return struct.pack("HBBI", 0x06, 0, 0, value)
 
 
 def _libc() -> ctypes.CDLL:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +19,9 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands import sandbox_launcher
 from tool_engine.executors.commands.argument import MAX_ARGUMENT_BYTES
+from tool_engine.executors.commands.call_filter import call_filter
 from tool_engine.executors.commands.executor import seconds_left
+from tool_engine.executors.commands.hard_links import check_hard_links
 from tool_engine.executors.commands.outcome import output_of
 from tool_engine.executors.commands.process_group import ProcessGroup
 from tool_engine.executors.commands.program import SYSTEM_PATH
@@ -27,6 +30,7 @@ from tool_engine.executors.commands.supervisor import Command
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
+from tool_engine.trusted import TrustedPath, trusted_paths
 
 __all__ = ["ShellExecutor", "check_script"]
 
@@ -41,11 +45,14 @@ _SYSTEM: Final = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/ssl/openssl.cnf",
     "/dev/random",
     "/dev/urandom",
     "/dev/zero",
 )
-"""What programs need to start; where secrets are usual, as in /etc, no more than that."""
+"""What programs need; where secrets are usual, as in /etc, no more than that."""
 _NETWORK: Final = (
     "/etc/hosts",
     "/etc/nsswitch.conf",
@@ -133,20 +140,46 @@ def _command(plan: ShellPlan, script: str) -> Command:
         )
     system = (*_SYSTEM, *(_NETWORK if plan.network else ()))
     (folder,) = _existing([plan.cwd])
+    writable = _existing(plan.write)
+    trusted = trusted_paths()
+    for each in trusted:
+        _check_writable(writable, each)
+    check_hard_links(writable, trusted)
     policy = {
         "read": [*filter(os.path.exists, system), folder, *_existing(plan.read)],
-        "write": [*filter(os.path.exists, _DEVICES), *_existing(plan.write)],
+        "write": writable,
+        "devices": [*filter(os.path.exists, _DEVICES)],
         "network": plan.network,
+        "calls": _calls(plan, has_attributes=False),
+        "calls_with_mounts": _calls(plan, has_attributes=True),
         "program": _SHELL,
     }
     launcher = [sys.executable, "-I", "-S", sandbox_launcher.__file__, json.dumps(policy)]
     env = {"PATH": os.pathsep.join(SYSTEM_PATH), "LANG": "C.UTF-8", "HOME": folder}
+    # It would end at the sight of a file that it may not read.
+    env["GIT_CONFIG_NOSYSTEM"] = "1"
     return Command(
         program=sys.executable,
         argv=[*launcher, "sh", "-c", script],
         env={**env, "TMPDIR": folder},
         cwd=folder,
     )
+
+
+def _check_writable(folders: Sequence[str], trusted: TrustedPath) -> None:
+    """Raises `ToolExecutionError` for a folder in which a script could change what is trusted."""
+    for folder in folders:
+        if trusted.meets(folder):
+            raise ToolExecutionError(
+                f"scripts of this tool may write {folder!r}, which {trusted.what} is in "
+                f"({trusted.path}), and that no tool may change; name folders without it in "
+                "entry.config.write"
+            )
+
+
+def _calls(plan: ShellPlan, *, has_attributes: bool) -> str:
+    machine = platform.machine()
+    return call_filter(machine, has_network=plan.network, has_attributes=has_attributes).hex()
 
 
 def _existing(paths: Sequence[str]) -> list[str]:

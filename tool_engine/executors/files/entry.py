@@ -14,9 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["DEFAULT_MAX_BYTES", "FileEntry", "check_entry", "compile_entry"]
 
@@ -141,9 +142,8 @@ class _Reader(EntryReader[FileEntry]):
             if name not in declared:
                 self.problem("parameters", f"{handler} needs the parameter {name!r}; declare it")
         for name in sorted(declared.difference(needed, others)):
-            hint = (
-                nearest(name, (*needed, *others)) or f"; it reads {', '.join((*needed, *others))}"
-            )
+            known = (*needed, *others)
+            hint = suggest_near(name, known) or f"; it reads {', '.join(known)}"
             self.problem(f"parameters.{name}", f"{handler} never reads {name!r}{hint}")
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import stat
-import unicodedata
 from itertools import islice
 from typing import Final
 
 from tool_engine.errors import ToolExecutionError
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["failed", "not_regular", "not_there"]
 
@@ -58,25 +57,15 @@ def not_regular(mode: int, path: str) -> ToolExecutionError:
 
 def not_there(path: str, name: str, folder: int, cure: str = "") -> ToolExecutionError:
     """What to say about a `name` that `folder` does not have: which names are like it."""
-    near = _nearest(name, folder)
-    hint = f"; did you mean {near!r}?" if near else cure or "; list the folder to see what there is"
+    near = suggest_near(name, _names_in(folder))
+    hint = near or cure or "; list the folder to see what there is"
     where = "" if path.rpartition("/")[2] == name else f" (there is no {name!r})"
     return ToolExecutionError(f"{path!r} does not exist{where}{hint}")
 
 
-def _nearest(name: str, folder: int) -> str:
+def _names_in(folder: int) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+            return [entry.name for entry in islice(entries, _MOST_NAMES)]
     except OSError:
-        return ""
-    wanted = _folded(name)
-    for other in names:
-        if _folded(other) == wanted:
-            return other
-    near = difflib.get_close_matches(name, names, n=1)
-    return near[0] if near else ""
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
+        return []

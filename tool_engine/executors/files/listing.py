@@ -43,7 +43,7 @@ class FolderReadExecutor:
         depth = whole(params, "depth", 1, 1, MAX_DEPTH)
         limit = whole(params, "limit", _DEFAULT_ENTRIES, 1, _MOST_ENTRIES)
         glob = text(params, "glob", "")
-        wanted = LinearPattern(glob_pattern(glob), "glob") if glob else None
+        wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
         ignored = DEFAULT_IGNORED if entry.ignore is None else entry.ignore
         rules = IgnoreRules(() if flag(params, "include_ignored") else ignored)
         budget = Budget(context.deadline)

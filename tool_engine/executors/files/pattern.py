@@ -27,6 +27,7 @@ class LinearPattern:
     Args:
         pattern: A regular expression.
         what: What the pattern is called in errors.
+        given: What the caller wrote, where the pattern was made of it: that is judged and shown.
 
     Raises:
         ToolExecutionError: It is no pattern, too long, too large, or needs more than linear time.
@@ -34,11 +35,12 @@ class LinearPattern:
 
     __slots__ = ("_is_valid", "source")
 
-    def __init__(self, pattern: str, what: str = "pattern") -> None:
+    def __init__(self, pattern: str, what: str = "pattern", given: str | None = None) -> None:
         self.source = pattern
-        if len(pattern) > _MAX_LENGTH:
+        given = pattern if given is None else given
+        if len(given) > _MAX_LENGTH:
             raise ToolExecutionError(
-                f"the {what} is {len(pattern)} characters long; the most are {_MAX_LENGTH}"
+                f"the {what} is {len(given)} characters long; the most are {_MAX_LENGTH}"
             )
         # Loaded by name on first use: only patterns need it.
         rules: Any = import_module("jsonschema_rs")
@@ -47,7 +49,7 @@ class LinearPattern:
             validator = rules.Draft202012Validator({"pattern": pattern}, pattern_options=options)
         except (ValueError, rules.ValidationError):
             raise ToolExecutionError(
-                f"the {what} {pattern[:80]!r} cannot be used: it is no regular expression, too "
+                f"the {what} {given[:80]!r} cannot be used: it is no regular expression, too "
                 "large, or has a lookaround or back-reference; write it simpler, or search for a "
                 "literal text"
             ) from None

@@ -20,6 +20,7 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.content import status_of
 from tool_engine.executors.files.failing import failed, not_regular
+from tool_engine.executors.files.guard import check_no_repository
 from tool_engine.executors.files.root import TEMPORARY, Place
 
 __all__ = ["changing", "put", "settle", "temporary_name", "writable"]
@@ -112,7 +113,8 @@ def settle(
         deadline: As for `put`.
 
     Raises:
-        ToolExecutionError: The file is not as it was seen, or the time is over.
+        ToolExecutionError: The file is not as it was seen, the time is over, or git would take the
+            folder for a repository now.
         OSError: The system refuses.
     """
     _check_time(place, deadline)
@@ -139,6 +141,12 @@ def _add(place: Place, name: str) -> None:
     except OSError:
         # Some file systems have no hard links.
         os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    try:
+        check_no_repository(place.folder, place.path)
+    except ToolExecutionError:
+        # Another call brought the rest of a repository since the look at the name.
+        os.unlink(place.name, dir_fd=place.folder)
+        raise
 
 
 def _write(folder: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:

@@ -14,11 +14,11 @@ import os
 import unicodedata
 from collections import deque
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.failing import failed, not_there
+from tool_engine.executors.files.guard import Guard, check_no_repository
 
 __all__ = ["TEMPORARY", "FileRoot", "Place"]
 
@@ -31,7 +31,6 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 TEMPORARY: Final = ".tool-engine-"
 """How the names begin of files that are being written, or were when their process died."""
-_HOOKED: Final = ".git"
 
 
 class Place(NamedTuple):
@@ -51,7 +50,8 @@ class FileRoot(NamedTuple):
     path: str
     """Absolute. The author of the definition answers for it: links in it are followed."""
     guarded: str | None = None
-    """A folder that is never written to: that of the tool's own definition."""
+    """The folder of the tool's own definition: it is never written to, beside what this process
+    trusts."""
 
     @contextlib.contextmanager
     def place(
@@ -61,7 +61,7 @@ class FileRoot(NamedTuple):
 
         Args:
             path: Relative to the root, or absolute and below it.
-            writes: Whether the file is to be written: guarded folders are refused.
+            writes: Whether the file is to be written: see `Guard`.
             makes: Whether folders that are missing are made; None: that cannot be asked for.
 
         Raises:
@@ -122,34 +122,23 @@ class FileRoot(NamedTuple):
             ) from None
         with contextlib.ExitStack() as held:
             held.callback(os.close, root)
-            walk = held.enter_context(
-                contextlib.closing(_Walk(root, shown, _identity(self.guarded, writes), makes=makes))
-            )
-            if writes:
-                walk.check_guard()
-                self._check_outside()
-            yield walk
-
-    def _check_outside(self) -> None:
-        """Refuses to write below the folder of the definition: it may be loaded recursively."""
-        if self.guarded is not None:
-            guarded = os.path.realpath(self.guarded)
-            if os.path.realpath(self.path).startswith(f"{guarded}/"):
-                raise ToolExecutionError(
-                    "the tool's folder is below the folder of its own definition, where nothing "
-                    "may be written; correct entry.root in the definition"
-                )
+            guard = Guard.now(self.guarded) if writes else None
+            if guard is not None:
+                guard.check_root(self.path)
+            real = os.path.realpath(self.path) if writes else self.path
+            yield held.enter_context(contextlib.closing(_Walk(root, real, shown, guard, makes)))
 
 
 class _Walk:
     """One walk from a root; closes the folders that it has come through."""
 
     def __init__(
-        self, root: int, shown: str, guarded: tuple[int, int] | None, *, makes: bool | None
+        self, root: int, path: str, shown: str, guard: Guard | None, makes: bool | None
     ) -> None:
         self._root = root
+        self._names = [path.rstrip("/")]
         self._shown = shown
-        self._guarded = guarded
+        self._guard = guard
         self._makes = makes
         self._folders: list[int] = []
         self._links = 0
@@ -172,17 +161,8 @@ class _Walk:
         name = self._go(deque(parts), is_file=True)
         if name is None:
             raise ToolExecutionError(f"{self._shown!r} is a folder; give the path of a file")
-        if self._guarded is not None:
-            self._check_name(name)
+        self._check_name(name)
         return name
-
-    def check_guard(self) -> None:
-        """Refuses a folder that is never written to."""
-        if self._guarded is not None and _identity_of(os.fstat(self.folder)) == self._guarded:
-            raise ToolExecutionError(
-                f"{self._shown!r} is in the folder of this tool's own definition, which no tool "
-                "may change; choose another place"
-            )
 
     def _go(self, pending: deque[str], *, is_file: bool) -> str | None:
         while pending:
@@ -201,6 +181,7 @@ class _Walk:
         if not self._folders:
             raise _leads_out(self._shown)
         os.close(self._folders.pop())
+        self._names.pop()
 
     def _link(self, name: str) -> list[str] | None:
         """The components of the target, if `name` is a symbolic link."""
@@ -220,10 +201,14 @@ class _Walk:
     def _enter(self, name: str) -> None:
         if len(self._folders) >= MAX_DEPTH:
             raise _too_deep(self._shown)
-        if self._guarded is not None:
-            self._check_name(name)
+        self._check_name(name)
+        above = self.folder
         self._folders.append(self._open(name))
-        self.check_guard()
+        self._names.append(name)
+        if self._guard is not None:
+            self._guard.check_folder(self.folder, self._shown)
+            # Another call may have made the rest of a repository since the look at the name.
+            check_no_repository(above, self._shown)
 
     def _open(self, name: str) -> int:
         flags = _FOLDER_FLAGS | _NO_FOLLOW
@@ -237,18 +222,23 @@ class _Walk:
             raise failed(error, self._shown) from None
         try:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=self.folder)
+                self._make(name)
             return os.open(name, flags, dir_fd=self.folder)
         except OSError as error:
             raise failed(error, self._shown) from None
 
+    def _make(self, name: str) -> None:
+        os.mkdir(name, dir_fd=self.folder)
+        try:
+            check_no_repository(self.folder, self._shown)
+        except ToolExecutionError:
+            # Two calls that each bring a part both look afterwards, so one of them sees it all.
+            os.rmdir(name, dir_fd=self.folder)
+            raise
+
     def _check_name(self, name: str) -> None:
-        """Refuses to write what makes another program run commands."""
-        if _plain(name) == _HOOKED:
-            raise ToolExecutionError(
-                f"{self._shown!r} is in a .git folder, which no tool may change: what is written "
-                "there is run by git"
-            )
+        if self._guard is not None:
+            self._guard.check_name(self.folder, "/".join(self._names) or "/", name, self._shown)
 
 
 def _check_text(path: str) -> None:
@@ -286,22 +276,3 @@ def _leads_out(shown: str) -> ToolExecutionError:
     return ToolExecutionError(
         f"{shown!r} leads out of the tool's folder through a symbolic link, which is not followed"
     )
-
-
-def _plain(name: str) -> str:
-    """The name as a file system might take it that ignores case, and what cannot be seen."""
-    visible = (c for c in name if unicodedata.category(c) != "Cf")
-    return unicodedata.normalize("NFKC", "".join(visible)).casefold().rstrip(". ")
-
-
-def _identity(guarded: str | None, writes: bool) -> tuple[int, int] | None:
-    if not writes:
-        return None
-    if guarded is not None:
-        with contextlib.suppress(OSError):
-            return _identity_of(Path(guarded).stat())
-    return (-1, -1)
-
-
-def _identity_of(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

@@ -81,7 +81,7 @@ def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterato
     """The files that are to be searched, each with its path from the root on."""
     root, path = entry.open(), text(params, "path", ".")
     glob = text(params, "glob", "")
-    wanted = LinearPattern(glob_pattern(glob), "glob") if glob else None
+    wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
     ignored = DEFAULT_IGNORED if entry.ignore is None else entry.ignore
     rules = IgnoreRules(() if flag(params, "include_ignored") else ignored)
     if path.strip("./") and not path.endswith("/"):
@@ -191,10 +191,11 @@ def _tests(params: dict[str, Any]) -> tuple[Callable[[str], bool], Callable[[str
         return partial(_holds, pattern), partial(_holds, pattern)
     source = literal_pattern(pattern) if is_literal else pattern
     case = "(?i)" if ignores_case else ""
-    in_line = LinearPattern(f"{case}{source}").matches
+    in_line = LinearPattern(f"{case}{source}", given=pattern).matches
     if any(part in source.replace("(?:", "") for part in _LINE_ONLY):
         return in_line, _always
-    return in_line, LinearPattern(f"(?m{'i' if ignores_case else ''}){source}").matches
+    case = "(?mi)" if ignores_case else "(?m)"
+    return in_line, LinearPattern(f"{case}{source}", given=pattern).matches
 
 
 def _check(pattern: str, *, is_literal: bool) -> None:

@@ -96,7 +96,7 @@ class IgnoreRules:
     def __init__(self, globs: tuple[str, ...]) -> None:
         self._names = frozenset(glob for glob in globs if not set(glob) & set("*?[{/"))
         patterns = (glob for glob in globs if glob not in self._names)
-        self._patterns = [LinearPattern(glob_pattern(glob), "glob") for glob in patterns]
+        self._patterns = [LinearPattern(glob_pattern(glob), "glob", glob) for glob in patterns]
 
     def hides(self, name: str, path: str) -> bool:
         """Whether the entry is left out, and all that is below it."""

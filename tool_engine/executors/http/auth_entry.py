@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.http.auth import AuthPlan, BasicAuth, KeyAuth, TokenAuth
 from tool_engine.executors.http.headers import header_problem
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.templates import TemplateError, TextTemplate
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["AUTH_TYPES", "read_auth"]
 
@@ -53,7 +54,7 @@ def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
         return None
     kind = auth.get("type")
     if not isinstance(kind, str) or kind not in AUTH_TYPES:
-        hint = nearest(str(kind), AUTH_TYPES)
+        hint = suggest_near(str(kind), AUTH_TYPES)
         reader.problem(
             f"{_PATH}.type", f"must be one of {', '.join(AUTH_TYPES)}, got {kind!r}{hint}"
         )

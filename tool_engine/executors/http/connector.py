@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 from typing import Any, Final
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
 
 from tool_engine.executors.http.addresses import AllowList
 
-__all__ = ["GuardedConnector", "GuardedResolver"]
+__all__ = ["GuardedConnector", "GuardedResolver", "WholeAnswers"]
 
 _READ_SIZE: Final = 64 * 1024
 
@@ -48,6 +50,17 @@ class GuardedResolver(AbstractResolver):
         await self._inner.close()
 
 
+class WholeAnswers(ResponseHandler):
+    """Reads answers; one without a length ends where its connection is closed in order."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Marks a body that was on its way as cut off, if the connection did not just end."""
+        # aiohttp takes a reset for the end of a body that said nothing of its length.
+        if exc is not None and self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(aiohttp.ClientPayloadError(f"connection lost: {exc}"), exc)
+        super().connection_lost(exc)
+
+
 class GuardedConnector(aiohttp.TCPConnector):
     """Opens connections to what a resolver permits.
 
@@ -59,6 +72,8 @@ class GuardedConnector(aiohttp.TCPConnector):
     def __init__(self, resolver: GuardedResolver, **options: Any) -> None:
         # Admission limits how many calls run; a second limit here would queue unseen.
         super().__init__(resolver=resolver, limit=0, **options)
+        handler = functools.partial(WholeAnswers, loop=self._loop)
+        self._factory = handler  # type: ignore[assignment] # a partial says its result exactly
 
     async def _create_connection(self, *args: Any) -> Any:
         protocol = await super()._create_connection(*args)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.http.auth import AuthPlan, KeyAuth
 from tool_engine.executors.http.auth_entry import read_auth
 from tool_engine.executors.http.headers import header_problem
@@ -19,6 +19,7 @@ from tool_engine.executors.http.idempotency import (
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import JSONTemplate, TemplateError, TextTemplate
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["METHODS", "PLAN_KEYS", "SAFE_METHODS", "RequestPlan", "read_plan"]
 
@@ -117,7 +118,7 @@ class _PlanReader:
 
     def _method(self, method: Any) -> str:
         if method not in METHODS:
-            hint = nearest(str(method).upper(), METHODS)
+            hint = suggest_near(str(method).upper(), METHODS)
             self._problem(
                 "entry.request.method", f"must be one of {', '.join(METHODS)}, got {method!r}{hint}"
             )
@@ -241,7 +242,7 @@ class _PlanReader:
         self._used.add(name)
         parameter = self._parameters.get(name)
         if parameter is None:
-            hint = nearest(name, self._parameters) or "; declare it under parameters"
+            hint = suggest_near(name, self._parameters) or "; declare it under parameters"
             self._problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
         elif is_scalar and parameter.type in {"array", "object"}.difference(allowed):
             self._problem(

@@ -11,11 +11,12 @@ import msgspec
 from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult
 
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.files.entry import FileEntry
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
+from tool_engine.model.nearness import suggest_near
 
 __all__ = [
     "DEFAULT_MAX_PAGES",
@@ -214,7 +215,7 @@ def _check_places(
 def _check_parameter(reader: EntryReader[Any], name: str, path: str) -> None:
     parameter = reader.parameters.get(name)
     if parameter is None:
-        hint = nearest(name, reader.parameters) or "; declare it under parameters"
+        hint = suggest_near(name, reader.parameters) or "; declare it under parameters"
         reader.problem(path, f"takes the parameter {name!r}, which is not declared{hint}")
     elif parameter.type in ("array", "object"):
         reader.problem(

@@ -11,8 +11,9 @@ import msgspec
 
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.python.source import SourceError, source_of
+from tool_engine.model.tool import Tool
 
-__all__ = ["PythonEntry", "check_entry", "compile_entry", "is_place"]
+__all__ = ["PythonEntry", "check_entry", "compile_entry", "is_isolated", "is_place"]
 
 DEFAULT_MEMORY: Final = 1024 * 1024 * 1024
 DEFAULT_WORKERS: Final = 2
@@ -41,11 +42,19 @@ class PythonEntry(msgspec.Struct, frozen=True):
     """Seconds of processor time for one call; None: only the call's deadline counts."""
     workers: int = DEFAULT_WORKERS
     """How many worker processes there may be at once."""
+    approved: str | None = None
+    """The hash that the module's file must have; None: it may be any."""
 
     @property
     def place(self) -> str:
         """As the definition writes it."""
         return f"{self.module}:{self.name}"
+
+
+def is_isolated(tool: Tool) -> bool:
+    """Whether the handler of a tool runs in worker processes."""
+    config = tool.implementation_config.get("config")
+    return isinstance(config, Mapping) and config.get("isolation") == "process"
 
 
 def is_place(handler: str) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.executor import seconds_left
@@ -44,9 +47,14 @@ class _Call(OwnThread[Any]):
 
 
 class ProcessExecutor:
-    """Runs the handlers of tools with `isolation: process`."""
+    """Runs the handlers of tools with `isolation: process`.
 
-    def __init__(self) -> None:
+    Args:
+        approved: The hash of the code that was approved for a tool; None where any may run.
+    """
+
+    def __init__(self, approved: Callable[[Tool], str | None] = lambda _: None) -> None:
+        self._approved = approved
         self._entries = CompiledEntries(compile_entry)
         self._pools: dict[str, tuple[Tool, WorkerPool]] = {}
 
@@ -75,8 +83,9 @@ class ProcessExecutor:
             await asyncio.to_thread(_close, [pool for _, pool in pools.values()])
 
     def _pool(self, tool: Tool) -> WorkerPool:
-        known = self._pools.get(tool.name)
-        if known is not None and _is_same(known[0], tool):
+        known, approved = self._pools.get(tool.name), self._approved(tool)
+        is_same = known is not None and _is_same(known[0], tool)
+        if known is not None and is_same and known[1].entry.approved == approved:
             return known[1]
         if sys.platform != "linux":
             raise ToolExecutionError(
@@ -84,7 +93,7 @@ class ProcessExecutor:
                 "it be made sure that nothing of a call is left"
             )
         # A definition that was changed starts anew: so do its processes, with the code of now.
-        pool = WorkerPool(self._entries.of(tool))
+        pool = WorkerPool(replace(self._entries.of(tool), approved=approved))
         self._pools[tool.name] = (tool, pool)
         if known is not None:
             threading.Thread(target=known[1].close, name="tool-workers").start()

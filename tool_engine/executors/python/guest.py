@@ -18,6 +18,7 @@ import contextvars
 import ctypes
 import functools
 import importlib
+import importlib.util
 import inspect
 import json
 import math
@@ -130,7 +131,7 @@ def _serve(requests: int, answers: int) -> int:
     if settings["memory"]:
         _limit(resource.RLIMIT_AS, settings["memory"])
     try:
-        function = _find(settings["module"], settings["name"])
+        function = _find(settings["module"], settings["name"], settings["approved"])
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
         _write(answers, _encoded({"id": 0, "error": _described(error)}))
         return 0
@@ -144,8 +145,15 @@ def _serve(requests: int, answers: int) -> int:
     return 0
 
 
-def _find(module: str, name: str) -> Any:
-    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+def _find(module: str, name: str, approved: str | None = None) -> Any:
+    # By its path, for a worker process has not imported the engine.
+    own = f"{__file__.rpartition('/')[0]}/importing.py"
+    spec = importlib.util.spec_from_file_location("_tool_engine_importing", own)
+    assert spec is not None  # noqa: S101 - its name ends in .py
+    assert spec.loader is not None  # noqa: S101 - the same
+    importing = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(importing)
+    return functools.reduce(getattr, name.split("."), importing.import_source(module, approved))
 
 
 def _signature(function: Any) -> dict[str, Any]:

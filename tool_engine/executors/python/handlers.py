@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Callable
 from functools import reduce
-from importlib import import_module
 from time import monotonic
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
 from tool_engine.executors.python.entry import PythonEntry, check_entry, compile_entry
 from tool_engine.executors.python.executor import ProcessExecutor
+from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
 from tool_engine.executors.python.pool import WorkerPool
 from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
 from tool_engine.interfaces import ToolExecutor
@@ -37,10 +37,14 @@ class PythonHandlers:
 
     Args:
         processes: Runs those with `isolation: process`.
+        approved: The hash of the code that was approved for a tool; None where any may run.
     """
 
-    def __init__(self, processes: ProcessExecutor) -> None:
+    def __init__(
+        self, processes: ProcessExecutor, approved: Callable[[Tool], str | None] = lambda _: None
+    ) -> None:
         self._processes = processes
+        self._approved = approved
         self._known: dict[str, ToolExecutor] = {}
 
     def check(self, tool: Tool, *, may_import: bool) -> list[DefinitionProblem]:
@@ -83,14 +87,15 @@ class PythonHandlers:
         return self._imported(entry, tool)
 
     def _imported(self, entry: PythonEntry, tool: Tool) -> ToolExecutor:
-        known = self._known.get(entry.place)
+        known, approved = self._known.get(entry.place), self._approved(tool)
         try:
             if known is None:
-                found = _import(entry, tool)
+                found = _import(entry, tool, approved)
                 known = self._known[entry.place] = executor_for(found, tool)
             else:
+                check_running(entry.module, approved)
                 check_handler(known.handler, tool)  # type: ignore[attr-defined] # made above
-        except ConfigurationError as error:
+        except (ConfigurationError, OtherCodeError) as error:
             raise DefinitionError(_problem(tool, str(error))) from None
         return known
 
@@ -114,9 +119,9 @@ def _is_on_loop() -> bool:
     return True
 
 
-def _import(entry: PythonEntry, tool: Tool) -> Any:
+def _import(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
     try:
-        module = import_module(entry.module)
+        module = import_source(entry.module, approved)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may raise anything, and its neighbours are no part

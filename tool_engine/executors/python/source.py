@@ -8,20 +8,23 @@ decorator makes of a function, shows when the module is imported.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.handler import check_signature
+from tool_engine.executors.python.project import PROJECT_FOLDER
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
+from tool_engine.trusted import Kind, TrustedPath, is_below
 
-__all__ = ["ModuleSource", "SourceError", "source_of", "source_text"]
+__all__ = ["ModuleSource", "SourceError", "module_files", "source_of", "source_text"]
 
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -51,9 +54,8 @@ class ModuleSource:
         bound = dict(_bound(self._tree.body))
         if first not in bound:
             if not bound.keys() & {"*", "__getattr__"}:
-                raise SourceError(
-                    f"the module {self._module} has no function {first!r}{_nearest(first, bound)}"
-                )
+                hint = suggest_near(first, bound) or "; define it there, or correct entry.handler"
+                raise SourceError(f"the module {self._module} has no function {first!r}{hint}")
             return
         if first != name:
             return
@@ -98,8 +100,8 @@ def source_text(module: str) -> bytes | None:
         spec = _find(module)
     if spec is None:
         raise SourceError(
-            f"there is no module {module!r} on Python's path; install the package, or add its "
-            "folder to PYTHONPATH"
+            f"there is no module {module!r} on Python's path; install the package, or add the "
+            "folder that it is in to PYTHONPATH"
         )
     if not spec.has_location or not (spec.origin or "").endswith(".py"):
         return None
@@ -107,6 +109,36 @@ def source_text(module: str) -> bytes | None:
         return Path(str(spec.origin)).read_bytes()
     except OSError as error:
         raise SourceError(f"the module {module!r} cannot be read: {error.strerror}") from None
+
+
+def module_files(module: str) -> Iterator[TrustedPath]:
+    """Where the code of a module and of its packages is, or would be found first. Blocks."""
+    what = f"the code of the handlers in {module}"
+    folders: list[str] = [folder or "." for folder in sys.path]
+    done = ""
+    for part in module.split("."):
+        done = f"{done}.{part}" if done else part
+        spec = _find(done)
+        for folder in _first(folders, spec):
+            for place in (Path(folder), Path(folder, "__pycache__")):
+                yield TrustedPath(str(place / part), Kind.MODULE, what)
+            for place in (Path(folder, part), Path(folder, part, "__pycache__")):
+                yield TrustedPath(str(place / "__init__"), Kind.MODULE, what)
+        if spec is not None and spec.has_location:
+            # The file itself may be a link to one in another folder, under another name.
+            yield TrustedPath(str(spec.origin), Kind.FILE, what)
+        if spec is None or spec.submodule_search_locations is None:
+            return
+        folders = list(spec.submodule_search_locations)
+
+
+def _first(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
+    """The folders that are searched for a module, up to the one that has it."""
+    origin = None if spec is None or not spec.has_location else str(spec.origin)
+    for folder in folders:
+        yield folder
+        if origin is not None and is_below(os.path.realpath(origin), os.path.realpath(folder)):
+            return
 
 
 def _find(module: str) -> ModuleSpec | None:
@@ -129,8 +161,11 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
     known = getattr(sys.modules.get(name), "__spec__", None)
     if isinstance(known, ModuleSpec):
         return known
+    project = PROJECT_FOLDER.get()
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
+        if finder is PathFinder and path is None and project is not None:
+            path = [project, *sys.path]
         spec = None if find is None else find(name, path)
         if isinstance(spec, ModuleSpec):
             return spec
@@ -172,8 +207,3 @@ def _signature(node: _Function) -> inspect.Signature:
 
 def _parameter(name: str, kind: Any, *, has_default: bool = False) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=None if has_default else inspect.Parameter.empty)
-
-
-def _nearest(name: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; define it there, or correct entry.handler"

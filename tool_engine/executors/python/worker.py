@@ -128,6 +128,7 @@ class Worker:
                     "path": sys.path,
                     "module": entry.module,
                     "name": entry.name,
+                    "approved": entry.approved,
                     "memory": entry.memory,
                     "cpu": entry.cpu,
                 }

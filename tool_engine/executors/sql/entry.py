@@ -13,13 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import DefinitionProblem
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.sql.statement import (
     Membership,
     Statement,
     StatementError,
     parse_statement,
 )
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.source import DatabaseSource
 from tool_engine.model.tool import Tool
@@ -175,7 +176,7 @@ class _SQLReader(EntryReader[SQLPlan]):
     def _check_names(self, statement: Statement) -> None:
         for name in sorted(statement.values | statement.identifiers):
             if name not in self.parameters:
-                hint = nearest(name, self.parameters) or "; declare it under parameters"
+                hint = suggest_near(name, self.parameters) or "; declare it under parameters"
                 mark = f":{name}" if name in statement.values else f"{{{name}}}"
                 self.problem("entry.sql", f"takes {mark}, which is not a declared parameter{hint}")
         for name in self.parameters:
@@ -254,13 +255,14 @@ def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[Defi
 
 def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
     """A sentence that says that `name` is none of `sources`, and what to do."""
-    hint = nearest(name, sources)
+    hint = suggest_near(name, sources)
     if not hint:
         known = ", ".join(sorted(sources))
         hint = f"; it has {known}" if known else ""
     return (
         f"the engine has no source {name!r}{hint}; name it in the engine's configuration: "
-        f"sources={{{name!r}: 'sqlite:///...'}}"
+        f"sources={{{name!r}: 'sqlite:///...'}}, or at the command line: "
+        f"--source {name}=sqlite:///..."
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 __all__ = [
+    "MAX_CHARACTERS",
     "Dialect",
     "Identifier",
     "Membership",
@@ -25,6 +26,10 @@ __all__ = [
     "Value",
     "parse_statement",
 ]
+
+
+MAX_CHARACTERS: Final = 100_000
+"""Of one statement: to cut it into pieces takes the event loop a twentieth of a second."""
 
 
 class StatementError(ValueError):
@@ -158,6 +163,11 @@ def parse_statement(text: str) -> Statement:
         StatementError: It is empty, not whole or more than one statement, or has a place for a
             value in another form than `:name`.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise StatementError(
+            f"has {len(text)} characters, and a statement has at most {MAX_CHARACTERS}; put what "
+            "is long into a view of the database"
+        )
     if "\0" in text:
         raise StatementError("holds a NUL character; remove it")
     tokens = _single(list(_tokens(text)))
@@ -248,16 +258,15 @@ def _pieces(tokens: list[_Token]) -> Iterator[Piece]:
 
 
 def _is_null_test(tokens: list[_Token], at: int) -> bool:
-    following = (_shape(token) for token in tokens[at + 1 :] if token.kind != "space")
-    shape = list(itertools.islice(following, 3))
+    shape = [_shape(tokens[place]) for place in _solid_places(tokens, at + 1, 3)]
     return shape[:2] == ["IS", "NULL"] or shape == ["IS", "NOT", "NULL"]
 
 
 def _membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
     """`[NOT] IN :names` from `at` on, and where it ends."""
-    if tokens[at].kind != "word":
+    if tokens[at].kind != "word" or tokens[at].text.upper() not in ("IN", "NOT"):
         return None
-    places = [place for place in range(at, len(tokens)) if tokens[place].kind != "space"][:5]
+    places = _solid_places(tokens, at, 5)
     shape = [_shape(tokens[place]) for place in places]
     is_negated = shape[0] == "NOT"
     shape, places = shape[is_negated:], places[is_negated:]
@@ -266,6 +275,13 @@ def _membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
     if shape[:4] == ["IN", "(", ":", ")"]:
         return Membership(tokens[places[2]].text, is_negated, True), places[3] + 1
     return None
+
+
+def _solid_places(tokens: list[_Token], at: int, most: int) -> list[int]:
+    """Where the next tokens stand that are no space and no comment."""
+    # Nothing behind the last of them is looked at: a statement has thousands of words.
+    solid = (place for place in range(at, len(tokens)) if tokens[place].kind != "space")
+    return list(itertools.islice(solid, most))
 
 
 def _shape(token: _Token) -> str:

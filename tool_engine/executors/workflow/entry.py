@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.entry_reader import EntryReader, nearest
+from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.workflow.expression import (
     ExpressionError,
     Literal,
@@ -27,6 +27,7 @@ from tool_engine.executors.workflow.template import (
     parse_template,
     references_in,
 )
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
 
@@ -262,7 +263,7 @@ class _WorkflowReader(EntryReader[Workflow]):
             return value
         if isinstance(value, dict) and list(value) == ["use"]:
             return self._template(value, f"{path}.on_error", in_loop=in_loop)
-        near = nearest(value, ("fail", "continue")) if isinstance(value, str) else ""
+        near = suggest_near(value, ("fail", "continue")) if isinstance(value, str) else ""
         self.problem(
             f"{path}.on_error", f"must be fail, continue or {{use: value}}, got {value!r:.80}{near}"
         )
@@ -293,7 +294,7 @@ class _WorkflowReader(EntryReader[Workflow]):
     def _check_parameter(self, name: str, place: str) -> None:
         if name not in self.parameters:
             known = list(self.parameters)
-            hint = nearest(name, known) or (
+            hint = suggest_near(name, known) or (
                 f"; declared are {', '.join(known)}" if known else "; declare it under parameters"
             )
             self.problem(place, f"the workflow declares no parameter {name!r}{hint}")
@@ -301,7 +302,7 @@ class _WorkflowReader(EntryReader[Workflow]):
     def _check_step(self, reference: Path, name: str, place: str) -> None:
         if name not in self._visible:
             known = sorted(self._visible)
-            hint = nearest(name, known) or (
+            hint = suggest_near(name, known) or (
                 f"; before it are {', '.join(known)}" if known else "; it is the first"
             )
             self.problem(place, f"no step {name!r} has ended before this one{hint}")

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.entry_reader import nearest
 from tool_engine.executors.workflow.expression import (
     All,
     AnyOf,
@@ -19,6 +18,7 @@ from tool_engine.executors.workflow.expression import (
     Not,
     Path,
 )
+from tool_engine.model.nearness import suggest_near
 
 __all__ = ["LEFT_OUT", "EvaluationError", "Scope", "is_true", "kind_of", "value_of"]
 
@@ -165,7 +165,7 @@ def _keys(value: Mapping[Any, Any], part: str) -> str:
     if not names:
         return "is empty"
     more = f" and {len(names) - _MOST_KEYS} more" if len(names) > _MOST_KEYS else ""
-    return f"has {', '.join(names[:_MOST_KEYS])}{more}{nearest(part[:_LONGEST_KEY], names[:1000])}"
+    return f"has {', '.join(names[:_MOST_KEYS])}{more}{suggest_near(part, names)}"
 
 
 def _default(path: Path) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import DefinitionError
-from tool_engine.executors.entry_reader import CompiledEntries, nearest
+from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.workflow.entry import Step, Workflow, compile_entry
 from tool_engine.executors.workflow.expression import Path
 from tool_engine.executors.workflow.run import MAX_DEPTH
 from tool_engine.executors.workflow.template import Text, has_references, references_in
 from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 
@@ -89,7 +90,7 @@ class WorkflowLinks:
         written: dict[str, Any] = {}
         for name, value in step.params.items():
             if name not in declared:
-                hint = nearest(name, declared) or f"; it has {', '.join(declared) or 'none'}"
+                hint = suggest_near(name, declared) or f"; it has {', '.join(declared) or 'none'}"
                 yield Link(
                     f"{step.path}.params.{name}",
                     f"{other.name!r} has no parameter {name!r}{hint}",

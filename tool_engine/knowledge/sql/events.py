@@ -46,6 +46,11 @@ _INTERVAL: Final = 0.05
 """Seconds that an event waits for others to be written with it."""
 _LONGEST_PAUSE: Final = 2.0
 _CLOSE_LIMIT: Final = 5.0
+_PATIENCE: Final = 10.0
+_TOO_LATE: Final = (
+    f"the database has not taken them for {_PATIENCE:g} s: another process holds it locked, or it "
+    "does not answer"
+)
 _RESERVE: Final = (
     "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :block) ON CONFLICT (id) "
     "DO UPDATE SET reserved = tool_event_numbers.reserved + :block RETURNING reserved"
@@ -231,15 +236,22 @@ class SQLEventStorage:
             await self._bell.wait()
             self._bell.clear()
             await self._rest(pause)
+            late = asyncio.get_running_loop().call_later(_PATIENCE, self._fail, _TOO_LATE)
             try:
                 await self._write_waiting()
                 pause = _INTERVAL
             except (RecordsUnavailableError, ConfigurationError) as error:
-                if not self.is_failing:
-                    self.is_failing = True
-                    _log.error("events_not_written", error=str(error), waiting=len(self._waiting))
+                self._fail(str(error))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 self._bell.set()
+            finally:
+                late.cancel()
+
+    def _fail(self, reason: str) -> None:
+        """Says once that the database does not take events, or has not for too long."""
+        if not self.is_failing:
+            self.is_failing = True
+            _log.error("events_not_written", error=reason, waiting=len(self._waiting))
 
     async def _rest(self, seconds: float) -> None:
         """Lets more events come, but for the last ones."""
@@ -303,12 +315,14 @@ class SQLEventStorage:
     async def _ask(self, statement: str, **values: Any) -> list[Any]:
         from sqlalchemy import text
 
+        self._database.require_own()
         async with self._database.reader.connection() as connection:
             return list((await connection.execute(text(statement), values)).fetchall())
 
     async def _tell(self, statement: str, values: Any) -> None:
         from sqlalchemy import text
 
+        self._database.require_own()
         async with self._database.reader.connection() as connection:
             await connection.execute(text(statement), values)
 

@@ -9,18 +9,21 @@ import asyncio
 import os
 import socket
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from importlib import import_module
 from threading import Lock
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
+from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.sql.address import Address, explained
 from tool_engine.knowledge.sql.failing import READING, BusyError, UnusableDatabaseError
 from tool_engine.knowledge.sql.rows import Batch
+from tool_engine.model.copying import live
 from tool_engine.model.retention import RecordsURL
 from tool_engine.redaction import redact_text
+from tool_engine.trusted import TrustedPath, database_files, trust
 
 __all__ = ["LazyDatabase"]
 
@@ -32,6 +35,7 @@ _KINDS: Final = {
 """Per kind of database: module, class, and the extra that brings its libraries."""
 
 
+@live("open the same address again")
 class LazyDatabase:
     """A database that is connected to when it is needed.
 
@@ -54,10 +58,21 @@ class LazyDatabase:
         self._is_ended = False
         self._asking = 0
         self._file: tuple[int, int] | None = None
+        self._disowned: str | None = None
         self.address: Address | None = None
         """Where it is; None before it was opened."""
         self.reader: Any = None
         """What asks it; None before it was opened."""
+        trust(self)
+
+    def trusted_paths(self) -> Iterable[TrustedPath]:
+        """The files of a SQLite database: a tool that wrote them would write history. Blocks."""
+        try:
+            address = self.address or Address.of(self._url)
+        except ConfigurationError:
+            return ()
+        is_file = address.kind == "sqlite"
+        return database_files(address.place, "the engine's database") if is_file else ()
 
     async def start(self) -> Exception | None:
         """Opens it; what may pass by itself is returned.
@@ -80,6 +95,7 @@ class LazyDatabase:
 
     async def open(self) -> None:
         """Connects, and makes and migrates the tables, where that was not done yet."""
+        self.require_own()
         async with self._opening:
             if self._is_open:
                 return
@@ -138,6 +154,15 @@ class LazyDatabase:
         is_file = self.address is not None and self.address.kind == "sqlite"
         return self._changing if is_file else nullcontext()
 
+    def disown(self, reason: str) -> None:
+        """From now on it is neither asked nor written to: its connections are another process's."""
+        self._disowned = f"the database cannot be used here: {reason}"
+
+    def require_own(self) -> None:
+        """Raises RecordsUnavailableError in a process that was forked after it was opened."""
+        if self._disowned is not None:
+            raise RecordsUnavailableError(self._disowned)
+
     def end(self) -> None:
         """From now on nothing stays open that nobody is using."""
         self._is_ended = True
@@ -149,19 +174,20 @@ class LazyDatabase:
 
     async def write(self, batch: Batch) -> None:
         """Writes and commits all rows, or none; in the writer's loop, which may be another one."""
+        self.require_own()
         if self._database is None:
             await asyncio.to_thread(self._load)
         await self._database.write(batch)
 
     async def close(self) -> None:
         """Gives up the connection that writes."""
-        if self._database is not None:
+        if self._database is not None and self._disowned is None:
             await self._database.close()
 
     async def close_reader(self) -> None:
         """Gives up the connections that ask."""
         self._is_open = False
-        if self.reader is not None:
+        if self.reader is not None and self._disowned is None:
             await self.reader.close()
 
     async def _reopen_if_replaced(self) -> None:
@@ -208,6 +234,7 @@ class LazyDatabase:
         self.address = address
         self.reader = reading.Reader(address)
         self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
+        disown_in_child(self)
 
     def _unusable(self, error: Exception) -> str:
         place = "the database" if self.address is None else self.address.shown

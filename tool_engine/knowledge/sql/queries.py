@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -22,8 +23,16 @@ from sqlalchemy import (
     text,
 )
 
+from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.sql.beginning import begins_with
-from tool_engine.knowledge.sql.keys import SLACK, key_of_id, key_of_time, microseconds
+from tool_engine.knowledge.sql.keys import (
+    SLACK,
+    key_of_id,
+    key_of_time,
+    microseconds,
+    record_id_of,
+)
+from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.knowledge.sql.rows import plain_text
 from tool_engine.knowledge.sql.schema import EVER
 from tool_engine.knowledge.sql.tables import calls, definitions, values
@@ -35,6 +44,7 @@ __all__ = [
     "counted_times",
     "kept_statistics",
     "kept_totals",
+    "placed",
     "records",
     "totals",
 ]
@@ -64,6 +74,24 @@ def records(query: RecordQuery) -> Select[Any]:
     if query.limit is not None:
         statement = statement.limit(query.limit)
     return statement.offset(query.offset) if query.offset else statement
+
+
+async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
+    """The query with ids that tell their place, in the stead of those that were made elsewhere.
+
+    Raises:
+        ConfigurationError: No record has such an id.
+        RecordsUnavailableError: The database does not answer.
+    """
+    for field in ("before", "after"):
+        record_id = getattr(query, field)
+        if record_id is None or key_of_id(record_id) is not None:
+            continue
+        (rows,) = await reader.rows(select(calls.c.key).where(_has_id(record_id)))
+        if not rows:
+            raise no_such_record(field, record_id)
+        query = replace(query, **{field: record_id_of(rows[0][0])})
+    return query
 
 
 def totals(query: RecordQuery) -> Select[Any]:
@@ -165,11 +193,9 @@ def _bounds(query: RecordQuery) -> Iterator[Any]:
         end = microseconds(query.end)
         yield and_(calls.c.key < key_of_time(end + SLACK), calls.c.finished_at < end)
     if query.before is not None:
-        yield calls.c.key < _key_of(query.before)
+        yield calls.c.key < key_of_id(query.before)
     if query.after is not None:
-        key = _key_of(query.after)
-        # One that is gone was older than all that are there.
-        yield calls.c.key > (key if isinstance(key, int) else func.coalesce(key, -(2**63)))
+        yield calls.c.key > key_of_id(query.after)
 
 
 def _has_id(record_id: str) -> ColumnElement[bool]:
@@ -177,12 +203,3 @@ def _has_id(record_id: str) -> ColumnElement[bool]:
     if key is None:
         return calls.c.record_id == plain_text(record_id)
     return and_(calls.c.key == key, calls.c.record_id == null())
-
-
-def _key_of(record_id: str) -> Any:
-    key = key_of_id(record_id)
-    if key is not None:
-        return key
-    other = calls.alias()
-    found = select(other.c.key).where(other.c.record_id == plain_text(record_id))
-    return found.scalar_subquery()

@@ -43,6 +43,8 @@ _BUSY_WAIT: Final = 1.0
 _LAST_WAIT: Final = 100
 """Milliseconds for which the end waits for those who read."""
 _TRIES: Final = 1_000
+_FILES: Final = 5
+"""Files that a batch is written into at most, should one after the other be taken away."""
 _INSERT_ONE: Final = (
     f"INSERT INTO tool_calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - names of columns
     "ON CONFLICT DO NOTHING"
@@ -166,9 +168,17 @@ class SQLiteDatabase:
             connection.close()
 
     def _write(self, batch: Batch) -> None:
-        if self._connection is None or self._file != _identity(self._path):
-            # A file that was deleted or replaced goes on taking rows that nobody will ever see.
-            self._open()
+        # A file that was deleted or replaced goes on taking rows that nobody will ever see, also
+        # while this batch is on its way into it.
+        for _ in range(_FILES):
+            if self._connection is None or self._file != _identity(self._path):
+                self._open()
+            self._commit(batch)
+            if self._file == _identity(self._path):
+                return
+        raise sqlite3.OperationalError("the file is deleted or replaced again and again")
+
+    def _commit(self, batch: Batch) -> None:
         connection = self._connection
         if connection is None:
             raise sqlite3.OperationalError("the file is not open")

@@ -130,21 +130,24 @@ class SQLRecordStorage:
         """The records that match, newest first.
 
         Raises:
+            ConfigurationError: `before` or `after` names no record.
             RecordsUnavailableError: The database does not answer.
         """
         if query.limit == 0:
             return []
         async with self._asking() as reader:
+            query = await _queries().placed(reader, query)
             return list(await reader.made(_queries().records(query), record_of_row))
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """What the records that match add up to; limit and offset do not count.
 
         Raises:
+            ConfigurationError: `before` or `after` names no record.
             RecordsUnavailableError: The database does not answer.
         """
         async with self._asking() as reader:
-            rows = await _summing().totals(reader, query)
+            rows = await _summing().totals(reader, await _queries().placed(reader, query))
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful, seconds = 0, 0.0
@@ -168,9 +171,11 @@ class SQLRecordStorage:
         """How the records that match ended and how long they took; limit and offset do not count.
 
         Raises:
+            ConfigurationError: `before` or `after` names no record.
             RecordsUnavailableError: The database does not answer.
         """
         async with self._asking() as reader:
+            query = await _queries().placed(reader, query)
             found: CallStatistics = await _summing().statistics(reader, query)
         return found
 

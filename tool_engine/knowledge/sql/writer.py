@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from tool_engine.knowledge.sql import finish_at_exit
 from tool_engine.knowledge.sql.address import explained
 from tool_engine.knowledge.sql.answers import Answers
 from tool_engine.knowledge.sql.buffer import RecordBuffer
@@ -34,6 +35,10 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 _COMMIT_LIMIT: Final = 5.0
 """Seconds that a call waits for the commit of its record at most."""
+_TOO_LATE: Final = (
+    f"it has not taken them for {_COMMIT_LIMIT:g} s: another process holds it locked, or it does "
+    "not answer"
+)
 _END_LIMIT: Final = 5.0
 """Seconds that a thread whose work was given up gets to end."""
 _SOON, _NOW, _END = 1, 2, 3
@@ -102,6 +107,8 @@ class RecordWriter:
         self._answers = Answers()
         self._urgency = 0
         self._is_due = False
+        self._late: asyncio.TimerHandle | None = None
+        """Set while the database has not taken what it was given."""
         self._bell = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -119,7 +126,7 @@ class RecordWriter:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the database did not take the last batch, for another reason than a lock."""
+        """Whether the database did not take the last batch, or has not for too long."""
         return self._answers.is_failing
 
     @property
@@ -159,6 +166,7 @@ class RecordWriter:
         """Writes what is left, within `limit` seconds; what comes later is dropped."""
         if self.waiting and not self._is_closing:
             self._start()
+        finish_at_exit.forget(self)
         self._is_closing = True
         self._ring(_END)
         thread, self._thread = self._thread, None
@@ -171,6 +179,19 @@ class RecordWriter:
         self._tell_dropped()
         if thread is None:
             await self._database.close()
+
+    def finish(self, limit: float) -> None:
+        """Writes what is left when the program ends and nobody has closed it."""
+        if self._is_closing or not self.waiting:
+            return
+        self._start()
+        self._is_closing = True
+        self._ring(_END)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join(limit)
+        self._abandoned += self._let_go()
+        self._tell_dropped()
 
     def _give_up(self) -> None:
         loop, task = self._loop, self._task
@@ -188,8 +209,9 @@ class RecordWriter:
         """Something was added after a rest, or a lot was."""
         if self._is_closing:
             if self._thread is None:
+                # Of a call that was refused because the engine is closed: nobody misses it.
                 self._let_go()
-                self._tell_dropped()
+                self._told_dropped = self.buffer.dropped + self._abandoned
             return
         self._home = _running_loop() or self._home
         self._start()
@@ -210,6 +232,7 @@ class RecordWriter:
                 target=lambda: asyncio.run(self._live()), name="tool-engine-records", daemon=True
             )
             self._thread.start()
+            finish_at_exit.remember(self)
 
     def _ring(self, urgency: int) -> None:
         """Tells the thread that there is something to do; from any thread."""
@@ -227,6 +250,7 @@ class RecordWriter:
             with suppress(asyncio.CancelledError):
                 await self._run()
         finally:
+            self._stop_watch()
             await self._database.close()
 
     async def _run(self) -> None:
@@ -280,6 +304,7 @@ class RecordWriter:
                 self._make()
             batch = self._made[0].batch
             batch.under_way = self._make_ahead
+            self._start_watch()
             try:
                 await self._write(batch)
             except BusyError:
@@ -292,6 +317,21 @@ class RecordWriter:
         if not self.waiting:
             self._answers.settle(newest)
         return True
+
+    def _start_watch(self) -> None:
+        """Bounds how long the database may take, locked or silent, before that is a failure."""
+        if self._late is None:
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(_COMMIT_LIMIT, self._tell_late)
+
+    def _tell_late(self) -> None:
+        if not self._is_closing:  # what is lost at the end is told then
+            self._fail(TimeoutError(_TOO_LATE))
+
+    def _stop_watch(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
     def _has_due(self, newest: int) -> bool:
         """Whether calls wait that are not newer than `newest`, or a whole lot of newer ones."""
@@ -334,6 +374,7 @@ class RecordWriter:
 
     def _succeed(self, made: _Made) -> None:
         was_failing = self.is_failing
+        self._stop_watch()
         self.buffer.done(made.count)
         self._answers.succeed()
         self._tell_dropped()

@@ -5,7 +5,7 @@ https://docs.claude.com/en/api/messages
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
@@ -15,7 +15,7 @@ from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, sendable
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["INVALID_JSON", "TEXTS", "Block", "as_message"]
+__all__ = ["INVALID_JSON", "TEXTS", "Block", "as_message", "without_unanswered"]
 
 INVALID_JSON: Final = "INVALID_JSON"
 """The key under which arguments that are no object go back: the API takes nothing but objects.
@@ -64,7 +64,7 @@ class Block:
                 if not isinstance(self.fields.get("citations"), list):
                     self.fields["citations"] = []
                 self.fields["citations"].append(value)
-            elif key != "type":
+            elif key != "type" and value is not None:
                 self.fields[key] = value
 
     def as_param(
@@ -118,6 +118,34 @@ def as_message(
     while content and content[-1].get("type") in _THOUGHTS:
         content.pop()
     return [{"role": "assistant", "content": content}] if content else []
+
+
+def without_unanswered(messages: Sequence[Any]) -> list[Any]:
+    """The messages without the provider's own calls that have no result, which it has to give.
+
+    A user's message behind one of them is refused. A reply that is sent back so that the provider
+    goes on keeps them, and so does one with calls of ours.
+    """
+    return [each for message in messages for each in _answered(message)]
+
+
+def _answered(message: Any) -> list[Any]:
+    content = field(message, "content")
+    if field(message, "role") != "assistant" or not isinstance(content, list):
+        return [message]
+    answers = {field(each, "tool_use_id") for each in content}
+    kept = [each for each in content if not _is_used(each) or field(each, "id") in answers]
+    has_calls = any(field(each, "type") == "tool_use" for each in content)
+    if has_calls or len(kept) == len(content):
+        return [message]
+    while kept and field(kept[-1], "type") in _THOUGHTS:
+        kept.pop()
+    return [{**message, "content": kept}] if kept else []
+
+
+def _is_used(block: Any) -> bool:
+    kind = field(block, "type", "")
+    return isinstance(kind, str) and kind.endswith("_tool_use")
 
 
 def _call_input(call: ToolCall) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeGuard
 
 from tool_engine.model.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.anthropic.blocks import TEXTS, Block, as_message
+from tool_engine.protocols.anthropic.blocks import TEXTS, Block, as_message, without_unanswered
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.building import Ending, ReplyBuilder
 from tool_engine.protocols.names import NameRule
@@ -85,6 +85,7 @@ class MessageContent:
             self._leave(before, block)
         self.blocks.append(block)
         self._at[place] = block
+        self._builder.has_begun = True
         return told
 
     def add(self, index: object, delta: Any) -> list[StreamEvent]:
@@ -119,7 +120,10 @@ class MessageContent:
     ) -> list[dict[str, Any]]:
         """The message as it goes back into the conversation."""
         calls = {call.call_id: call for call in reply.calls}
-        return as_message(self.blocks, calls, rule, is_whole=ending is Ending.FINISHED)
+        blocks = [each for each in self.blocks if each.call is None or not each.call.is_repeated]
+        is_whole = ending is Ending.FINISHED
+        messages = as_message(blocks, calls, rule, is_whole=is_whole)
+        return messages if calls or is_whole else without_unanswered(messages)
 
     def _begin(self, block: Block) -> list[StreamEvent]:
         if block.kind == "text":

@@ -13,18 +13,20 @@ import msgspec
 from tool_engine.model.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.content import MessageContent
-from tool_engine.protocols.building import Ending, ReplyBuilder
+from tool_engine.protocols.building import Ending, ReplyBuilder, unknown_end
 from tool_engine.protocols.event_stream import END, EventStreamDecoder
 from tool_engine.protocols.names import KnownTools, NameRule
 from tool_engine.protocols.reading import field, plain
 
 __all__ = ["AnthropicDecoder"]
 
+PAUSED: Final = "pause_turn"
+"""Why a reply ends in which the provider runs tools of its own for long."""
 _ENDINGS: Final = {
     "end_turn": Ending.FINISHED,
     "tool_use": Ending.FINISHED,
     "stop_sequence": Ending.FINISHED,
-    "pause_turn": Ending.FINISHED,
+    PAUSED: Ending.FINISHED,
     "compaction": Ending.FINISHED,
     "refusal": Ending.CUT,
     "max_tokens": Ending.CUT,
@@ -101,8 +103,9 @@ class AnthropicDecoder(EventStreamDecoder):
     # Events of a stream
 
     def _message_start(self, payload: Any) -> list[StreamEvent]:
-        if self._is_begun:
+        if self._is_ended or self._content.blocks or self._held:
             return self._second()
+        # A beginning that comes twice, before anything was said, takes nothing away.
         self._is_begun = True
         message = field(payload, "message")
         self._count(field(message, "usage"))
@@ -191,14 +194,10 @@ class AnthropicDecoder(EventStreamDecoder):
         reason = str(reason)
         if reason in _REFUSALS:
             return told + self._refused(reason, details)
-        if reason == "pause_turn":
+        if reason == PAUSED:
             told.append(self._builder.find("truncated", _PAUSED))
         if ending is Ending.UNKNOWN:
-            message = (
-                f"the reply ended for an unknown reason ({reason}): its calls are taken as whole "
-                "where their arguments are a closed JSON object"
-            )
-            told.append(self._builder.find("truncated", message))
+            told.append(self._builder.find("malformed_reply", unknown_end(reason)))
         return told + self._builder.end(ending, reason)
 
     def _refused(self, reason: str, details: Any) -> list[StreamEvent]:
@@ -232,7 +231,8 @@ class AnthropicDecoder(EventStreamDecoder):
     def _finished(self) -> ParsedReply:
         reply = self._builder.close()
         message = self._content.as_message(reply, self._rule, self._builder.ending)
-        return msgspec.structs.replace(reply, message=message)
+        is_paused = reply.stop_reason == PAUSED
+        return msgspec.structs.replace(reply, message=message, is_paused=is_paused)
 
     def _count(self, usage: Any) -> None:
         counted = plain(usage)

@@ -14,7 +14,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError
-from tool_engine.protocols.arguments.tokens import CONTROL, JSONToken, TokenKind, string_of
+from tool_engine.protocols.arguments.tokens import (
+    CONTROL,
+    MAX_TOKENS,
+    JSONToken,
+    TokenKind,
+    string_of,
+)
 
 try:
     from json_repair import loads
@@ -25,8 +31,7 @@ except ImportError as error:
 
 __all__ = ["repaired"]
 
-# What the time of json-repair grows faster than; strings do not count.
-_MAX_TOKENS: Final = 10_000
+# What the time of json-repair grows faster than; strings do not count, and tokens are bounded.
 _MAX_OUTLINE: Final = 40_000
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False}
 _LITERALS: Final[dict[str, Any]] = {**_WORDS, "None": None}
@@ -50,8 +55,8 @@ def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
             than that it is no JSON.
     """
     spelling = _Spelling(text, tokens)
-    outline = "".join(spelling.outline())
-    if len(tokens) > _MAX_TOKENS or len(outline) > _MAX_OUTLINE:
+    outline = "".join(spelling.outline()) if len(tokens) <= MAX_TOKENS else ""
+    if len(tokens) > MAX_TOKENS or len(outline) > _MAX_OUTLINE:
         raise json.JSONDecodeError("Malformed, and too long to be repaired,", text, 0)
     try:
         proposed = loads(outline, skip_json_loads=True)

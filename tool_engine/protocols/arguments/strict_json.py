@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from typing import Any, Final, NoReturn
 
+from tool_engine.model.unpacking import LARGE, without_collection
+
 __all__ = ["RefusedJSONError", "read_json"]
 
 
@@ -27,7 +29,10 @@ def read_json(text: str, *, is_lenient: bool = False) -> Any:
         RecursionError: It nests too deep.
     """
     try:
-        return _DECODERS[is_lenient].decode(text)
+        if len(text) < LARGE:
+            return _DECODERS[is_lenient].decode(text)
+        with without_collection():
+            return _DECODERS[is_lenient].decode(text)
     except (json.JSONDecodeError, RefusedJSONError):
         raise
     except ValueError as error:

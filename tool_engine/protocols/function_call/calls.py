@@ -93,7 +93,7 @@ class ItemCalls:
 
     def begin(self) -> None:
         """Tells of the call of the object, once it has a name."""
-        if self._call is None and self.name is not None:
+        if self._call is None and self.name is not None and not self.decoder.is_full:
             self._wanted = self._id
             self._call = self._begun(self._id, self.name)
             self.add_arguments("".join(self._arguments))
@@ -111,20 +111,28 @@ class ItemCalls:
         if self.unknown >= _MOST_UNKNOWN:
             self.unknown += 1
             return
+        if self.decoder.is_full:
+            self.decoder.count_call()
+            return
         read = read_arguments(text, repair=self.decoder.protocol.repair)
         if read.value is None:
             self.cut(read.error or NOT_CLOSED, is_cut=read.is_truncated)
             return
-        shapes = shapes_in(read.value, repair=self.decoder.protocol.repair)
+        protocol = self.decoder.protocol
+        shapes = shapes_in(read.value, repair=protocol.repair, get=protocol.known.get)
         if not shapes:
             self.unknown += 1
             self._withdraw()
         for shape in shapes:
+            if not self.decoder.count_call():
+                return
             self._add(shape, (*repairs, *read.repairs))
             self._call = None
 
     def cut(self, error: str, *, is_cut: bool = True) -> None:
         """An object is over, but cannot be read."""
+        if not self.decoder.count_call():
+            return
         call = self._call or self._begun(None, self.name)
         call.error = error
         self._ready.append(_Ready(call, is_cut))
@@ -132,7 +140,7 @@ class ItemCalls:
 
     def end(self, raw: str, error: str | None = None) -> None:
         """All objects are over; `error` says why none of them is whole."""
-        self.decoder.keep_raw(raw)
+        self.decoder.keep_raw(raw, [call for call, _ in self._ready])
         for call, is_cut in self._ready:
             call.raw = raw
             if is_cut or error is not None:

@@ -354,7 +354,7 @@ class ReplyReader(_JSONReader):
         """Whether each object is a call that says its arguments."""
         for item in self._texts:
             read = read_arguments(item, repair=self._decoder.protocol.repair)
-            shapes = shapes_in(read.value or {}, repair=True)
+            shapes = shapes_in(read.value or {}, repair=True, get=self._decoder.protocol.known.get)
             if not shapes or not all(shape.says_arguments for shape in shapes):
                 return False
         return bool(self._texts)
@@ -365,7 +365,10 @@ class ReplyReader(_JSONReader):
             self._calls.find("skipped", _NOT_ALONE)
 
     def _finish(self, error: str | None) -> None:
-        self._calls.end(self._raw(), error)
+        if self._calls.has_calls:
+            self._calls.end(self._raw(), error)
+        else:
+            self.returned = self._raw()
 
 
 def _is_json(text: str) -> bool:

@@ -6,9 +6,10 @@ why not. D9, D12, D13, U42.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.function_call.tracker import ARGUMENTS, IDS, NAMES, RECORD
 
@@ -20,6 +21,20 @@ _SIDE: Final = frozenset({"type", "index", *IDS})
 _MOST_WRAPPERS: Final = 3
 CALL_KEYS: Final = frozenset({*NAMES, *ARGUMENTS, *_WRAPPERS, *_LISTS, *_SIDE})
 """The keys with which the object of a call may begin."""
+
+
+_OF_DEFINITIONS: Final = frozenset(
+    {
+        *("description", "title", "strict", "annotations", "cache_control", "examples", "returns"),
+        *("input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema"),
+        *("output", "output_schema", "outputSchema", "response", "responseJsonSchema"),
+    }
+)
+"""Keys beside the name of a tool with which it is told of, in any protocol."""
+_MOST_BESIDE: Final = 8
+"""Keys beside a call that are looked at one by one; with more of them it is refused."""
+_MOST_SCHEMA: Final = 65_536
+"""Characters of arguments in a string that are looked at for a schema."""
 
 
 class Shape(NamedTuple):
@@ -36,57 +51,138 @@ class Shape(NamedTuple):
     """Whether the object has arguments: without them, it may be no call at all."""
 
 
-def shapes_in(value: Mapping[str, Any], *, repair: bool) -> list[Shape]:
-    """The calls in an object; empty: it is none."""
-    return list(_found(value, repair, _MOST_WRAPPERS))
+def shapes_in(
+    value: Mapping[str, Any], *, repair: bool, get: Callable[[str], Tool | None]
+) -> list[Shape]:
+    """The calls in an object; empty: it is none, or the definition of a tool.
+
+    Args:
+        value: The object.
+        repair: Whether what has one reading only is read.
+        get: Gives a tool by its name: one that takes a schema may be called with one.
+    """
+    return list(_found(value, repair, get, _MOST_WRAPPERS))
 
 
-def _found(value: Mapping[str, Any], repair: bool, steps: int) -> Iterator[Shape]:
+def _found(
+    value: Mapping[str, Any], repair: bool, get: Callable[[str], Tool | None], steps: int
+) -> Iterator[Shape]:
     if RECORD in value or not steps:
         return
     named = [key for key in NAMES if isinstance(value.get(key), str) and value[key].strip()]
     if named:
-        yield _shape(value, named, repair)
+        tool = get(value[named[0]].strip())
+        if not _is_definition(value, tool):
+            yield _shape(value, named, repair, tool)
         return
-    keys = [key for key in _WRAPPERS if isinstance(value.get(key), Mapping)]
-    if not keys and len(value) == 1:
-        keys = [key for key, inner in value.items() if isinstance(inner, Mapping)]
-    for key in keys[:1]:
-        call_id = _id_of(value)
-        for shape in _found(value[key], repair, steps - 1):
-            yield shape if shape.call_id or not call_id else shape._replace(call_id=call_id)
+    held = _holder(value)
+    if held is None:
         return
-    for key in _LISTS:
-        items = value.get(key)
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, Mapping):
-                yield from _found(item, repair, steps - 1)
+    is_list, call_id, others = isinstance(value[held], list), _id_of(value), _others(value, held)
+    items = value[held] if is_list else [value[held]]
+    parts = [
+        list(_found(item, repair, get, steps - 1)) if isinstance(item, Mapping) else []
+        for item in items
+    ]
+    if not any(parts):
+        return
+    for number, part in enumerate(parts, 1):
+        error = f"entry {number} of {held[:64]!r} is no call"
+        for shape in part or [Shape("", {}, error=error)]:
+            known = shape if is_list or shape.call_id else shape._replace(call_id=call_id)
+            yield _alone(known, value, others, get(shape.name))
 
 
-def _shape(value: Mapping[str, Any], named: list[str], repair: bool) -> Shape:
+def _holder(value: Mapping[str, Any]) -> str | None:
+    """The key under which the calls of an object stand that has no name itself."""
+    for keys, kind in ((_WRAPPERS, Mapping), (_LISTS, list)):
+        for key in keys:
+            if value.get(key) and isinstance(value[key], kind):
+                return key
+    return next((key for key in value if len(value) == 1 and isinstance(value[key], Mapping)), None)
+
+
+def _others(value: Mapping[str, Any], *read: str) -> list[str]:
+    """The keys of an object beside those that are read, and what only tells of the call."""
+    return [
+        key
+        for key, written in value.items()
+        if key not in read and (key not in _SIDE or isinstance(written, Mapping | list))
+    ]
+
+
+def _alone(shape: Shape, value: Mapping[str, Any], others: list[str], tool: Tool | None) -> Shape:
+    """A call without what stands beside it; refused if that may be another call, or arguments."""
+    if shape.error is not None or not others:
+        return shape
+    is_known = tool is not None and len(others) <= _MOST_BESIDE
+    declared = {_folded(each.name) for each in tool.parameters} if tool is not None else set()
+    meant = [
+        key
+        for key in others[:_MOST_BESIDE]
+        if not is_known or _folded(key) in declared or _may_be_call(key, value[key])
+    ]
+    if not meant:
+        notes = (f"{key[:64]!r} beside the call was left out" for key in others)
+        return shape._replace(repairs=(*shape.repairs, *notes))
+    listed = ", ".join(repr(key[:64]) for key in meant)
+    error = (
+        f"beside the call stands {listed}, which may be another call or an argument: write each "
+        "call as an object of its own, and each argument inside 'arguments'"
+    )
+    return Shape(shape.name, {}, shape.call_id, error=error)
+
+
+def _may_be_call(key: str, written: Any) -> bool:
+    return bool(written) and (key in CALL_KEYS or isinstance(written, Mapping | list))
+
+
+def _folded(key: str) -> str:
+    return key.casefold().replace("_", "").replace("-", "")
+
+
+def _is_definition(value: Mapping[str, Any], tool: Tool | None) -> bool:
+    """Whether a named object tells of a tool, and does not call it."""
+    if _OF_DEFINITIONS & value.keys():
+        return True
+    return any(_is_schema(value[key], tool) for key in ARGUMENTS if key in value)
+
+
+def _is_schema(value: Any, tool: Tool | None) -> bool:
+    """Whether what stands for arguments is the schema of them."""
+    if isinstance(value, str) and len(value) < _MOST_SCHEMA:
+        value = read_arguments(value, repair=False).value
+    if not isinstance(value, Mapping):
+        return False
+    declared = {parameter.name for parameter in tool.parameters} if tool else set()
+    if isinstance(value.get("properties"), Mapping):
+        return "properties" not in declared
+    return value.get("type") == "object" and "type" not in declared
+
+
+def _shape(value: Mapping[str, Any], named: list[str], repair: bool, tool: Tool | None) -> Shape:
     name, call_id = value[named[0]].strip(), _id_of(value)
     given = [key for key in ARGUMENTS if key in value]
-    others = [key for key in value if key not in {*named, *given, *_SIDE}]
+    others = _others(value, *named, *given)
     if len(given) > 1 or len(named) > 1:
         both = " and ".join(map(repr, given if len(given) > 1 else named))
         error = f"the call has {both}: write one name, and one 'arguments'"
         return Shape(name, {}, call_id, error=error)
     if not given:
         return _without_arguments(name, call_id, others)
-    repairs = tuple(f"{key[:64]!r} beside the arguments was left out" for key in others)
-    written = value[given[0]]
+    return _alone(_with_arguments(name, call_id, value[given[0]], repair), value, others, tool)
+
+
+def _with_arguments(name: str, call_id: str | None, written: Any, repair: bool) -> Shape:
     if isinstance(written, Mapping):
-        return Shape(name, dict(written), call_id, repairs)
+        return Shape(name, dict(written), call_id)
     if written is None and repair:
-        note = "the arguments were written as null: read as {}"
-        return Shape(name, {}, call_id, (*repairs, note))
+        return Shape(name, {}, call_id, ("the arguments were written as null: read as {}",))
     if not isinstance(written, str):
-        kind = type(written).__name__
-        error = f"{given[0]!r} must be a JSON object, got a {kind}"
-        return Shape(name, {}, call_id, repairs, error)
+        error = f"the arguments must be a JSON object, got a {type(written).__name__}"
+        return Shape(name, {}, call_id, error=error)
     read = read_arguments(written, repair=repair)
-    repairs += read.repairs
-    return Shape(name, read.value or {}, call_id, repairs, read.error, read.is_truncated)
+    return Shape(name, read.value or {}, call_id, read.repairs, read.error, read.is_truncated)
 
 
 def _without_arguments(name: str, call_id: str | None, others: list[str]) -> Shape:

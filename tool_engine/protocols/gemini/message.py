@@ -96,6 +96,10 @@ class MessageParts:
         """
         self._flush()
         read = {call.call_id: call for call in calls}
+        said = [
+            (role, [each for each in parts if not _is_repeated(each)])
+            for role, parts in self._contents
+        ]
         return [
             {
                 "role": role,
@@ -108,7 +112,7 @@ class MessageParts:
                     ]
                 ),
             }
-            for role, parts in self._contents
+            for role, parts in said
             if parts
         ]
 
@@ -124,6 +128,10 @@ class MessageParts:
         if len(self._texts) > 1 and isinstance(last, dict):
             self._parts[-1] = {**last, "text": "".join(self._texts)}
         self._texts = []
+
+
+def _is_repeated(part: dict[str, Any] | _CallPart) -> bool:
+    return isinstance(part, _CallPart) and part.call.is_repeated
 
 
 def _joins(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:

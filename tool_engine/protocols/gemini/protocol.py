@@ -27,8 +27,6 @@ __all__ = ["GeminiProtocol"]
 
 _SCHEMAS: Final = {"json": GEMINI, "openapi": GEMINI_OPENAPI}
 _IMAGES: Final = ("inside", "after")
-_OWN_ID: Final = re.compile(r"call_\d+(?:_\d+)?")
-"""What a call is known by that came without an id."""
 
 
 class GeminiProtocol(ModelProtocol):
@@ -114,21 +112,25 @@ class GeminiProtocol(ModelProtocol):
             ConfigurationError: It cannot be told to which call a result belongs.
         """
         ids = request_ids(results, calls)
-        names = {call.call_id: call.tool_name for call in calls or ()}
-        places = {call_id: place for place, call_id in enumerate(names)}
+        known = {call.call_id: call for call in calls or ()}
+        places = {call_id: place for place, call_id in enumerate(known)}
         ordered = sorted(
             zip(ids, results, strict=True), key=lambda pair: places.get(pair[0], len(places))
         )
         parts = [
             part
             for call_id, result in ordered
-            for part in self._answer(call_id, names.get(call_id, result.tool_name), result)
+            for part in self._answer(call_id, known.get(call_id), result)
         ]
         return [{"role": "user", "parts": sendable(parts)}] if parts else []
 
-    def _answer(self, call_id: str, name: str, result: ToolExecutionResult) -> list[dict[str, Any]]:
-        answer: dict[str, Any] = {} if _OWN_ID.fullmatch(call_id) else {"id": call_id}
-        answer["name"] = self.known.sent_name(name)
+    def _answer(
+        self, call_id: str, call: ToolCall | None, result: ToolExecutionResult
+    ) -> list[dict[str, Any]]:
+        answer: dict[str, Any] = {"id": call_id}
+        if call is not None and call.has_own_id:
+            del answer["id"]
+        answer["name"] = self.known.sent_name(result.tool_name if call is None else call.tool_name)
         pieces = parts_of(result)
         images = [
             {"inlineData": {"mimeType": piece.media_type, "data": piece.data}}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from tool_engine.model.plain import read_plain
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.gemini.documents import JSONDocuments
 from tool_engine.protocols.reading import DONE, EventStream, plain
@@ -69,7 +70,7 @@ class GeminiReader:
 
     def _of_value(self, chunk: Any) -> Iterator[Payload]:
         try:
-            value = plain(chunk)
+            value = plain(read_plain(chunk))
         except RecursionError:
             self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
             return

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tool_engine.model.output import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
+from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder, unknown_end
 from tool_engine.protocols.gemini.arguments import PartialArguments
 from tool_engine.protocols.gemini.message import MessageParts
 from tool_engine.protocols.gemini.reading import GeminiReader, Payload, camel_keys, get
@@ -41,6 +41,15 @@ _MALFORMED: Final = {
     "TOO_MANY_TOOL_CALLS": "the model made too many calls",
     "MISSING_THOUGHT_SIGNATURE": "a part of the history came back without its thoughtSignature",
 }
+_REFUSALS: Final = frozenset(
+    {
+        *("SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"),
+        *("NO_IMAGE", "ESCALATION", "PUP_LIMITED_DISABLED", "MODEL_ARMOR"),
+        # What servers that are only compatible forget to translate.
+        *("CONTENT_FILTER", "REFUSAL"),
+    }
+)
 _NUMBERS: Final = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 """The numbers of `FinishReason`, which some servers send."""
 _ABOUT: Final = frozenset(
@@ -70,8 +79,6 @@ class GeminiDecoder:
         self._reader = GeminiReader()
         self._builder = ReplyBuilder(known, repair=repair)
         self._parts = MessageParts(known)
-        self._seen: dict[str, tuple[Any, str]] = {}
-        """Id of a call -> its name and its arguments as text."""
         self._open: tuple[CallInProgress, PartialArguments] | None = None
         """The call whose arguments are being streamed."""
         self._has_streamed = False
@@ -206,12 +213,17 @@ class GeminiDecoder:
         """`is_told` is whether the reason is the provider's, and not ours for a bare message."""
         if not reason or reason in _UNSPECIFIED:
             return []
-        ending = _ENDINGS.get(reason)
-        told: list[StreamEvent] = []
-        if ending is None and reason not in self._reasons:
-            told.append(self._trouble(reason, words))
+        is_new = reason not in self._reasons
         self._reasons.add(reason)
         self._leave_open()
+        ending = _ENDINGS.get(reason)
+        told: list[StreamEvent] = []
+        if ending is None and reason not in _MALFORMED and reason not in _REFUSALS:
+            ending = Ending.UNKNOWN
+            message = unknown_end(reason) + (f": {words}" if words else "")
+            told += [self._builder.find("malformed_reply", message)] if is_new else []
+        elif ending is None and is_new:
+            told.append(self._trouble(reason, words))
         return told + self._builder.end(ending or Ending.CUT, reason if is_told else None)
 
     def _trouble(self, reason: str, words: Any) -> StreamEvent:
@@ -228,6 +240,8 @@ class GeminiDecoder:
     def _part(self, part: Any) -> list[StreamEvent]:
         if not isinstance(part, Mapping):
             return self._lost(f"a part must be an object: {part!r:.80}")
+        if part.get("functionCall") is not None and part.get("function_call") is not None:
+            return self._lost("a part has 'functionCall' and 'function_call': neither was run")
         part = camel_keys(part)
         call, text = part.get("functionCall"), part.get("text")
         told: list[StreamEvent] = []
@@ -272,9 +286,6 @@ class GeminiDecoder:
     def _new_call(self, part: dict[str, Any], call: Mapping[str, Any]) -> list[StreamEvent]:
         self._leave_open()
         call_id, name = get(call, "id"), get(call, "name")
-        told = self._again(call_id, name, get(call, "args"))
-        if told is not None:
-            return told
         own, note = self._own_name(name)
         begun, told = self._builder.begin(call_id, own if note else name)
         if note:
@@ -285,17 +296,6 @@ class GeminiDecoder:
             return told + self._more(*self._open, part, call)
         self._has_streamed = False
         return told + self._settle(begun, get(call, "args"))
-
-    def _again(self, call_id: Any, name: Any, arguments: Any) -> list[StreamEvent] | None:
-        """The finding about a call that was sent before, whole, under the same id; else None."""
-        if not isinstance(call_id, str) or not call_id:
-            return None
-        sent = name, to_text(arguments)
-        known = self._seen.setdefault(call_id, sent)
-        if known is sent or known != sent:
-            return None
-        message = f"the call {call_id!r} was sent twice: it is run once"
-        return [self._builder.find("repeated_id", message, call_id=call_id)]
 
     def _own_name(self, name: Any) -> tuple[Any, str | None]:
         """The tool's own name, and what was changed to find it."""

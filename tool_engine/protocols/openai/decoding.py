@@ -29,6 +29,8 @@ _PLAIN: Final = (str, bytes, int, float)
 _HELPER_EVENTS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
 """Events of the SDK's `stream` helper, which tell again what its `chunk` events hold."""
 _LEGACY: Final = "function_call"
+_BESIDE: Final = ("custom", "function_call", "name", "arguments", "input", "parameters")
+"""Keys beside the `function` of a call that say another call, or other arguments."""
 
 
 class OpenAIDecoder:
@@ -80,7 +82,8 @@ class OpenAIDecoder:
             self._problem_events()
             self._conclude()
             reply = self._builder.close()
-            message = assistant_message(reply, self._calls.calls, self._kept.fields())
+            calls = [each for each in self._calls.calls if not each.call.is_repeated]
+            message = assistant_message(reply, calls, self._kept.fields())
             self._reply = replace(reply, message=message)
         return self._reply
 
@@ -297,6 +300,7 @@ class OpenAIDecoder:
         is_custom = custom is not None or field(entry, "type") == "custom"
         call_id = field(entry, "id")
         arguments = _arguments(said, "input" if is_custom else "arguments")
+        fault = fault_of(arguments) if isinstance(arguments, Mapping) else None
         fragment = Fragment(
             field(entry, "index"),
             str(call_id) if isinstance(call_id, int) else call_id,
@@ -304,7 +308,7 @@ class OpenAIDecoder:
             _text(arguments),
             is_custom=is_custom,
             extra=extra_of(entry),
-            fault=fault_of(arguments) if isinstance(arguments, Mapping) else None,
+            fault=fault or (_second_in(entry, function) if function else None),
         )
         return self._calls.begin(fragment) if is_whole else self._calls.add(fragment)
 
@@ -343,6 +347,15 @@ class OpenAIDecoder:
         found = plain(usage)
         if isinstance(found, dict) and found:
             self._builder.usage = found
+
+
+def _second_in(entry: Any, function: Any) -> str | None:
+    """Why an entry that is a function is not certain to be this call alone."""
+    for key in _BESIDE:
+        said = field(entry, key)
+        if said and said != field(function, key):
+            return f"{key!r} stands beside the function: which call is meant is not certain"
+    return None
 
 
 def _arguments(said: Any, key: str) -> Any:

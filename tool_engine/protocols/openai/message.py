@@ -24,6 +24,7 @@ __all__ = ["assistant_message", "result_messages"]
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NO_NAME: Final = "unnamed_tool"
 _UNREAD: Final = "unreadable_arguments"
+_BETWEEN: Final = "I look at the images."
 _IMAGES: Final = "The images in the result of call {}:"
 
 
@@ -69,28 +70,43 @@ def _arguments(call: ToolCall, wire: WireCall) -> str:
     return json.dumps({_UNREAD: call.raw} if value is None else value)
 
 
-def result_messages(results: Iterable[tuple[str, ToolExecutionResult]]) -> list[dict[str, Any]]:
+def result_messages(
+    results: Iterable[tuple[str, ToolExecutionResult]], *, is_inside: bool = False
+) -> list[dict[str, Any]]:
     """One message of the role `tool` for each call id and result, then one with all images.
 
-    A message of that role holds text only, and nothing may stand between such messages.
+    A message of that role holds text only, and nothing may stand between such messages. A user's
+    message right behind them is refused by Mistral and by servers with its templates, so that a
+    line of the model's stands between.
+
+    Args:
+        results: The id of each call, and how it ended.
+        is_inside: Whether images stay in the message of their result.
     """
     messages: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
     for call_id, result in results:
         parts = parts_of(result)
-        content = _content(parts)
+        content = _content(parts, is_inside=is_inside)
         messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
-        shown = [_image(part) for part in parts if part.data is not None]
+        shown = [_image(part) for part in parts if part.data is not None and not is_inside]
         if shown:
             images += [{"type": "text", "text": _IMAGES.format(call_id)}, *shown]
-    return [*messages, {"role": "user", "content": images}] if images else messages
+    if images:
+        messages.append({"role": "assistant", "content": _BETWEEN})
+        messages.append({"role": "user", "content": images})
+    return messages
 
 
-def _content(parts: Sequence[ResultPart]) -> str | list[dict[str, Any]]:
-    texts = [_text(part) for part in parts]
-    if len(texts) == 1:
-        return texts[0]
-    return [{"type": "text", "text": text} for text in texts]
+def _content(parts: Sequence[ResultPart], *, is_inside: bool) -> str | list[dict[str, Any]]:
+    if is_inside and any(part.data is not None for part in parts):
+        return [_image(each) if each.data is not None else _block(each) for each in parts]
+    blocks = [_block(part) for part in parts]
+    return str(blocks[0]["text"]) if len(blocks) == 1 else blocks
+
+
+def _block(part: ResultPart) -> dict[str, Any]:
+    return {"type": "text", "text": _text(part)}
 
 
 def _text(part: ResultPart) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from tool_engine.interfaces import ReplyDecoder
+from tool_engine.model.bounds import check_choice
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
@@ -26,6 +27,7 @@ from tool_engine.protocols.schemas.subsets import OPENAI
 
 __all__ = ["OPENAI_NAMES", "OpenAIProtocol"]
 
+_IMAGES: Final = ("after", "inside")
 OPENAI_NAMES: Final = NameRule(
     re.compile(r"[A-Za-z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
 )
@@ -41,6 +43,12 @@ class OpenAIProtocol(ModelProtocol):
         strict: Whether models are kept to the schema of a tool ("structured outputs"). A tool with
             a schema that strict mode cannot express is sent without, and `definition_findings`
             says so.
+        images: `after` shows the images of results in a message of the user behind them, with a
+            line of the model's between; `inside` leaves them in the result, for servers that
+            take them there: OpenAI does not.
+
+    Raises:
+        ConfigurationError: `images` has another value.
     """
 
     name: ClassVar[str] = "openai"
@@ -55,9 +63,12 @@ class OpenAIProtocol(ModelProtocol):
         tools: Iterable[Tool] | ToolCatalog | None = None,
         repair: bool = True,
         strict: bool = False,
+        images: str = "after",
     ) -> None:
         super().__init__(tools=tools, repair=repair)
         self.strict = strict
+        check_choice("images", images, _IMAGES)
+        self._are_images_inside = images == "inside"
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """The `tools` of a request."""
@@ -126,7 +137,8 @@ class OpenAIProtocol(ModelProtocol):
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
         """The next messages: one of the role `tool` for each result, then the images of all."""
-        return result_messages(zip(request_ids(results, calls), results, strict=True))
+        pairs = zip(request_ids(results, calls), results, strict=True)
+        return result_messages(pairs, is_inside=self._are_images_inside)
 
 
 def _is_history(reply: Any) -> bool:

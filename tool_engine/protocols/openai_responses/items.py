@@ -6,7 +6,7 @@ https://platform.openai.com/docs/api-reference/responses/object
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tool_engine.model.call import ToolCall
@@ -16,7 +16,7 @@ from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, sendable
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["AWAITED", "FUNCTION", "INVALID_JSON", "Item", "PartKey", "as_input"]
+__all__ = ["AWAITED", "FUNCTION", "INVALID_JSON", "Item", "PartKey", "as_input", "without_awaited"]
 
 FUNCTION: Final = "function_call"
 AWAITED: Final = frozenset(
@@ -29,6 +29,17 @@ AWAITED: Final = frozenset(
 INVALID_JSON: Final = "INVALID_JSON"
 """The key under which arguments that are no object go back: servers read them again."""
 _NOT_SENT: Final = frozenset({"parsed_arguments", "created_by"})
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "code_interpreter_call": ("code", "outputs"),
+    "image_generation_call": ("result",),
+}
+"""What has to be there, be it null, in the items that the provider runs itself."""
+_ECHOED: Final = ("caller", "namespace")
+_NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "apply_patch_call"})
+"""Items that know no such status."""
+_LOOSE: Final = ("action", "output")
+"""Fields of items that the provider answers with nulls, and does not take back with them."""
+_NULLABLE: Final = ("keys",)
 _STATUSES: Final = ("completed", "incomplete")
 
 
@@ -96,6 +107,10 @@ class Item:
                 fields[key.field] = [*listed, {"type": key.kind, name: "".join(parts)}]
         return fields
 
+    def echo(self) -> dict[str, Any]:
+        """What the result of a call has to say again of it."""
+        return {name: self.fields[name] for name in _ECHOED if name in self.fields}
+
     def reasoning(self) -> str:
         """What the item shows of the model's thoughts."""
         if self.kind != "reasoning":
@@ -128,11 +143,28 @@ def as_input(
     return [sendable(param) for param in sent]
 
 
+def without_awaited(messages: Sequence[Any]) -> list[Any]:
+    """The items without those that only the program around the engine could answer.
+
+    The API refuses a conversation in which nobody did, and reasoning that nothing follows.
+    """
+    if not any(field(each, "type") in AWAITED for each in messages):
+        return list(messages)
+    kept: list[Any] = []
+    for each in messages:
+        if field(each, "type") not in AWAITED:
+            kept.append(each)
+            continue
+        while kept and field(kept[-1], "type") == "reasoning":
+            kept.pop()
+    return kept
+
+
 def _param(
     item: Item, calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
 ) -> dict[str, Any] | None:
     param = {**item.merged(), "type": item.kind}
-    if param.get("status") == "in_progress":
+    if param.get("status") == "in_progress" and item.kind not in _NEVER_INCOMPLETE:
         param["status"] = "incomplete"
     if item.call is not None:
         call = calls[item.call.call_id]
@@ -147,7 +179,22 @@ def _param(
             return None
     elif item.kind == "message":
         return _message(param)
-    return param
+    for name in _REQUIRED.get(item.kind, ()):
+        param.setdefault(name, None)
+    return {key: _without_nulls(each) if key in _LOOSE else each for key, each in param.items()}
+
+
+def _without_nulls(value: Any) -> Any:
+    """What was sent, without the fields that may be left out, but not be null."""
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_nulls(each)
+        for key, each in value.items()
+        if each is not None or key in _NULLABLE
+    }
 
 
 def _message(param: dict[str, Any]) -> dict[str, Any] | None:

@@ -55,7 +55,10 @@ class ResponseOutput:
         kind = _kind_of(raw)
         if kind is None:
             return self._lost(f"an output item has no type: {shown(raw)[:80]}")
-        return [] if self._identified(raw) else self._open(kind, raw, index)[1]
+        known = self._identified(raw)
+        if known is not None and not (known.is_done and _is_elsewhere(known, raw, index)):
+            return []
+        return self._open(kind, raw, index)[1]
 
     def finish(self, raw: Any, index: object) -> list[StreamEvent]:
         """An item is whole; one that nobody began is begun."""
@@ -167,7 +170,8 @@ class ResponseOutput:
     ) -> list[dict[str, Any]]:
         """The items as the input of the next request."""
         calls = {call.call_id: call for call in reply.calls}
-        return as_input(self.items, calls, rule, is_stored=is_stored)
+        items = [each for each in self.items if each.call is None or not each.call.is_repeated]
+        return as_input(items, calls, rule, is_stored=is_stored)
 
     # Which item is meant
 
@@ -187,7 +191,11 @@ class ResponseOutput:
 
     def _found(self, raw: Any, index: int, rest: Collection[Item]) -> Item | None:
         """The item of the stream that is `raw` in the whole response."""
-        for item in (self._identified(raw), self._placed(raw, index)):
+        found, placed = self._identified(raw), self._placed(raw, index)
+        if placed is not None and not _has_other_ids(placed, raw):
+            # Of items that share an id, the one in this place.
+            found = placed
+        for item in (found, placed):
             if item is not None and item in rest:
                 return item
         calls = (item for item in rest if item.call is not None and item.has_arguments)
@@ -213,15 +221,18 @@ class ResponseOutput:
     def _open(self, kind: str, raw: Any, index: object) -> tuple[Item, list[StreamEvent]]:
         item = Item(kind, raw, index if isinstance(index, int) else None)
         self.items.append(item)
+        self._builder.has_begun = True
         for name in ("id", "call_id"):
             known = field(raw, name)
             if isinstance(known, str) and known:
-                self._by_id.setdefault(known, item)
+                before = self._by_id.get(known)
+                self._by_id[known] = item if before is None or before.is_done else before
         if item.index is not None:
             self._by_index[item.index] = item
         if kind == FUNCTION:
             call_id = field(raw, "call_id") or field(raw, "id")
             item.call, told = self._builder.begin(call_id, field(raw, "name"))
+            item.call.echo = item.echo()
             item.arguments = field(raw, "arguments") or None
             return item, told
         told = [] if kind == "message" else self._builder.add_other()
@@ -238,6 +249,8 @@ class ResponseOutput:
             told += self._complete_call(item, item.call, raw)
         item.update(raw)
         item.is_done = True
+        if item.call is not None:
+            item.call.echo = item.echo()
         if item.call is None:
             for key, text in item.whole_texts():
                 told += self._complete_text(item, key, text)
@@ -340,12 +353,17 @@ def _has_other_ids(item: Item, raw: Any) -> bool:
     return bool(known and new and known != new) or _has_other_call(item, raw)
 
 
+def _is_elsewhere(item: Item, raw: Any, index: object) -> bool:
+    """Whether what begins under the id of an item that is done is one more."""
+    return _has_other_ids(item, raw) or (None not in (index, item.index) and index != item.index)
+
+
 def _is_same(item: Item, raw: Any) -> bool:
     """Whether an item under another id, or none, can be told to be the same."""
     if _kind_of(raw) != item.kind:
         return False
     if item.call is None:
-        return item.kind == "message" or not _has_other_ids(item, raw)
+        return True
     name, arguments = field(raw, "name"), field(raw, "arguments")
     if name is not None and item.fields.get("name", name) != name:
         return False

@@ -12,6 +12,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.content import ResultPart, parts_of, request_ids
+from tool_engine.protocols.names import ToolCatalog
 from tool_engine.protocols.objects import sendable
 from tool_engine.protocols.openai import OpenAIProtocol
 from tool_engine.protocols.openai_responses.reply import OpenAIResponsesDecoder
@@ -36,6 +37,15 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
     """
 
     name: ClassVar[str] = "openai_responses"
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[Tool] | ToolCatalog | None = None,
+        repair: bool = True,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(tools=tools, repair=repair, strict=strict)
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
         """The `tools` of a request: one entry per tool, in order."""
@@ -67,9 +77,15 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
     ) -> list[dict[str, Any]]:
         """One `function_call_output` for each result, in order: the next items of the input."""
         ids = request_ids(results, calls)
+        echoes = [call.echo for call in calls] if calls is not None else [{}] * len(ids)
         return [
-            {"type": "function_call_output", "call_id": call_id, "output": _output(result)}
-            for call_id, result in zip(ids, results, strict=True)
+            {
+                "type": "function_call_output",
+                "call_id": call_id,
+                "output": _output(result),
+                **sendable(echo),
+            }
+            for call_id, result, echo in zip(ids, results, echoes, strict=True)
         ]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from tool_engine.model.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
-from tool_engine.protocols.building import Ending, Refine, ReplyBuilder
+from tool_engine.protocols.building import Ending, Refine, ReplyBuilder, unknown_end
 from tool_engine.protocols.event_stream import END, EventStreamDecoder
 from tool_engine.protocols.names import KnownTools, NameRule
 from tool_engine.protocols.openai_responses.output import ResponseOutput
@@ -21,6 +21,7 @@ from tool_engine.protocols.reading import field, plain
 __all__ = ["OpenAIResponsesDecoder"]
 
 _FAILED: Final = frozenset({"failed", "cancelled", "error"})
+_UNFINISHED: Final = (None, "in_progress", "queued")
 _TEXTS: Final = {
     "response.output_text.delta": ("content", "output_text", "content_index"),
     "response.refusal.delta": ("content", "refusal", "content_index"),
@@ -60,8 +61,6 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         self._is_late_told = False
         self._events: Mapping[str, Callable[[Any], list[StreamEvent]]] = {
             "response.created": self._begun,
-            "response.queued": self._begun,
-            "response.in_progress": self._begun,
             "response.output_item.added": self._added,
             "response.output_item.done": self._done,
             "response.function_call_arguments.delta": self._arguments,
@@ -127,7 +126,8 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         response = field(payload, "response")
         known, self._id = self._id, field(response, "id") or self._id
         self._is_begun = True
-        if known in (None, self._id):
+        # Before any item nothing is lost; and some servers give each other event another id.
+        if not self._output.items or known in (None, self._id):
             return []
         self._output.settle()
         self._is_ended = self._is_late_told = True
@@ -202,11 +202,8 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
             self._builder.stop_reason = str(status)
             told = self._wrong(f"the response {status}: {words}")
             return told + self._fail(f"the response {status} ({words}): this was not run")
-        message = (
-            f"the response does not say that it is complete ({status}): its calls are taken as "
-            "whole where their arguments are a closed JSON object"
-        )
-        told = [self._builder.find("truncated", message)]
+        kind = "truncated" if status in _UNFINISHED else "malformed_reply"
+        told = [self._builder.find(kind, unknown_end(status))]
         return told + self._builder.end(Ending.UNKNOWN, status if isinstance(status, str) else None)
 
     def _incomplete(self, reason: str) -> list[StreamEvent]:

@@ -53,10 +53,6 @@ class CodeRegions(ABC):
         """Whether a call in the region was reported."""
         self._line_lead = ""
         """The first characters of the line."""
-        self._open_run = 0
-        """Length of the last run of backticks, if that closed nothing."""
-        self._quote_end = (0, 0)
-        """A run of which length, and where, would quote the block that was read last."""
         self._spoken: deque[str] = deque(maxlen=_MOST_BEFORE)
         """The last texts that were passed on."""
         self._is_deep = False
@@ -156,11 +152,6 @@ class CodeRegions(ABC):
             self._is_deep = is_long and not self._may_be_fence and self._is_in_list()
             self._may_be_fence = is_long and (self._may_be_fence or self._is_deep)
             self._span, self._is_told = self._run, False
-            if self._quote_end == (self._run, self._span_start):
-                self._sink.end_quote(self._span_start)
-                self._open_run, self._mode = 0, self._text
-                return place
-            self._open_run = self._run
             # What was read to the end of this line before is not read again for every backtick.
             is_known = self._span_start < self._line_end
             closer = self._line_runs.get(self._run, -1)
@@ -214,9 +205,7 @@ class CodeRegions(ABC):
     def _closing_run(self, buffer: str, place: int) -> int:
         place = self._more_marks(buffer, place)
         if place < len(buffer):
-            is_closed = self._run == self._span
-            self._mode = self._text if is_closed else self._code
-            self._open_run = 0 if is_closed else self._open_run
+            self._mode = self._text if self._run == self._span else self._code
         return place
 
     def _end_line(self, place: int) -> int:
@@ -250,7 +239,7 @@ class CodeRegions(ABC):
         self._line_runs[run] = self._offset + place - run
         if run == self._span:
             self._tell_quoted("inline code")
-            self._mode, self._open_run = self._text, 0
+            self._mode = self._text
         return run == self._span
 
     def _tell_quoted(self, region: str) -> None:

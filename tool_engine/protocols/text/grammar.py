@@ -122,12 +122,8 @@ class Sink(Protocol):
         """A call begins at `position`, where calls do not count."""
         ...
 
-    def begin_quote(self) -> None:
-        """The block that begins now is a quote if the next backticks come right after it."""
-        ...
-
-    def end_quote(self, position: int) -> None:
-        """They do: the block is only quoted."""
+    def give_up(self, position: int) -> None:
+        """There were too many marks: what follows is text."""
         ...
 
     def end_unbegun_thought(self, position: int) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tool_engine.protocols.text.grammar import BlockReader, Grammar, literal
-from tool_engine.protocols.text.scanner import Scanner
+from tool_engine.protocols.text.markdown import find_open_fence
 
 __all__ = ["closing_fence", "label", "neutral"]
 
@@ -41,35 +40,9 @@ def label(text: str) -> str:
     return neutral(" ".join(text.split())[:_MOST_LABEL])
 
 
-class _Deaf:
-    """Wants to know of nothing."""
-
-    def add_text(self, text: str) -> None: ...
-
-    def add_reasoning(self, text: str) -> None: ...
-
-    def skip(self, region: str, position: int) -> None: ...
-
-    def begin_quote(self) -> None: ...
-
-    def end_quote(self, position: int) -> None: ...
-
-    def end_unbegun_thought(self, position: int) -> None: ...
-
-    def open(self, marker: str, text: str, position: int) -> BlockReader:
-        raise AssertionError(marker)
-
-    def open_reply(self) -> BlockReader | None: ...
-
-
-_NO_CALLS: Final = Grammar({"never": literal("<\0")})
-
-
 def closing_fence(text: str) -> str | None:
     """The line that closes the fenced code in which a text ends; None: it ends outside.
 
     What follows an open fence would only be quoted.
     """
-    scanner = Scanner(_NO_CALLS, _Deaf())
-    scanner.feed(text + "\n")
-    return scanner.open_fence
+    return find_open_fence(text) if "```" in text or "~~~" in text else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
@@ -16,8 +16,9 @@ from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder
 from tool_engine.protocols.model_protocol import ModelProtocol
 from tool_engine.protocols.names import ANY_NAME, NameRule, ToolCatalog
 from tool_engine.protocols.objects import readable
-from tool_engine.protocols.reading import field
 from tool_engine.protocols.text.grammar import BlockReader, Grammar
+from tool_engine.protocols.text.markdown import MARK, find_places, region_within
+from tool_engine.protocols.text.said import said_in
 from tool_engine.protocols.text.scanner import Scanner
 
 __all__ = ["LANGUAGES", "TextDecoder", "TextProtocol", "check_choice", "check_rendering"]
@@ -33,9 +34,21 @@ _BEFORE_THOUGHT: Final = (
     "and was not run; say is_thinking=True if the prompt opens the tag"
 )
 _NO_UTF8: Final = "the reply holds bytes that are no UTF-8: each is read as U+FFFD"
-_IN_BACKTICKS: Final = (
-    "the call stands between backticks, so it is quoted and was not run; write a call without "
-    "them, or read quoted calls too, with skip_quoted=False"
+_TOO_MANY_MARKS: Final = (
+    "the reply has more than 10,000 backticks, tags and other marks, so what follows is read as "
+    "text: no call in it was run"
+)
+_MOST_CALLS: Final = 1_000
+"""Calls of one reply, in however few blocks: no model writes so many."""
+_TOO_MANY_CALLS: Final = (
+    "the reply has more than 1,000 calls: what comes after them was not read, and not run; write "
+    "fewer calls in a reply"
+)
+_MOST_READINGS: Final = 8
+"""How often it is looked which calls are quoted; then all that are left count as such."""
+_IN_MARKDOWN: Final = (
+    "the call stands in {region}, so it is quoted and was not run; write a call outside of it, on "
+    "a line of its own, or read quoted calls too, with skip_quoted=False"
 )
 _DAMAGED: Final = (
     "the call holds bytes that are no UTF-8, so it is not what was meant and was not run; write it "
@@ -175,6 +188,8 @@ class TextDecoder(ABC):
         )
         self._bytes = codecs.getincrementaldecoder("utf-8")("strict")
         self._has_bad_bytes = False
+        self._calls = 0
+        self._has_told_full = False
         self._events: list[StreamEvent] = []
         self._said: list[str] = []
         """The text and the calls, as the model wrote them."""
@@ -182,8 +197,8 @@ class TextDecoder(ABC):
         self._has_cut = False
         self._judged = 0
         """How many calls stand before the last `</think>` that nothing opened."""
-        self._quoted_from = 0
-        """How many calls stand before the block that may be quoted."""
+        self._blocks: list[tuple[int, Sequence[CallInProgress]]] = []
+        """Which parts of what was said are calls, and which calls these are."""
         self._reply: ParsedReply | None = None
 
     @property
@@ -210,6 +225,8 @@ class TextDecoder(ABC):
             self._scanner.close()
             if self._has_bad_bytes:
                 self._tell_bad_bytes()
+            if self.protocol.skip_quoted:
+                self._judge_quoted()
             if self._scanner.is_in_thought:
                 message = "a think tag was never closed: all that follows it is taken as thoughts"
                 self.find("malformed_reply", message)
@@ -219,6 +236,21 @@ class TextDecoder(ABC):
             messages = [{"role": "assistant", "content": said}] if said.strip() else []
             self._reply = self.builder.close(messages)
         return self._reply
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reply has as many calls as are read."""
+        return self._calls >= _MOST_CALLS
+
+    def count_call(self) -> bool:
+        """Counts a call; False: there are too many, which is told once, and it is not read."""
+        if not self.is_full:
+            self._calls += 1
+            return True
+        if not self._has_told_full:
+            self._has_told_full = True
+            self.find("malformed_reply", _TOO_MANY_CALLS, level="error")
+        return False
 
     def find(self, error_type: str, message: str, **fields: Any) -> None:
         """Writes down a finding, and tells of it."""
@@ -239,8 +271,9 @@ class TextDecoder(ABC):
         self._has_cut = True
         self.end_call(call)
 
-    def keep_raw(self, text: str) -> None:
-        """Takes up what the model wrote, for the conversation."""
+    def keep_raw(self, text: str, calls: Sequence[CallInProgress]) -> None:
+        """Takes up what the model wrote, for the conversation, and which calls it is."""
+        self._blocks.append((len(self._said), calls))
         self._said.append(text)
 
     def add_text(self, text: str) -> None:
@@ -256,13 +289,9 @@ class TextDecoder(ABC):
         """A call begins where calls do not count."""
         self.find("skipped", _HOW_TO_READ.format(region=region), position=position)
 
-    def begin_quote(self) -> None:
-        """The block that begins now is a quote if the next backticks come right after it."""
-        self._quoted_from = len(self.builder.calls)
-
-    def end_quote(self, position: int) -> None:
-        """They do: the block is only quoted."""
-        self._judge(self.builder.calls[self._quoted_from :], _IN_BACKTICKS)
+    def give_up(self, position: int) -> None:
+        """What follows is read as text, with all calls in it."""
+        self.find("malformed_reply", _TOO_MANY_MARKS, level="error", position=position)
 
     def end_unbegun_thought(self, position: int) -> None:
         """A think tag is closed that was never opened: it began before the reply did."""
@@ -270,6 +299,44 @@ class TextDecoder(ABC):
         self.find("malformed_reply", message, position=position)
         calls, self._judged = self.builder.calls[self._judged :], len(self.builder.calls)
         self._judge(calls, _BEFORE_THOUGHT)
+
+    def _judge_quoted(self) -> None:
+        """Whether a call stood in code is certain at the end: a later backtick may close it."""
+        if not self._blocks or self._is_one_object():
+            return
+        plain = [text.replace(MARK, "\N{REPLACEMENT CHARACTER}") for text in self._said]
+        written = list(plain)
+        for index, _ in self._blocks:
+            # A call is one thing in its line: what is in it begins no code after it.
+            written[index] = plain[index][: -len(plain[index].lstrip())] + MARK
+        left, calls_at = self._blocks, dict(self._blocks)
+        for _ in range(_MOST_READINGS):
+            quoted = self._quoted("".join(written), left)
+            # One that is not run is text like any other, so the others are looked at again.
+            for index, region in quoted.items():
+                written[index] = plain[index]
+                self._judge(calls_at[index], _IN_MARKDOWN.format(region=region))
+            left = [block for block in left if block[0] not in quoted]
+            if not quoted or not left:
+                return
+        for _, calls in left:
+            self._judge(calls, _IN_MARKDOWN.format(region="what may be code"))
+
+    def _quoted(
+        self, text: str, blocks: Sequence[tuple[int, Sequence[CallInProgress]]]
+    ) -> dict[int, str]:
+        """Where the calls stand that are quoted, and in which region."""
+        found = zip(blocks, find_places(text), strict=True)
+        regions = {
+            index: place.region or region_within(self._said[index], place)
+            for (index, _), place in found
+        }
+        return {index: region for index, region in regions.items() if region is not None}
+
+    def _is_one_object(self) -> bool:
+        """Whether the reply is one JSON text, in a code block or not, and nothing else."""
+        said = "".join(self._said).strip()
+        return said[:1] != "<" and said == self._said[self._blocks[0][0]].strip()
 
     def _judge(self, calls: Iterable[CallInProgress], error: str, kind: str = "skipped") -> None:
         """Calls that were told of as whole are not to be run all the same."""
@@ -303,7 +370,7 @@ class TextDecoder(ABC):
         self._judge(damaged, _DAMAGED, "malformed_arguments")
 
     def _feed_message(self, chunk: Any) -> None:
-        said = _said_in(chunk)
+        said = said_in(chunk)
         if said is None:
             message = f"a part of the reply is neither text nor a message: {type(chunk).__name__}"
             self.find("malformed_reply", message, level="error")
@@ -320,43 +387,3 @@ class TextDecoder(ABC):
         # Each call has its own end mark: that nobody says why a text ended leaves no doubt.
         is_told = ending is not Ending.CUT or self._has_cut
         self.builder.end(Ending.FINISHED if is_told else ending, stop_reason)
-
-
-_MESSAGE_KEYS: Final = frozenset({"content", "role", "reasoning_content", "reasoning"})
-
-
-class _Said(NamedTuple):
-    text: str
-    reasoning: str
-    stop_reason: str | None = None
-
-
-def _said_in(chunk: Any) -> _Said | None:
-    """What a message, a completion or a chunk of Chat Completions says; None: it is none."""
-    choices = field(chunk, "choices")
-    if not isinstance(choices, list | tuple):
-        return _message(chunk)
-    first = choices[0] if choices else {}
-    stop_reason = field(first, "finish_reason")
-    said = _message(field(first, "delta") or field(first, "message")) or _Said("", "")
-    return said._replace(stop_reason=stop_reason if isinstance(stop_reason, str) else None)
-
-
-def _message(message: Any) -> _Said | None:
-    if isinstance(message, Mapping):
-        is_message = bool(_MESSAGE_KEYS & message.keys())
-    else:
-        is_message = hasattr(message, "content")
-    content = field(message, "content", "") if is_message else None
-    text = content if isinstance(content, str) else _joined(content)
-    if text is None:
-        return None
-    thoughts = field(message, "reasoning_content") or field(message, "reasoning")
-    return _Said(text, thoughts if isinstance(thoughts, str) else "")
-
-
-def _joined(parts: Any) -> str | None:
-    if not isinstance(parts, list | tuple):
-        return None
-    texts = [part if isinstance(part, str) else field(part, "text", "") for part in parts]
-    return "".join(text for text in texts if isinstance(text, str))

@@ -15,6 +15,8 @@ from tool_engine.protocols.text.grammar import BlockReader, Grammar, Sink
 
 __all__ = ["Scanner"]
 
+_MOST_MARKS: Final = 10_000
+"""Backticks, tags and other marks outside of one another: no model writes so many in one reply."""
 _MOST_SPACE: Final = 1024
 """Characters of white space that are held back before a reply that may be one call."""
 
@@ -45,11 +47,10 @@ class Scanner(CodeRegions):
         self._reads_whole = reads_whole
         self._is_blank = True
         """Whether there was nothing but white space and thoughts so far."""
+        self._marks_left = _MOST_MARKS
         self._depth = int(is_thinking)
         self._before_thought = "\n"
         self._region = 0
-        self._around = 0
-        """Length of the run of backticks right before the block, if that closed nothing."""
         self._reader: BlockReader | None = None
         if is_thinking:
             self._mode = self._think
@@ -61,12 +62,6 @@ class Scanner(CodeRegions):
     def is_in_thought(self) -> bool:
         """Whether the reply so far ends inside a think tag."""
         return self._depth > 0
-
-    @property
-    def open_fence(self) -> str | None:
-        """The line that would close the fenced code in which the text so far ends."""
-        modes = (self._fence, self._fence_run, self._fence_rest)
-        return self._fence_mark * self._fence_length if self._mode in modes else None
 
     def feed(self, text: str) -> None:
         """Takes the next part of the reply."""
@@ -124,6 +119,11 @@ class Scanner(CodeRegions):
         kind = match.lastgroup
         if kind is None:
             return self._wait(start)
+        self._marks_left -= 1
+        if self._marks_left < 0:
+            self._mode = self._rest
+            self._sink.give_up(self._offset + start)
+            return start
         if kind == "ticks":
             return self._begin_run(match)
         if kind in self._grammar.openers:
@@ -136,6 +136,11 @@ class Scanner(CodeRegions):
         else:
             self._begin_region(kind, match[0])
         return end
+
+    def _rest(self, buffer: str, place: int) -> int:
+        """What is only made to take long: no call is looked for in it."""
+        self._say(buffer[place:])
+        return len(buffer)
 
     def _begin_region(self, kind: str, marker: str) -> None:
         self._say(marker)
@@ -156,10 +161,6 @@ class Scanner(CodeRegions):
         self._is_blank = False
         # What follows the block does not begin a line.
         self._keep_lead(".")
-        is_after_run = self._skips and match.string[match.start() - 1] == "`"
-        self._around = self._open_run if is_after_run else 0
-        if self._around:
-            self._sink.begin_quote()
         self._after_block = self._think if self._depth else self._text
         self._reader = self._sink.open(kind, match[0], self._offset + match.start())
         self._mode = self._block
@@ -173,7 +174,6 @@ class Scanner(CodeRegions):
         if end < 0:
             return len(buffer)
         self._mode, self._reader = self._after_block, None
-        self._quote_end = (self._around, self._offset + end)
         return end
 
     def _close_block(self, reader: BlockReader) -> None:

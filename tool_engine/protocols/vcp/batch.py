@@ -1,7 +1,8 @@
 """Which calls does one block of VCP ask for?
 
 A block is one call, unless it numbers its commands: `command1`, `path1`, `command2`, `path2`. A
-number at the end of a name is no such number where it belongs to the name: `base64`, `sha256`.
+number at the end of a name is no such number where it belongs to the name: `base64`, `sha256`. Of
+a parameter `sha256`, the first is `sha2561`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from typing import Final, NamedTuple
 
 from tool_engine.model.tool import Tool
 
-__all__ = ["COMMAND", "Request", "find_tool", "is_numbered", "requests_in", "split_number"]
+__all__ = ["COMMAND", "Numbered", "Request", "find_tool", "numbers_in", "requests_in"]
 
 COMMAND: Final = "command"
 _DIGITS: Final = "0123456789"
 _MOST_DIGITS: Final = 4
+
+
+class Numbered(NamedTuple):
+    """A name that may have a number at its end."""
+
+    stem: str
+    digits: str
 
 
 class Request(NamedTuple):
@@ -25,33 +33,21 @@ class Request(NamedTuple):
     """Its number in the block; None where the block is one call."""
     arguments: dict[str, str]
     tool: Tool | None
+    sent_names: Mapping[str, str] = {}
+    """The keys of the block, by the arguments that they have become."""
 
 
-def split_number(key: str) -> tuple[str, int] | None:
-    """The stem and the number of a numbered name; None: it has no number, or nothing else."""
-    stem = key.rstrip(_DIGITS)
-    digits = key[len(stem) :]
-    if not stem or not digits or len(digits) > _MOST_DIGITS or digits != str(int(digits)):
-        return None
-    return stem, int(digits)
+def numbers_in(key: str, stems: Collection[str]) -> list[Numbered]:
+    """What a name may be that ends in digits: one of the `stems`, and a number. U28."""
+    most = len(key) - len(key.rstrip(_DIGITS))
+    ends = range(len(key) - most, len(key))
+    return [Numbered(key[:end], key[end:]) for end in ends if key[:end] in stems]
 
 
 def find_tool(get: Callable[[str], Tool | None], name: str, command: str | None) -> Tool | None:
     """The tool that a name, or a name and a command, stands for."""
     joined = [f"{name}{joint}{command}" for joint in "_.-"] if command else []
     return next((tool for each in (name, *joined) if (tool := get(each)) is not None), None)
-
-
-def is_numbered(key: str, tools: Collection[Tool | None]) -> bool:
-    """Whether the number at the end of a name tells for which call of a batch it is. U28.
-
-    Only after `command` or a declared parameter, and only if no parameter has the whole name.
-    """
-    found = split_number(key)
-    declared = {parameter.name for tool in tools if tool for parameter in tool.parameters}
-    if found is None or key in declared:
-        return False
-    return found[0] == COMMAND or found[0] in declared
 
 
 def requests_in(
@@ -64,37 +60,57 @@ def requests_in(
         name: The `tool_name` of the block.
         arguments: All other parameters, in their order.
     """
-    commands = [arguments[key].strip() for key in arguments if _stem(key) == COMMAND]
+    commands = [arguments[key].strip() for key in arguments if _is_command(key)]
     tools = [find_tool(get, name, command) for command in commands or [""]]
-    numbered = [key for key in arguments if is_numbered(key, tools)]
+    declared = {parameter.name for tool in tools if tool for parameter in tool.parameters}
+    stems = declared | {COMMAND}
+    found = {key: numbers_in(key, stems) for key in arguments if key not in declared}
+    numbered = {key: readings[0] for key, readings in found.items() if readings}
+    if error := _doubt(found):
+        return [Request(None, dict(arguments), tools[0])], [], error
     if not numbered:
         return [Request(None, dict(arguments), tools[0])], [], None
     shared = {key: value for key, value in arguments.items() if key not in numbered}
     groups: dict[int, dict[str, str]] = {}
-    for key in numbered:
-        stem, number = split_number(key) or (key, 0)
-        groups.setdefault(number, {})[stem] = arguments[key]
+    sent: dict[int, dict[str, str]] = {}
+    for key, (stem, digits) in numbered.items():
+        groups.setdefault(int(digits), {})[stem] = arguments[key]
+        sent.setdefault(int(digits), {})[stem] = key
     merged = {number: {**shared, **groups[number]} for number in sorted(groups)}
     requests = [
-        Request(number, each, find_tool(get, name, each.get(COMMAND, "").strip()))
+        Request(number, each, find_tool(get, name, each.get(COMMAND, "").strip()), sent[number])
         for number, each in merged.items()
     ]
     return requests, [*_gaps(list(merged)), *_uneven(groups)], _clash(shared, numbered)
 
 
-def _stem(key: str) -> str:
-    found = split_number(key)
-    return found[0] if found else key
+def _is_command(key: str) -> bool:
+    return key == COMMAND or bool(numbers_in(key, (COMMAND,)))
 
 
-def _clash(shared: Mapping[str, str], numbered: Iterable[str]) -> str | None:
+def _doubt(found: Mapping[str, list[Numbered]]) -> str | None:
+    """Which number it is not sure that a parameter has."""
+    for key, readings in found.items():
+        if len(readings) > 1:
+            listed = " or ".join(f"number {digits} of {stem!r}" for stem, digits in readings)
+            return f"{key!r} may be {listed}; write a block for each call"
+        for stem, digits in readings:
+            if len(digits) > _MOST_DIGITS or digits != str(int(digits)):
+                return (
+                    f"{key!r} has no number that counts calls: write {stem}1, {stem}2 and so on, "
+                    "or a block for each call"
+                )
+    return None
+
+
+def _clash(shared: Mapping[str, str], numbered: Mapping[str, Numbered]) -> str | None:
     """Whether a value for every call and one for a single call would be the same parameter."""
-    key = next((key for key in numbered if _stem(key) in shared), None)
+    key = next((key for key, found in numbered.items() if found.stem in shared), None)
     if key is None:
         return None
     return (
-        f"the block has both {_stem(key)!r} and {key!r}, so which value is meant is not sure; "
-        "number both, or write a block for each call"
+        f"the block has both {numbered[key].stem!r} and {key!r}, so which value is meant is not "
+        "sure; number both, or write a block for each call"
     )
 
 

@@ -8,7 +8,7 @@ from tool_engine.protocols.arguments.coercion import coerce, match_keys
 from tool_engine.protocols.building import CallInProgress
 from tool_engine.protocols.text.grammar import BlockReader
 from tool_engine.protocols.text.protocol import TextDecoder, TextProtocol
-from tool_engine.protocols.vcp.batch import COMMAND, Request, requests_in, split_number
+from tool_engine.protocols.vcp.batch import COMMAND, Request, numbers_in, requests_in
 from tool_engine.protocols.vcp.block import Block, Field, VCPBlockReader, VCPMarks
 from tool_engine.protocols.vcp.markers import (
     FUZZY_BETWEEN,
@@ -68,8 +68,7 @@ class _BlockInProgress:
 
     def open_field(self, key: str) -> None:
         """The value of a parameter begins."""
-        number = split_number(key)
-        if key not in (NAME, ID) and (number is None or number[0] != COMMAND):
+        if key not in (NAME, ID) and not numbers_in(key, (COMMAND,)):
             self._begin(self._default_id)
 
     def add_field(self, field: Field) -> None:
@@ -97,8 +96,9 @@ class _BlockInProgress:
 
     def end(self, block: Block) -> None:
         """The block is over: its calls are made."""
-        self._decoder.keep_raw(block.raw)
-        fields, changes, clash = _merged(block.fields)
+        calls: list[CallInProgress] = []
+        self._decoder.keep_raw(block.raw, calls)
+        fields, clash = _merged(block.fields)
         name, base = fields.pop(NAME, "").strip(), fields.pop(ID, "").strip() or self._default_id
         error = "; ".join(each for each in (block.error, clash) if each) or None
         requests = [Request(None, fields, None)]
@@ -110,18 +110,19 @@ class _BlockInProgress:
             self._call = None
         for message in (*block.notes, *odd):
             self._find("malformed_reply", message, tool_name=name or None)
-        for message in changes:
-            self._find("repaired", message, tool_name=name or None)
         for request in requests:
+            if not self._decoder.count_call():
+                return
             number = "" if request.number is None else f"_{request.number}"
             call = self._call or self._begun(base + number, name)
+            calls.append(call)
             call.raw, call.error = block.raw, error
-            call.repairs += [*block.repairs, *changes]
+            call.repairs += block.repairs
             self._end_call(call, request, is_cut=block.is_cut)
 
     def _begin(self, wanted: str) -> None:
         """Tells of the call, once it has a name."""
-        if self._call is None and self._name is not None:
+        if self._call is None and self._name is not None and not self._decoder.is_full:
             self._wanted = wanted
             self._call = self._begun(wanted, self._name)
             text = "".join(self._untold)
@@ -143,10 +144,15 @@ class _BlockInProgress:
         """The arguments, as the tool wants them."""
         tool = request.tool
         arguments: dict[str, Any] = self._without_reserved(call, request)
+        call.sent_names = dict(request.sent_names)
         if call.error is not None or tool is None:
             return arguments
         if self._decoder.is_fuzzy:
-            arguments, repairs = match_keys(tool, arguments)
+            matched, repairs = match_keys(tool, arguments)
+            for key, name in zip(arguments, matched, strict=True):
+                if key != name:
+                    call.sent_names[name] = call.sent_names.pop(key, key)
+            arguments = matched
             call.repairs += repairs
         arguments, repairs = coerce(tool, arguments)
         call.repairs += repairs
@@ -166,15 +172,15 @@ class _BlockInProgress:
         self._decoder.find(error_type, message, position=self._position, **fields)
 
 
-def _merged(fields: list[Field]) -> tuple[dict[str, str], list[str], str | None]:
-    """The parameters by name, the later ones counting; what was lost so; and what cannot be."""
+def _merged(fields: list[Field]) -> tuple[dict[str, str], str | None]:
+    """The parameters by name; and why they are not one call: one of them stands twice."""
     merged: dict[str, str] = {}
-    changes: list[str] = []
-    clash = None
     for key, value in fields:
         if key in merged:
-            changes.append(f"the parameter {key!r} was written more than once: the last one counts")
-            if key == NAME and merged[key].strip() != value.strip():
-                clash = "the block names two tools; write a block for each call"
+            return dict(fields), (
+                "the block names two tools; write a block for each call"
+                if key == NAME
+                else f"the parameter {key!r} was written more than once: write each parameter once"
+            )
         merged[key] = value
-    return merged, list(dict.fromkeys(changes)), clash
+    return merged, None

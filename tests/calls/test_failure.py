@@ -1,0 +1,68 @@
+"""Is every exception put into words that a model may read?"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tool_engine.calls.failure import Failure, failure_of, refusal_of
+from tool_engine.errors import QueueFullError, ToolExecutionError
+
+
+class BrokenError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (ValueError("bad"), ("execution_error", "ValueError: bad")),
+        (ValueError(), ("execution_error", "ValueError")),
+        (ToolExecutionError("plain"), ("execution_error", "plain")),
+        (TimeoutError("slow"), ("timeout", "slow")),
+        (TimeoutError(), ("timeout", "the tool gave up waiting (TimeoutError)")),
+        (
+            SystemExit(1),
+            ("execution_error", "the tool tried to end the process (SystemExit)"),
+        ),
+        (
+            asyncio.CancelledError(),
+            (
+                "execution_error",
+                "the tool cancelled itself or lost something it waited for (CancelledError)",
+            ),
+        ),
+        (
+            BrokenError(),
+            ("execution_error", "BrokenError: its message cannot be shown (KeyError)"),
+        ),
+        (OSError("key sk-" + "a" * 20), ("execution_error", "OSError: key [hidden]")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_failure_of(error: BaseException, failure: tuple[str, str]) -> None:
+    """K27: the type and the words of each kind of exception, secrets hidden."""
+    assert failure_of(error) == Failure(*failure)
+
+
+def test_details() -> None:
+    """K27: details of a tool's own error are kept, secrets hidden; none are none."""
+    error = ToolExecutionError("no", details={"status": 404, "token": "x"})
+    assert failure_of(error).details == {"status": 404, "token": "[hidden]"}
+    assert failure_of(ToolExecutionError("no")).details is None
+
+
+def test_long_message() -> None:
+    """A message of megabytes does not reach the model whole; what is missing is counted."""
+    failure = failure_of(ToolExecutionError("x" * 5_000))
+    assert failure.error == "x" * 2_000 + "… (3000 characters more)"
+    assert failure_of(ToolExecutionError("x" * 2_000)).error == "x" * 2_000
+
+
+def test_refusal() -> None:
+    """C6: a refusal says when to try again, if that is known."""
+    assert refusal_of(QueueFullError("full")) == Failure("queue_full", "full")
+    refused = refusal_of(QueueFullError("full", retry_after=1.23456))
+    assert refused.details == {"retry_after": 1.235}

@@ -1,0 +1,439 @@
+"""Every place that offers a near name: each is asked with another case, mark or ending.
+
+A row is a place and a way to get its message; the message must ask for the name that was meant. All
+of them look with `tool_engine.model.nearness`: `test_every_place_has_a_row` finds a place that is
+missing here, and `test_there_is_one_way` a second way to look.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec import structs
+
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolCallConfig,
+    ToolConfigLoader,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolParameterValidator,
+    ToolSession,
+    Variable,
+    VariableStore,
+    chat_model,
+    get_protocol,
+)
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.lint import choose_rules
+from tool_engine.cli.app import run
+from tool_engine.cli.chat_commands import answer_command
+from tool_engine.executors.calculator import calculate
+from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.result_reading import _near
+from tool_engine.executors.workflow.evaluation import _keys
+from tool_engine.model.source import checked_sources
+from tool_engine.protocols.sources import CombinedTools
+from tool_engine.reloading import limit_warnings
+from tool_engine.session.composition import combine, keep
+from tool_engine.session.toolbox import Toolbox
+
+PACKAGE = Path(__file__).parents[2] / "tool_engine"
+HEAD = "name: t\ndescription: Does a thing.\n"
+Q = HEAD + "parameters: [{name: query, type: string, required: true, description: x}]\n"
+GET = Q + "entry: {type: http, request: {url: 'https://example.com/{query}'%s}%s}\n"
+SQL = Q + "entry: {type: builtin, handler: sql_query, source: s, %s}\n"
+RUN = Q + "entry: {type: builtin, handler: run_command, %s}\n"
+STEPS = Q + "entry: {type: workflow, steps: [%s]}\n"
+GROUP = "kind: group\nname: g\ndescription: A group.\n"
+
+
+def definition(text: str) -> Callable[[], str]:
+    """All that is said of a definition: by the loader, its findings, and its executor."""
+
+    def said() -> str:
+        made = ToolConfigLoader().load_definitions(text, "t.yaml")
+        problems = [str(each) for tool in made for each in ExecutorRegistry().check(tool)]  # type: ignore[arg-type] # tools
+        raise LookupError(
+            "\n".join([*problems, *(each for tool in made for each in tool.findings)])
+        )
+
+    return said
+
+
+def of(call: Callable[..., Any], *args: Any, **options: Any) -> Callable[[], Any]:
+    """A call that fails."""
+    return lambda: call(*args, **options)
+
+
+def output(*words: str) -> Callable[[], Any]:
+    """What a command line says."""
+
+    def said() -> Any:
+        run(["--tools", str(Path(__file__).parents[2] / "tools"), "--records", "none", *words])
+
+    return said
+
+
+def _asked(text: str) -> None:
+    """What a conversation at a terminal says."""
+    raise LookupError(answer_command(cast("ToolSession", None), text))
+
+
+def findings(text: str, arguments: dict[str, Any]) -> Callable[[], str]:
+    """What validation says of arguments."""
+
+    def said() -> str:
+        tool = ToolConfigLoader().load_text(text)
+        raise LookupError(str(ToolParameterValidator().validate(tool, arguments)))
+
+    return said
+
+
+TOOL = ToolConfigLoader().load_text(Q)
+SYNC: list[tuple[str, Callable[[], Any], str]] = [
+    # Definitions.
+    ("catalog/habits.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
+    ("catalog/habits.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
+    ("catalog/structure.py", definition(HEAD + "effect: READ\n"), "read"),
+    ("catalog/structure.py", definition(GET % (", method: get", "")), "GET"),
+    ("catalog/concurrency.py", definition(Q + "concurrency: {key: params.Query}\n"), "query"),
+    (
+        "catalog/rules.py",
+        definition(
+            HEAD + "parameters: [{name: a, type: object, description: x, validation: "
+            "{properties: {max_size: integer}, required: [maxSize]}}]\n"
+        ),
+        "max_size",
+    ),
+    (
+        "catalog/raw_schema.py",
+        definition(
+            HEAD
+            + "parameters: [{name: a, type: string, description: x, schema: {min_Length: 1}}]\n"
+        ),
+        "minLength",
+    ),
+    ("catalog/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),
+    ("catalog/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
+    (
+        "catalog/examples.py",
+        definition(HEAD + "tests: [{name: a, params: {}, expect_error: Time-Out}]\n"),
+        "timeout",
+    ),
+    (
+        "catalog/group_definition.py",
+        definition(GROUP + "tools: [get_page]\n'off': [GetPage]\n"),
+        "get_page",
+    ),
+    (
+        "catalog/index.py",
+        lambda: ToolIndex(
+            [ToolConfigLoader().load_text(HEAD.replace("t\n", "get_page\n"))]
+        ).get_or_raise("GetPage"),
+        "get_page",
+    ),
+    ("catalog/lint.py", of(choose_rules, ["l101"], []), "L101"),
+    # Entries.
+    ("executors/entry_reader.py", definition(GET % (", Headers: {}", "")), "headers"),
+    (
+        "executors/http/plan_entry.py",
+        definition((GET % ("", "")).replace("{query}", "{Query}")),
+        "query",
+    ),
+    (
+        "executors/http/auth_entry.py",
+        definition(GET % (", auth: {type: BEARER, token: x}", "")),
+        "bearer",
+    ),
+    (
+        "executors/http/response_entry.py",
+        definition(GET % ("", ", response: {save_to: {root: ., path: '{Query}'}}")),
+        "query",
+    ),
+    ("executors/sql/entry.py", definition(SQL % "sql: 'SELECT :Query'"), "query"),
+    ("executors/commands/entry.py", definition(RUN % "argv: [ls, '{Query}']"), "query"),
+    ("executors/commands/entry.py", definition(RUN % "argv: [ls, '{query}'], CWD: x"), "cwd"),
+    (
+        "executors/files/entry.py",
+        definition(
+            HEAD + "parameters: [{name: path, type: string, required: true, description: x}, "
+            "{name: Limit, type: integer, description: x}]\n"
+            "entry: {type: builtin, handler: read_file, root: .}\n"
+        ),
+        "limit",
+    ),
+    (
+        "executors/workflow/entry.py",
+        definition(STEPS % "{tool: x, params: {a: '${params.Query}'}}"),
+        "query",
+    ),
+    (
+        "executors/workflow/entry.py",
+        definition(STEPS % "{tool: x, on_error: Continue}"),
+        "continue",
+    ),
+    (
+        "executors/python/source.py",
+        definition(HEAD + "entry: {type: python, handler: 'textwrap:Shorten'}\n"),
+        "shorten",
+    ),
+    ("executors/registry.py", lambda: _raise(ExecutorRegistry().nearest("SqlQuery")), "sql_query"),
+    ("executors/calculator.py", of(calculate, "2 * PI"), "pi"),
+    ("executors/arithmetic.py", of(calculate, "SQRT(4)"), "sqrt"),
+    # Arguments.
+    ("validation/findings.py", findings(Q, {"QUERY": "x"}), "query"),
+    (
+        "validation/rules.py",
+        findings(
+            HEAD
+            + "parameters: [{name: a, type: string, description: x, enum: [read_all, write]}]\n",
+            {"a": "readAl"},
+        ),
+        "read_all",
+    ),
+    (
+        "validation/declaration.py",
+        lambda: ToolParameterValidator().validate(
+            structs.replace(TOOL, parameters=[structs.replace(TOOL.parameters[0], type="String")]),
+            {},
+        ),
+        "string",
+    ),
+    # Options of public functions and classes.
+    ("model/bounds.py", of(ConcurrencyConfig, strategy="FIFO"), "fifo"),
+    ("model/bounds.py", of(ToolEngineConfig, durability="Buffered"), "buffered"),
+    (
+        "reloading.py",
+        lambda: _raise_text(
+            str(limit_warnings(ConcurrencyConfig(bucket_limits={"HTTP": 1}), ToolIndex()))
+        ),
+        "http",
+    ),
+    ("model/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
+    ("model/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
+    ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
+    ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
+    (
+        "model/source.py",
+        of(checked_sources, {"s": {"url": "sqlite:///x", "readOnly": True}}),
+        "readonly",
+    ),
+    ("model/source.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
+    ("model/retention.py", of(ToolEngineConfig, retention={"maxAge": 1}), "max_age"),
+    ("protocols/registry.py", of(get_protocol, "OPENAI"), "openai"),
+    ("protocols/definitions.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
+    ("agent/models/registry.py", of(chat_model, "OpenAI:x"), "openai"),
+    (
+        "events/wanted.py",
+        lambda: ToolEngine().subscribe(print, "Execution-Completed"),
+        "execution_completed",
+    ),
+    # The command line.
+    ("cli/failures.py", output("show", "Calculator"), "calculator"),
+    ("cli/failures.py", output("new", "x", "--kind", "SQL"), "sql_query"),
+    ("cli/failures.py", output("list", "--category", "HTTP"), "http"),
+    ("cli/failures.py", output("lint", "Calculator"), "calculator"),
+    ("cli/failures.py", output("convert", "calculator", "--to", "OpenAI"), "openai"),
+    ("cli/failures.py", output("prompt", "-p", "VCP"), "vcp"),
+    ("cli/arguments.py", output("call", "calculator", "--Expression", "1"), "--expression"),
+    ("cli/arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
+    ("cli/app.py", output("Validate"), "validate"),
+    ("cli/chat_commands.py", of(_asked, "/Usage"), "/usage"),
+    ("cli/app.py", output("list", "--catgory", "http"), "--category"),
+]
+
+
+def _raise(text: str) -> None:
+    raise LookupError(f"did you mean {text!r}?")
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "meant"), SYNC, ids=[f"{place}-{meant}" for place, _, meant in SYNC]
+)
+def test_the_name_that_was_meant_is_offered(
+    place: str, call: Callable[[], Any], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another case, another mark between words, or an ending: the message asks for the name."""
+    try:
+        call()
+        said = capsys.readouterr().err
+    except Exception as error:  # noqa: BLE001 - whatever it raises, its message is what counts
+        said = str(error)
+    assert "did you mean" in said.lower(), (place, said)
+    assert meant in said.lower() or meant in said, (place, said)
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
+    """An engine with the tools `get_page` and `pay`, the group `web`, and a file in its folder."""
+    (tmp_path / "Notes.txt").write_text("x")
+    config = ToolEngineConfig(tools_directory=str(tmp_path), auto_reload=False)
+    async with ToolEngine(config) as made:
+        for name in ("get_page", "pay"):
+            made.register_tool(
+                {"name": name, "description": "Does it.", "tags": ["web"], "effect": "read"},
+                lambda: {"page_title": 1},
+            )
+        skill = {"name": "read_it", "desc": "Reads.", "prompt": "Read."}
+        made.register_group(
+            {"name": "web", "description": "x", "tags": ["web"], "enabled": True, "skills": [skill]}
+        )
+        parameters = [{"name": "path", "type": "string", "description": "x", "required": True}]
+        entry = {"type": "builtin", "handler": "read_file", "root": str(tmp_path)}
+        made.register_tool(
+            {"name": "read_file", "description": "x", "parameters": parameters, "entry": entry}
+        )
+        yield made
+
+
+async def _result(engine: ToolEngine, name: str, params: dict[str, Any]) -> None:
+    result = await engine.execute(name, params)
+    _raise_text(str(result.error))
+
+
+def _raise_text(text: str) -> None:
+    raise LookupError(text)
+
+
+async def _skill(engine: ToolEngine) -> None:
+    session = ToolSession(engine, "s")
+    found = session.own("call_skill")
+    assert found is not None
+    await found[1].execute(found[0], {"name": "ReadIt"}, None)  # type: ignore[arg-type] # it needs none
+
+
+async def _session(engine: ToolEngine, name: str, params: dict[str, Any]) -> None:
+    result = await ToolSession(engine, "s").execute(name, params)
+    _raise_text(str(result.final_text))
+
+
+ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
+    ("catalog/group_view.py", lambda engine: engine.unregister_group("WEB"), "web"),
+    ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
+    (
+        "executors/files/failing.py",
+        lambda engine: _result(engine, "read_file", {"path": "notes.TXT"}),
+        "Notes.txt",
+    ),
+    (
+        "executors/result_reading.py",
+        lambda _: _raise_text(_near("pageTitle", {"page_title": 1})),
+        "page_title",
+    ),
+    (
+        "executors/workflow/evaluation.py",
+        lambda _: _raise_text(_keys({"page_title": 1}, "pageTitle")),
+        "page_title",
+    ),
+    ("session/toolbox.py", lambda engine: Toolbox(engine).toggle_group_enabled("WEB"), "web"),
+    (
+        "session/toolbox.py",
+        lambda engine: Toolbox(engine).set_tool_enabled("GetPage", False),
+        "get_page",
+    ),
+    (
+        "session/tool_view.py",
+        lambda engine: _view(combine(engine)).get_or_raise("GetPage"),
+        "get_page",
+    ),
+    ("session/config.py", lambda _: ToolCallConfig.from_dict({"MaxUses": {}}), "max_uses"),
+    ("session/variables.py", lambda _: _variable("my-plan"), "my_plan"),
+    (
+        "session/variable_definitions.py",
+        lambda engine: _session(engine, "list_vars", {"Search": "x"}),
+        "search",
+    ),
+    (
+        "session/composition.py",
+        lambda engine: _raise_text(str(_view(keep(engine, ["GetPage"])).findings)),
+        "get_page",
+    ),
+    ("session/skills.py", _skill, "read_it"),
+    (
+        "session/strangers.py",
+        lambda engine: _raise_text(
+            str(ToolSession(engine, "s", {"tool_toggles": {"GetPage": False}}).findings)
+        ),
+        "get_page",
+    ),
+    (
+        "protocols/sources.py",
+        lambda engine: CombinedTools({"a": engine}).get_or_raise("GetPage"),
+        "get_page",
+    ),
+]
+
+
+def _view(source: Any) -> Any:
+    return source
+
+
+def _variable(name: str) -> None:
+    store = VariableStore()
+    store.add(Variable(name="my_plan", value="x"))
+    store.get(name)
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "meant"), ASYNC, ids=[f"{place}-{meant}" for place, _, meant in ASYNC]
+)
+async def test_the_name_that_was_meant_is_offered_by_an_engine(
+    engine: ToolEngine, place: str, call: Callable[[ToolEngine], Any], meant: str
+) -> None:
+    """The same for what needs an engine, a session, or a program that runs."""
+    said = ""
+    try:
+        waits = call(engine)
+        if inspect.isawaitable(waits):
+            await waits
+    except Exception as error:  # noqa: BLE001 - whatever it raises, its message is what counts
+        said = str(error)
+    asks = "near are" if place == "session/variables.py" else "did you mean"
+    assert asks in said, (place, said)
+    assert meant in said.partition(asks)[2], (place, said)
+
+
+ELSEWHERE = {
+    # No message: arguments under a misspelled name of a secret are kept out of the records.
+    "redaction/own.py",
+    # tests/agent/models/test_clients.py: needs an SDK; tests/protocols/test_routing.py: a router.
+    "agent/models/client.py",
+    "protocols/routing.py",
+    # tests/executors/workflow: `'calculator' has no parameter 'expresion'`.
+    "executors/workflow/links.py",
+    # tests/testing: `no call of the trace has the bucket`.
+    "testing/simulation.py",
+    "model/nearness.py",
+}
+"""Places whose tests are elsewhere, or that tell nothing."""
+
+
+def test_every_place_has_a_row() -> None:
+    """Whoever looks for a near name is listed above."""
+    listed = {place for place, _, _ in (*SYNC, *ASYNC)} | ELSEWHERE
+    places = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if {"find_near", "find_nearest", "suggest_near"} & _called(path)
+    }
+    assert places - listed == set()
+
+
+def test_there_is_one_way() -> None:
+    """No other module compares names letter by letter."""
+    others = {"get_close_matches", "SequenceMatcher"}
+    found = {path.name for path in PACKAGE.rglob("*.py") if others & _called(path)}
+    assert found == {"nearness.py"}
+
+
+def _called(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = {func.id for func in calls if isinstance(func, ast.Name)}
+    return names | {func.attr for func in calls if isinstance(func, ast.Attribute)}

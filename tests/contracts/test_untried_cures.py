@@ -1,0 +1,56 @@
+"""Is the cure that an error outside of the catalog offers tried by a test?
+
+The rows stand in the files beside this one. What no row tries yet stands in `untried_cures.txt`,
+which may only get shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.contracts.test_cures_of_code import TRIED as CODE
+from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
+from tests.contracts.test_cures_of_errors import TRIED as ERRORS
+from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
+
+PACKAGE = Path(__file__).parents[2] / "tool_engine"
+UNTRIED = Path(__file__).with_name("untried_cures.txt")
+TRIED = CODE | ENTRIES | ERRORS | FILE_TOOLS
+
+
+def test_every_cure_is_tried() -> None:
+    """A new cure has a row here; one that got a row, or went, leaves the list of the others."""
+    said, untried = set(cures()), set(UNTRIED.read_text("utf-8").splitlines())
+    assert said - untried - TRIED == set()
+    assert untried - said == set()
+    assert untried & TRIED == set()
+    assert TRIED - said == set()
+
+
+def cures() -> Iterator[str]:
+    """What stands after the last semicolon of each error, with … for what is put in."""
+    for file in PACKAGE.rglob("*.py"):
+        place = file.relative_to(PACKAGE)
+        if place.parts[0] == "catalog":
+            continue
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and _makes_error(node.func):
+                for text in map(_text, node.args):
+                    cure = text.rpartition("; ")[2] if "; " in text else ""
+                    if len(cure.replace("…", "")) > 3:
+                        yield f"{place.as_posix()}: {cure}"
+
+
+def _makes_error(function: ast.expr) -> bool:
+    name = getattr(function, "id", getattr(function, "attr", ""))
+    return name.endswith(("Error", "Failure", "Refusal"))
+
+
+def _text(value: ast.expr) -> str:
+    if isinstance(value, ast.JoinedStr):
+        return "".join(
+            _text(part) if isinstance(part, ast.Constant) else "…" for part in value.values
+        )
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

@@ -1,0 +1,60 @@
+"""How does the time of a piece of work grow with its input, however busy the machine is?
+
+What is counted is the processor time of this thread, so that others do not matter. The inputs
+double until the work takes a while. Of the last two doublings the one that cost less counts: what
+is steep is so at each, and a step where a reader goes another way is not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+__all__ = ["Growth", "growth_of"]
+
+ENOUGH = 0.01
+"""Seconds; what takes less is measured with a larger input."""
+TRIES = 3
+"""The lowest counts: a collection of garbage only ever adds."""
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """What was measured."""
+
+    exponent: float
+    """1 where twice the input takes twice the time, 2 where it takes four times as much."""
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+
+def seconds_of(work: Callable[[Any], object], given: Any) -> float:
+    """Gives the processor time of one piece of work."""
+    began = time.thread_time()
+    work(given)
+    return time.thread_time() - began
+
+
+def growth_of(
+    work: Callable[[Any], object], make: Callable[[int], Any], *, start: int = 100, most: int
+) -> Growth:
+    """Measures `work(make(n))` for n that double, up to `most`.
+
+    Args:
+        work: What is measured.
+        make: Makes an input of a size; its own time does not count.
+        start: The smallest size.
+        most: The largest size.
+    """
+    size = start
+    while size * 8 <= most and seconds_of(work, make(size * 4)) < ENOUGH:
+        size *= 2
+    sizes = (size, size * 2, size * 4)
+    seconds = tuple(
+        max(min(seconds_of(work, make(each)) for _ in range(TRIES)), 1e-6) for each in sizes
+    )
+    ratio = min(seconds[2] / seconds[1], seconds[1] / seconds[0])
+    return Growth(math.log2(ratio), sizes, seconds)

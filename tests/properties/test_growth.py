@@ -1,0 +1,143 @@
+"""Does any input from outside take more than its share of time?
+
+Each reader of foreign input is given texts and values that double, and the time that it takes is
+fitted. Looked at: arguments (strict, cut off, malformed), their validation, replies of text
+protocols, definitions, expressions, statements (tests/executors/sql), secrets in texts and values,
+texts for people, results for models and for records, near names, searches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from tests.growth import growth_of
+from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
+from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.executors.calculator import calculate
+from tool_engine.knowledge.snapshot import restore, shortened, snapshot
+from tool_engine.model.output import as_output, to_text
+from tool_engine.protocols import get_protocol
+from tool_engine.protocols.arguments.text import read_arguments
+from tool_engine.redaction import OwnSecrets, redact, redact_text
+from tool_engine.redaction.readings import readings
+from tool_engine.session.formatting import text_in_pieces
+from tool_engine.visible import cut_middle, visible
+
+MOST: Final = 1.5
+"""The exponent of what is linear, with a logarithm and what a busy machine adds."""
+UNITS: Final = (
+    *("a", "ab ", "a\n", "\n", " ", "\\", '"', "'", "`", "``` ", "~~~\n", "<", "[", "{", "("),
+    *("]", "}", '{"a":', '[{"a": 1}, ', '"a": "b", ', "[[],", "//", "/*", "*/", "# ", "- "),
+    *("a: ", "? ", "&a ", "*a ", "1+", "1.", "9", "sqrt(", "^", "=", ",", ";", ":", "%41"),
+    *("\\u0041", "&amp;", "$VAR_REF{{a}}", "{{", "password=x ", "key: ", "-----BEGIN ", "eyJh."),
+    *("https://a:b@c/ ", "Bearer ", "QUJD", "token", "\u4e2d", "a\u0301", "\u0301", "\u200b"),
+    *("\U0001f469\u200d", "\U0001f1e9\U0001f1ea", "\x00", "\ud800", "\x1b[", "\u300c\u59cb\u300d"),
+    *("<function_call>", "<<<[TOOL_REQUEST]>>>", '<function_call>{"name": "x"', "</", "<a>"),
+    *("x:\u300c\u59cb\u300d", "<think>"),
+)
+FRESH: Final = itertools.count()
+"""What was seen before may be remembered."""
+VALUES: Final[dict[str, Callable[[int], Any]]] = {
+    "numbers": lambda n: list(range(n)),
+    "lists": lambda n: [[] for _ in range(n)],
+    "texts": lambda n: ["abc"] * n,
+    "pairs": lambda n: [["password", "x"]] * n,
+    "rows": lambda n: [{"id": each, "name": "x", "token": "y"} for each in range(n)],
+    "keys": lambda n: {f"key{next(FRESH)}": each for each in range(n)},
+    "secrets": lambda n: {f"password{next(FRESH)}": "x" for _ in range(n)},
+    "hidden keys": lambda n: {f"Bearer abcdefghijkl{each:08}": each for each in range(n)},
+    "one key": lambda n: {"k" * n: 1},
+    "one text": lambda n: "x y" * n,
+    "deep": lambda n: _nested(min(n, 400)),
+}
+LOADER: Final = ToolConfigLoader()
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def _tool(schema: dict[str, Any]) -> Tool:
+    parameter = {"name": "v", "type": schema.pop("type"), "description": "d", "schema": schema}
+    return LOADER.from_mapping({"name": "take", "description": "d", "parameters": [parameter]})
+
+
+TOOLS: Final = {
+    "numbers": _tool({"type": "array", "items": {"type": "integer", "minimum": 0}}),
+    "unique": _tool({"type": "array", "uniqueItems": True}),
+    "names": _tool({"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}}),
+    "closed": _tool(
+        {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    ),
+    "forms": _tool({"type": "array", "items": {"anyOf": [{"const": each} for each in range(20)]}}),
+    "contains": _tool({"type": "array", "contains": {"const": "never"}}),
+    "patterns": _tool({"type": "object", "patternProperties": {"^k": {"type": "string"}}}),
+}
+VALIDATOR: Final = ToolParameterValidator()
+PROTOCOLS: Final = {name: get_protocol(name) for name in ("vcp", "function_call")}
+
+
+def _validating(tool: Tool) -> Callable[[Any], object]:
+    return lambda value: VALIDATOR.validate(tool, {"v": value})
+
+
+TEXTS: Final[dict[str, Callable[[str], object]]] = {
+    "arguments": read_arguments,
+    "arguments cut off": lambda text: read_arguments('{"a": "' + text),
+    "malformed arguments": lambda text: read_arguments('{"a": [' + text + "]}"),
+    "vcp": PROTOCOLS["vcp"].parse,
+    "function_call": PROTOCOLS["function_call"].parse,
+    "definition": lambda text: load_all(text, "a.yaml"),
+    "definition in flow": lambda text: load_all("{a: [" + text, "a.yaml"),
+    "calculation": calculate,
+    "secrets": redact_text,
+    "secrets of a call": OwnSecrets({"a": "a" * 10_000, "b": "open/sesame"}, ["a", "b"]).text,
+    "readings of a secret": lambda text: [*readings(text)],
+    "for people": lambda text: cut_middle(visible(text), 1000),
+    "result": lambda text: text_in_pieces({"a": text}),
+    "record": lambda text: restore(snapshot({"a": text})),
+}
+OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
+    **{f"arguments: {name}": _validating(tool) for name, tool in TOOLS.items()},
+    "secrets": redact,
+    "readings of a secret": lambda value: [*readings(value, ())],
+    "result": text_in_pieces,
+    "output": lambda value: to_text(as_output(value)),
+    "record": lambda value: shortened(snapshot(value)),
+}
+
+
+def _tried(work: Callable[[Any], object]) -> Callable[[Any], object]:
+    def attempt(given: Any) -> object:
+        with contextlib.suppress(ToolEngineError, ValueError, RecursionError):
+            return work(given)
+        return None
+
+    return attempt
+
+
+def is_steep(work: Callable[[Any], object], make: Callable[[int], Any], most: int) -> bool:
+    """Whether the time grows faster than the input, also when it is measured once more."""
+    return all(growth_of(work, make, most=size).exponent > MOST for size in (most, 2 * most))
+
+
+@pytest.mark.parametrize("reader", TEXTS)
+def test_texts(reader: str) -> None:
+    """Twice the text takes about twice the time, whatever it repeats."""
+    work = _tried(TEXTS[reader])
+    assert [unit for unit in UNITS if is_steep(work, unit.__mul__, 100_000)] == []
+
+
+@pytest.mark.parametrize("reader", OBJECTS)
+def test_values(reader: str) -> None:
+    """Twice the value takes about twice the time, whatever is in it."""
+    work = _tried(OBJECTS[reader])
+    assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []

@@ -1,0 +1,154 @@
+"""What holds in a process that is forked while an engine is there?
+
+Looked at: call ids, record ids, the writers of records, events, sessions and approvals, which share
+one kind of connection; tokens and session ids, which the system draws one by one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BOUND = 60.0
+HEAD = """
+import asyncio, json, os, sys
+from tool_engine import *
+folder = sys.argv[1]
+engine = ToolEngine(ToolEngineConfig(
+    tools_directory=folder, auto_reload=False, records=f"sqlite:///{folder}/c.db",
+    durability="call", keep_events=100))
+async def ok(who): return who
+OK = {"name": "ok", "version": "1.0.0", "description": "d", "category": "custom",
+    "entry": {"type": "custom", "handler": "ok"},
+    "parameters": [{"name": "who", "type": "string", "description": "d", "required": True}]}
+engine.register_tool(OK, ok)
+async def call(who):
+    result = await engine.execute("ok", {"who": who})
+    assert result.is_success and "record" not in result.metadata, result
+    return result.call_id
+def child(work):
+    # What `work` returns, from a process of its own.
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            told = asyncio.run(work())
+        except BaseException as error:
+            told = repr(error)
+        os.write(write, json.dumps(told).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as file: told = json.load(file)
+    os.waitpid(pid, 0)
+    return told
+async def error_of(awaitable):
+    try:
+        return repr(await awaitable)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+"""
+
+
+def run(folder: Path, script: str) -> Any:
+    """What a program prints, which runs apart: a fork of the tests would have all their threads."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + script, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_an_engine_that_each_child_loads(tmp_path: Path) -> None:
+    """No two calls have one id, whichever process made them, and all records are there."""
+    ids, rows = run(
+        tmp_path,
+        """
+async def serve():
+    async with engine:
+        return [await call(str(os.getpid())) for _ in range(5)]
+from tool_engine.model.call_id import name_call
+name_call("call-")  # the supply is there before the fork
+ids = child(serve) + child(serve) + asyncio.run(serve())
+async def rows():
+    store = ToolKnowledgeStore(engine.store.storage.__class__(f"sqlite:///{folder}/c.db"))
+    found = [record.call_id for record in await store.query_call_records()]
+    await store.close()
+    return found
+print(json.dumps([ids, asyncio.run(rows())]))
+""",
+    )
+    assert len(set(ids)) == len({each.rpartition("-")[2] for each in ids}) == 15
+    assert sorted(rows) == sorted(ids)
+
+
+def test_an_engine_that_was_loaded_before(tmp_path: Path) -> None:
+    """The child is told whose it is, whatever it does; the parent goes on, and loses nothing."""
+    told, parent, after = run(
+        tmp_path,
+        """
+async def misuse():
+    storage = engine.store.storage
+    told = [await error_of(each) for each in (
+        engine.execute("ok", {"who": "child"}), engine.execute("gone"), engine.load(),
+        engine.reload(), storage.query(RecordQuery()), engine.store.sessions.list(),
+        engine.store.sessions.save("s", {}), storage.flush(1.0))]
+    try:
+        engine.register_tool({})
+    except Exception as error:
+        told.append(f"{type(error).__name__}: {error}")
+    async with asyncio.timeout(5):
+        await engine.close()
+    return told
+from tool_engine.model.record import RecordQuery
+async def main():
+    async with engine:
+        first = await call("before")
+        told = await asyncio.to_thread(child, misuse)
+        second = await call("after")
+        found = [record.call_id for record in await engine.store.query_call_records()]
+    assert sorted(found) == sorted([first, second]), found
+    return told
+told = asyncio.run(main())
+print(json.dumps([told, os.getpid(), "ended"]))
+""",
+    )
+    *refused, flushed, registered = told
+    assert after == "ended"
+    assert flushed in ("True", "False")
+    for each in (*refused, registered):
+        assert f"opened in process {parent} and belongs to it" in each, told
+        assert "after the fork" in each
+    kinds = [each.partition(":")[0] for each in refused]
+    assert kinds == ["EngineClosedError"] * 4 + ["RecordsUnavailableError"] * 3
+    assert registered.startswith("EngineClosedError")
+
+
+def test_a_child_that_makes_its_own(tmp_path: Path) -> None:
+    """Beside one that was loaded before the fork, a new engine works, on the same database."""
+    ids, rows = run(
+        tmp_path,
+        """
+async def serve():
+    global engine
+    config = engine.config
+    engine = ToolEngine(config)
+    engine.register_tool(OK, ok)
+    async with engine:
+        return [await call("child") for _ in range(5)]
+async def main():
+    async with engine:
+        ids = [await call("parent")]
+        ids += await asyncio.to_thread(child, serve)
+        return ids, [record.call_id for record in await engine.store.query_call_records()]
+print(json.dumps(asyncio.run(main())))
+""",
+    )
+    assert len(set(ids)) == 6
+    assert sorted(rows) == sorted(ids)

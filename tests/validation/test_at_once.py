@@ -1,0 +1,98 @@
+"""Does what is read and judged in one step agree with an independent validator?"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hypothesis.strategies as st
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import event, given, settings
+
+from tool_engine.validation.at_once import reader_of
+
+NUMBERS = st.sampled_from([0, 1, -1, 2, 5, 2**53, 2**64 - 1, -(2**63)])
+KINDS = st.sampled_from(["string", "integer", "boolean", "null"])
+VALUES = st.one_of(
+    st.sampled_from(["", "a", "b", "1", "é", True, False, None, 1.0, 0.5, math.inf, -0.0]),
+    st.sampled_from([b"a", [1], {}, {"a": 1}, [None]]),
+    NUMBERS,
+)
+USUAL = {
+    "string": st.sampled_from(["a", "b", "1", "é"]),
+    "integer": NUMBERS,
+    "boolean": st.booleans(),
+    "null": st.none(),
+}
+NAMES = st.sampled_from(["a", "b", "class", "a b", ""])
+
+
+@st.composite
+def properties(draw: st.DrawFn) -> dict[str, Any]:
+    about: dict[str, Any] = {"type": draw(KINDS)}
+    if about["type"] == "string" and draw(st.booleans()):
+        about["enum"] = draw(st.lists(st.sampled_from(["a", "b", "1"]), min_size=1))
+    if about["type"] == "integer":
+        bounds = st.sampled_from([("minimum", -2), ("maximum", 3), ("minimum", 2), ("maximum", 0)])
+        about.update(draw(st.lists(bounds, max_size=2)))
+    return about
+
+
+@settings(max_examples=600)
+@given(st.data())
+def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
+    """It never says yes where JSON Schema says no, and hands on the same value."""
+    fields = data.draw(st.dictionaries(NAMES, properties(), min_size=1, max_size=3))
+    required = data.draw(st.lists(st.sampled_from(list(fields)), unique=True))
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": required}
+    schema["additionalProperties"] = False
+    read = reader_of(schema)
+    assert read is not None
+    likely = {name: st.one_of(USUAL[about["type"]], VALUES) for name, about in fields.items()}
+    sent = data.draw(st.one_of(st.fixed_dictionaries(likely), st.dictionaries(NAMES, VALUES)))
+    try:
+        got = read(msgspec.msgpack.encode(sent))
+    except msgspec.ValidationError:
+        event("refused")
+        return
+    if got != sent:
+        event("changed")
+        return
+    event("passed")
+    assert repr(got) == repr({name: sent[name] for name in got})
+    jsonschema.Draft202012Validator(schema).validate(got)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"type": "number"},
+        {"type": ["integer", "null"]},
+        {"type": "string", "pattern": "a"},
+        {"type": "string", "format": "date"},
+        {"type": "string", "minLength": 1},
+        {"type": "string", "enum": ["a", 1]},
+        {"type": "string", "enum": []},
+        {"type": "integer", "enum": [1]},
+        {"type": "integer", "minimum": 0.5},
+        {"type": "integer", "maximum": 2**70},
+        {"type": "integer", "multipleOf": 2},
+        {"type": "array"},
+        {},
+    ],
+    ids=str,
+)
+def test_what_it_leaves_to_the_validator(about: dict[str, Any]) -> None:
+    """One rule that the types of msgspec do not say in the same way is enough."""
+    assert reader_of({"type": "object", "properties": {"a": about}}) is None
+
+
+def test_an_object_with_rules_of_its_own() -> None:
+    """So it is with rules about the object, and where something required is not described."""
+    fields = {"a": {"type": "string"}}
+    assert reader_of({"type": "object", "properties": fields}) is not None
+    assert reader_of({"type": "object", "properties": fields, "required": ["b"]}) is None
+    assert reader_of({"type": "object", "properties": fields, "minProperties": 1}) is None
+    assert reader_of({"type": "object"}) is None

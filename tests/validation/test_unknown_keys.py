@@ -1,0 +1,125 @@
+"""Which unknown keys are kept out, and which are judged as JSON Schema judges them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.calls.samples import bare
+from tool_engine import (
+    Tool,
+    ToolConfigLoader,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolParameterValidator,
+    ValidationResult,
+)
+
+CLOSED: dict[str, Any] = {"properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+RULES: dict[str, dict[str, Any]] = {
+    "additionalProperties": {},
+    "maxProperties": {"maxProperties": 1},
+    "minProperties": {"minProperties": 2},
+    "not": {"not": {"required": ["b"]}},
+    "enum": {"enum": [{"a": 1}, {}]},
+    "const": {"const": {"a": 1}},
+    "dependentRequired": {"dependentRequired": {"b": ["c"]}},
+    "propertyNames": {"propertyNames": {"maxLength": 1}},
+    "if": {"if": {"required": ["b"]}, "then": {"required": ["c"]}},
+    "unevaluatedProperties": {"unevaluatedProperties": False},
+}
+SENT: list[dict[str, Any]] = [{}, {"a": 1}, {"a": 1, "b": 2}, {"b": 2}, {"a": 1, "long": 2}]
+
+
+def tool(**spec: Any) -> Tool:
+    """A tool with the one parameter `v`."""
+    parameter = {"name": "v", "type": "object", "required": True, "description": "x", **spec}
+    return ToolConfigLoader().from_mapping(bare("t", parameters=[parameter]))
+
+
+def validated(declared: Tool, value: Any) -> ValidationResult:
+    return ToolParameterValidator().validate(declared, {"v": value})
+
+
+@pytest.mark.parametrize("keyword", RULES)
+@pytest.mark.parametrize("sent", SENT)
+async def test_raw_schema_is_json_schema(keyword: str, sent: dict[str, Any]) -> None:
+    """What stands in `schema:` says of what was sent what an independent validator says of it."""
+    schema = {"type": "object", **CLOSED, **RULES[keyword]}
+    is_right = jsonschema.Draft202012Validator(
+        {"properties": {"v": schema}, "type": "object"}
+    ).is_valid({"v": sent})
+    declared = tool(schema=schema)
+    checked = validated(declared, sent)
+    assert checked.is_valid is is_right
+    assert checked.validated_params == ({"v": sent} if is_right else {})
+    assert not checked.warnings
+    async with ToolEngine(ToolEngineConfig("none", auto_reload=False)) as engine:
+        engine.register_tool(declared, lambda v: {"got": v})
+        result = await engine.execute("t", {"v": sent})
+    assert result.is_success is is_right
+    assert not is_right or result.output == {"got": sent}
+
+
+def test_unknown_key_is_named() -> None:
+    """A key that `additionalProperties: false` refuses has its place, and the nearest known key."""
+    schema = {"properties": {"deep": {"type": "object", **CLOSED}}}
+    (error,) = validated(tool(schema=schema), {"deep": {"a": 1, "A": 2}}).errors
+    assert (error.path, error.error_type, error.level) == ("v.deep.A", "extra_parameter", "error")
+    assert error.message == "unknown parameter 'v.deep.A': did you mean 'a'?"
+
+
+SHORT: dict[str, Any] = {"properties": {"a": {"type": "object", "properties": {"b": "string"}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sent", "path"),
+    [
+        ({"validation": SHORT}, {"x": 1}, "v.x"),
+        ({"validation": SHORT}, {"a": {"x": 1}}, "v.a.x"),
+        (SHORT, {"a": {"x": 1}}, "v.a.x"),
+        ({"type": "array", "items": {"type": "object", **SHORT}}, [{"a": {"x": 1}}], "v[0].a.x"),
+    ],
+)
+def test_short_keys_keep_out(spec: dict[str, Any], sent: Any, path: str) -> None:
+    """U18: under short keys alone, an unknown key is kept out with a warning, as a parameter is."""
+    checked = validated(tool(**spec), sent)
+    assert checked.is_valid
+    assert [(each.path, each.level) for each in checked.warnings] == [(path, "warning")]
+    assert "x" not in repr(checked.validated_params)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sent"),
+    [
+        ({"validation": SHORT, "schema": {"maxProperties": 1}}, {"a": {}, "x": 1}),
+        ({"validation": SHORT, "schema": {"not": {"required": ["x"]}}}, {"x": 1}),
+        ({"validation": SHORT, "schema": {"enum": [{"a": {}}]}}, {"a": {"x": 1}}),
+        ({"properties": {"a": {"type": "object", "schema": CLOSED}}}, {"a": {"x": 1}}),
+    ],
+)
+def test_raw_schema_beside_short_keys(spec: dict[str, Any], sent: Any) -> None:
+    """A `schema:` judges what was sent, also where short keys declare the keys of the object."""
+    assert not validated(tool(**spec), sent).is_valid
+
+
+def test_unknown_parameter_is_kept_out() -> None:
+    """U18: an unknown parameter is no error unless strict, whatever the others are declared by."""
+    checked = ToolParameterValidator().validate(tool(schema=CLOSED), {"v": {"a": 1}, "zzz": 2})
+    assert checked.is_valid
+    assert checked.validated_params == {"v": {"a": 1}}
+    strict = ToolParameterValidator(strict=True)
+    assert not strict.validate(tool(schema=CLOSED), {"v": {"a": 1}, "zzz": 2}).is_valid
+
+
+def test_default_with_an_unknown_key() -> None:
+    """A default that its own `additionalProperties: false` refuses does not load."""
+    loader = ToolConfigLoader()
+    parameter = {"name": "v", "type": "object", "description": "x", "default": {"b": 1}}
+    for rules in ({"schema": CLOSED}, {"properties": {"a": "integer"}}):
+        with pytest.raises(ValueError, match="'b'"):
+            ToolParameterValidator().compiled(
+                loader.from_mapping(bare("t", parameters=[{**parameter, **rules}]))
+            )

@@ -1,0 +1,138 @@
+"""What exactly does somebody consent to: which definition, and which code that runs it?
+
+A definition has a hash, and a `Tool` that was built by hand has its fields. Of code is told what it
+does: its own instructions, and the texts and numbers that are its defaults. What it calls, closes
+over, or reads while it runs, is not told; neither is code that runs in another process, nor the
+engine's own, which changes with the engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from types import CodeType
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.approval.preview import executor_of_call
+from tool_engine.model.tool import Tool
+
+__all__ = ["code_of", "making_of", "place_of"]
+
+_OF_FILE: Final = frozenset({"source", "findings"})
+"""Fields that say where a tool comes from, and not what it is."""
+_ENGINE: Final = "tool_engine."
+_FIXED: Final = (str, bytes, int, float, bool, type(None))
+
+
+def making_of(tool: Tool, source: str = "") -> str:
+    """Stands for the version, the definition and the code of a tool whose call is asked about.
+
+    Args:
+        tool: The tool.
+        source: Which engine has it, under which name: two may have tools that are alike, of which
+            one works on a copy and the other one on what matters.
+    """
+    definition = tool.definition_hash or _fields_of(tool)
+    said = "\n".join(
+        (tool.version, definition, code_of(executor_of_call()), *filter(None, [source]))
+    )
+    return _hashed(said.encode("utf-8", "surrogatepass"))
+
+
+def place_of(tool: Tool, engine: str, called_name: str, *, is_nested: bool) -> str:
+    """Where a call goes, for `making_of`: to which engine, and under which name.
+
+    A name that is the tool's own says nothing more, and that of a tool which makes the call is not
+    the name of what is called.
+    """
+    return engine if is_nested or called_name == tool.name else f"{engine} {called_name}".strip()
+
+
+def code_of(executor: object) -> str:
+    """A hash of the code behind an executor; empty where nothing of it can be told."""
+    code = getattr(executor, "handler", executor)
+    if code is None:
+        return ""
+    try:
+        said = "\n".join(_told(code))
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything when it is looked at
+        return ""
+    return said and _hashed(said.encode("utf-8", "surrogatepass"))
+
+
+def _told(code: Any) -> Iterator[str]:
+    while isinstance(code, functools.partial):
+        yield from _values((*code.args, *code.keywords.values()))
+        code = code.func
+    code = inspect.unwrap(code) if callable(code) else code
+    code = getattr(code, "__func__", code)
+    if hasattr(code, "__code__"):
+        yield from _of_function(code)
+    elif inspect.isroutine(code):
+        yield f"{code.__module__}.{code.__qualname__}"
+    else:
+        yield from _of_class(type(code))
+
+
+def _of_class(kind: type) -> Iterator[str]:
+    for each in kind.__mro__:
+        if each is object or each.__module__.startswith(_ENGINE):
+            continue
+        for name, member in sorted(vars(each).items(), key=lambda pair: pair[0]):
+            function = inspect.unwrap(getattr(member, "__func__", member)) if member else member
+            if hasattr(function, "__code__"):
+                yield name
+                yield from _of_function(function)
+
+
+def _of_function(function: Any) -> Iterator[str]:
+    if str(function.__module__).startswith(_ENGINE):
+        return
+    yield _of_code(function.__code__)
+    yield from _values(function.__defaults__ or ())
+    yield from _values((function.__kwdefaults__ or {}).values())
+
+
+def _values(values: Iterable[Any]) -> Iterator[str]:
+    for each in values:
+        # A list, or what a function closes over, may be another one after each call.
+        if isinstance(each, _FIXED):
+            yield repr(each)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_code(code: CodeType) -> str:
+    """A hash that is the same in every process of one version of Python."""
+    constants = [_of_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
+    parts = (code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants)
+    return _hashed(repr(parts).encode("utf-8", "surrogatepass"))
+
+
+def _constant(value: object) -> str:
+    # A set has another order in each process.
+    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
+
+
+def _fields_of(tool: Tool) -> str:
+    names = [name for name in tool.__struct_fields__ if name not in _OF_FILE]
+    values = [getattr(tool, name) for name in names]
+    encode = functools.partial(msgspec.json.encode, enc_hook=_of_object, order="deterministic")
+    try:
+        said = encode(values)
+    except (TypeError, ValueError):
+        said = repr(values).encode("utf-8", "surrogatepass")
+    return _hashed(said)
+
+
+def _of_object(value: object) -> list[Any]:
+    # Nobody knows what makes two of these the same, but for being one object.
+    return [type(value).__qualname__, id(value)]
+
+
+def _hashed(data: bytes) -> str:
+    # Loaded by name: most programs ask nobody.
+    return str(import_module("hashlib").sha256(data).hexdigest())

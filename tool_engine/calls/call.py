@@ -1,0 +1,265 @@
+"""How far has a call come, and why did its run end as it did?"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from math import inf
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.admission.slot import RELEASED, ConcurrencySlot
+from tool_engine.approval.scopes import narrowed
+from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask
+from tool_engine.calls.failure import Failure, failure_of
+from tool_engine.calls.plan import Plan
+from tool_engine.errors import ToolEngineError
+from tool_engine.logger import current_call
+from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import check_context
+from tool_engine.model.concurrency import DEFAULT_PRIORITY
+from tool_engine.model.settable import settable
+from tool_engine.model.tool import Tool
+
+__all__ = [
+    "ANONYMOUS",
+    "CANCELLED",
+    "Call",
+    "attempt_of",
+    "end_of",
+    "nested_context",
+    "slot_of_this_call",
+    "too_late",
+]
+
+ANONYMOUS: Final = ToolExecutionContext()
+"""The context of a call that comes without one."""
+CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
+_SUPERSEDED: Final = Failure(
+    "cancelled", "a newer call with the same key took the place of this one"
+)
+_ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
+
+
+@settable
+class Call(msgspec.Struct, eq=False):
+    """One call on its way through the steps."""
+
+    owner: Any
+    """The pipeline that takes it through."""
+    serial: int
+    """The number of the call in this process."""
+    call_id: str
+    tool_name: str
+    params: bytes
+    """A copy of the arguments as they came, as MessagePack, for the record."""
+    context: ToolExecutionContext
+    """The caller's."""
+    plan: Plan | None = None
+    slot: Any = None
+    """Its `ConcurrencySlot`, once it has one."""
+    run: Any = None
+    """The `ToolTask` of the attempt that is waiting, if one is."""
+    bell: Any = None
+    """The future that ends a pause between two attempts, with the reason."""
+    arguments: dict[str, Any] | None = None
+    """What another attempt starts with; set where there may be one."""
+    retries: int = 0
+    attempt_log: list[dict[str, Any]] | None = None
+    findings: list[dict[str, Any]] | None = None
+    waited: float = 0.0
+    """Seconds that it waited for a slot that it never had."""
+    limited: Any = None
+    """The `LimitedOutput` of a call that succeeded, where its tool's limits changed the output."""
+    result: ToolExecutionResult | None = None
+    """Set where it was refused when it asked for a slot."""
+    above: Any = None
+    """The call of another engine whose tool made this one, if one did."""
+    helpers: set[Any] | None = None
+    """The tasks, beside its tool's own, in which calls run that it has made."""
+    inside: dict[int, Tool] | None = None
+    """The tools, by identity, whose results its own result may tell of: its tool called them.
+    Empty: it has tried to; None: it has called nothing."""
+
+    def note_inside(self, *tools: Tool) -> None:
+        """Its tool gets the results of these tools; so does whatever made this call."""
+        call: Call | None = self
+        while call is not None:
+            call.inside = call.inside or {}
+            call.inside.update((id(tool), tool) for tool in tools)
+            call = call.context.bound_call
+
+    def note_for_maker(self, tool: Tool) -> None:
+        """It runs the tool, or gets the result of a run of it: what made the call gets that."""
+        maker: Call | None = self.context.bound_call
+        if maker is not None:
+            maker.note_inside(tool)
+
+    def of(self, owner: Any) -> Call | None:
+        """This call, or else the nearest above it, that `owner` takes through.
+
+        It may be known from a context alone: a thread that has no variables may hand on its own.
+        """
+        call: Call | None = self
+        while call is not None and call.owner is not owner:
+            call = call.above
+        return call
+
+    def above_of(self, owner: Any) -> Call | None:
+        """What stands above a call of `owner` that this one makes: never two of one engine."""
+        return self if self.owner is not owner else self.above
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and nothing of its own goes on."""
+        return self.slot is None or self.slot.state is RELEASED
+
+    @property
+    def is_lending(self) -> bool:
+        """Whether it runs, so that what it calls may have its slot meanwhile."""
+        return not self.is_over and not self.slot.is_overdue
+
+    def ended(self) -> ToolExecutionResult:
+        """The result of a call that has one."""
+        if self.result is None:
+            raise ToolEngineError(f"the call {self.call_id} has not ended")
+        return self.result
+
+    @property
+    def attempts(self) -> int:
+        """How often the tool was run."""
+        return 0 if self.slot is None else 1 + self.retries
+
+    @property
+    def priority(self) -> int:
+        """How urgent it is: the caller's word, else the tool's."""
+        if self.context.priority is not None:
+            return self.context.priority
+        return DEFAULT_PRIORITY if self.plan is None else self.plan.request.priority
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that the tool may run: the caller's word, else the tool's, else the default."""
+        timeout = self.context.timeout
+        if timeout is DEFAULT_TIMEOUT or timeout is None:
+            return 0.0 if self.plan is None else self.plan.timeout
+        return timeout
+
+    def end_helpers(self) -> None:
+        """Cancels what still calls for a call that was broken off, once."""
+        for task in list(self.helpers or ()):
+            if not task.cancelling():
+                task.cancel()
+
+    def supersede(self) -> None:
+        """Ends the run: a newer call with the same key takes its place."""
+        if self.run is not None:
+            self.run.end(SUPERSEDED)
+        self.end_pause(SUPERSEDED)
+
+    def end_pause(self, reason: str) -> None:
+        """Ends the pause between two attempts, if this is one, and with it the call."""
+        if self.bell is not None and not self.bell.done():
+            self.bell.set_result(reason)
+
+    def deadline_from(self, started: float) -> float:
+        """When the call must have ended, on the loop's clock, if its tool starts at `started`."""
+        deadline, outer = started + self.timeout, self.context.deadline
+        return deadline if outer is None or deadline < outer else outer
+
+    @property
+    def deadline(self) -> float:
+        """When it must have ended, on the loop's clock; of a call that has its slot."""
+        return self.deadline_from(self.slot.acquired_at)
+
+    def aim(self, run: ToolTask, plan: Plan) -> None:
+        """Lets the run call an executor, with the arguments that it holds, and the context."""
+        arguments, run.kwargs = run.kwargs, {}
+        if plan.retry is not None and self.arguments is None:
+            self.arguments = deepcopy(arguments)
+        plan.aim(run, plan.executor, plan.tool, arguments, self.bind(run.deadline))
+
+    def bind(self, deadline: float | None) -> ToolExecutionContext:
+        """The context that the tool sees: the caller's, bound to this call."""
+        context = self.context
+        return context.bound_to(
+            self,
+            self.owner.nest,
+            timeout=self.timeout,
+            call_id=self.call_id,
+            deadline=deadline,
+            retry_count=context.retry_count + self.retries,
+            variables={} if context is ANONYMOUS else context.variables,
+        )
+
+
+def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
+    """Why a run that did not succeed ended as it did, after `seconds`."""
+    if run.is_cancelled:
+        return CANCELLED
+    if run.end_reason is ABORTED:
+        return _ABORTED
+    if run.end_reason is SUPERSEDED:
+        return _SUPERSEDED
+    if run.error is not None and not run.is_timed_out:
+        return failure_of(run.error)
+    return too_late(call, seconds)
+
+
+def too_late(call: Call, seconds: float = inf) -> Failure:
+    """The failure of a call whose deadline passed after `seconds`."""
+    within = f"within {call.timeout:g} s"
+    if call.context.deadline is not None and seconds < call.timeout:
+        outer = call.context.parent_call_id
+        within = f"by the deadline of the call {outer} that it is part of" if outer else ""
+        within = within or "by the deadline of its context"
+    return Failure(
+        "timeout",
+        f"tool {call.tool_name!r} did not finish {within}; raise its timeout or ask for less",
+    )
+
+
+def nested_context(
+    outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
+) -> ToolExecutionContext:
+    """Who a call made by a call speaks for: its maker, unless it says otherwise."""
+    source = outer if context is None else context
+    check_context(source)
+    # Whatever becomes of the call: what it was told there, its maker may tell.
+    outer.bound_call.note_inside()
+    # Of what is bound to a call that has ended, or to another one, the deadline is its own.
+    own = None if source.bound_call is not None else source.deadline
+    deadlines = [each for each in (outer.deadline, own) if each is not None]
+    return ToolExecutionContext(
+        source.caller_id,
+        source.caller_type,
+        source.conversation_id,
+        source.workflow_id,
+        timeout if context is None else context.timeout,
+        0,
+        source.max_retries,
+        source.variables,
+        priority=outer.priority if source.priority is None else source.priority,
+        parent_call_id=outer.call_id,
+        deadline=min(deadlines, default=None),
+        session_id=source.session_id or outer.session_id,
+        # What a conversation forbids, a tool cannot do for it, nor for another conversation.
+        scope=outer.scope if source is outer else narrowed(outer.scope, source.scope),
+        _is_for_tool=context is None,
+    )
+
+
+def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
+    """One attempt, as it stands in `metadata["attempt_log"]`."""
+    return {
+        "is_success": failure is None,
+        "error_type": None if failure is None else failure.error_type,
+        "error": None if failure is None else failure.error,
+        "execution_time": seconds,
+    }
+
+
+def slot_of_this_call() -> ConcurrencySlot | None:
+    """The slot of the call whose tool runs here; None outside of tools."""
+    call = current_call.get()
+    return None if call is None else call.slot

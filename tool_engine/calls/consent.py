@@ -1,0 +1,219 @@
+"""Who consents to a call before it may ask for a slot, and to what exactly?
+
+A call that waits for consent holds nothing. When it goes on, it runs the definition and the
+arguments that somebody has seen, or it asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Protocol
+
+from tool_engine.approval.preview import previewed_by
+from tool_engine.calls.call import CANCELLED, Call
+from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.failure import Failure, failure_of
+from tool_engine.calls.plan import Plan
+from tool_engine.interfaces import CallScope
+from tool_engine.logger import get_logger
+from tool_engine.model.call import Refusal
+from tool_engine.model.copying import copied
+from tool_engine.model.permission import ExecutionPolicy
+from tool_engine.model.tool import Tool, is_same
+from tool_engine.redaction import redact_text
+
+__all__ = ["Consents", "frozen"]
+
+_log = get_logger(__name__)
+_CLOSED = Refusal("engine_closed", "the engine was closed before anybody allowed the call")
+
+
+class _Checks(Protocol):
+    """What a pipeline knows of a call's tool and arguments."""
+
+    def look_up(self, call: Call) -> Plan | Failure: ...
+
+    def check(
+        self, call: Call, params: Any, packed: bytes
+    ) -> tuple[Plan, dict[str, Any]] | Failure: ...
+
+
+class Consents:
+    """Asks, for the calls that need it, whether they may run.
+
+    Args:
+        ending: Ends those that may not.
+        scope: Who is asked about calls of no conversation; None: nobody, so that what must be asked
+            is refused.
+    """
+
+    def __init__(self, ending: CallEnding, scope: CallScope | None) -> None:
+        self._ending = ending
+        self._scope = scope
+        self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
+        self._is_closed = False
+        self._asking = 0
+        self._idle: list[asyncio.Future[None]] = []
+
+    def close(self) -> None:
+        """Every call that waits for consent ends as `engine_closed`; may come from any thread."""
+        self._is_closed = True
+        for clock, loop in list(self._waiting.items()):
+            # A loop that has ended took its calls with it, and must not keep the others waiting.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._expire, clock, loop)
+
+    def is_free(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> bool:
+        """Whether a call may run at once: nobody says otherwise, or its conversation knows it.
+
+        One that may share a run never does.
+        """
+        if plan.is_shared:
+            return False
+        scope = call.context.scope
+        if scope is None:
+            return not plan.needs_consent
+        find = getattr(scope, "is_free", None)
+        if find is None or self._is_closed:
+            return False
+        try:
+            return find(call.call_id, plan.tool, arguments) is True
+        except Exception:  # noqa: BLE001 - what is wrong is told by whoever is asked then
+            return False
+
+    def refusal_since(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> Refusal | None:
+        """Why a call that was let through may not start any more; None: it may."""
+        scope: Any = call.context.scope or self._scope
+        find = getattr(scope, "refusal_since", None)
+        if find is None:
+            return None
+        try:
+            refusal: Refusal | None = find(call.call_id, tool, arguments)
+        except Exception as error:  # noqa: BLE001 - what cannot be judged does not run
+            message = redact_text(failure_of(error).error)
+            _log.warning("consent_failed", tool_name=tool.name, error=message)
+            return Refusal("execution_rejected", f"nobody can say whether it may run: {message}")
+        return refusal
+
+    async def ask(
+        self,
+        pipeline: _Checks,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        plan: Plan,
+        arguments: dict[str, Any],
+    ) -> tuple[Plan, dict[str, Any]] | None:
+        """What a call may run, and with which arguments; None for one that ended here."""
+        self._asking += 1
+        try:
+            return await self._ask(pipeline, call, params, packed, plan, arguments)
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                for future in self._idle:
+                    # Whoever closes may do so on another loop, or be gone.
+                    with contextlib.suppress(RuntimeError):
+                        future.get_loop().call_soon_threadsafe(_set, future)
+
+    async def drain(
+        self,
+        timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
+    ) -> None:
+        """Waits, after `close`, until every call that waited for consent has its end."""
+        if self._asking:
+            future = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            try:
+                await asyncio.wait([future], timeout=timeout)
+            finally:
+                self._idle.remove(future)
+
+    async def _ask(
+        self,
+        pipeline: _Checks,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        plan: Plan,
+        arguments: dict[str, Any],
+    ) -> tuple[Plan, dict[str, Any]] | None:
+        while True:
+            try:
+                # Such that nobody else can change them while somebody is asked.
+                arguments = copied(arguments)
+                refusal = await self._refusal(call, plan, arguments)
+            except RecursionError:
+                refusal = Refusal("execution_rejected", "the arguments nest too deep to be shown")
+            except BaseException:
+                self._ending.fail(call, CANCELLED)
+                raise
+            if refusal is not None:
+                failure = Failure(refusal.error_type, refusal.error, refusal.details)
+                call.result = self._ending.fail(call, failure)
+                return None
+            now = pipeline.look_up(call)
+            if isinstance(now, Plan) and is_same(now.tool, plan.tool):
+                return plan, arguments
+            # Somebody consented to what the tool was, and not to what it has become.
+            call.plan = call.findings = None
+            checked = pipeline.check(call, params, packed)
+            if isinstance(checked, Failure):
+                call.result = self._ending.fail(call, checked)
+                return None
+            plan, arguments = checked
+
+    async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
+        scope: CallScope | None = call.context.scope or self._scope
+        if scope is None:
+            return _of_nobody(plan.tool)
+        loop = asyncio.get_running_loop()
+        clock = asyncio.timeout(None)
+        try:
+            async with clock:
+                self._waiting[clock] = loop
+                if self._is_closed:
+                    return _CLOSED
+                with previewed_by(plan.runs):
+                    return await scope.consent(call.call_id, plan.tool, copied(arguments))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
+            if clock.expired():
+                return _CLOSED
+            message = redact_text(failure_of(error).error)
+            _log.warning("consent_failed", tool_name=plan.tool.name, error=message)
+            return Refusal("execution_rejected", f"nobody could be asked for consent: {message}")
+        finally:
+            self._waiting.pop(clock, None)
+
+    def _expire(self, clock: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+        if self._waiting.pop(clock, None) is not None:
+            clock.reschedule(loop.time())
+
+
+def _of_nobody(tool: Tool) -> Refusal:
+    """Why a call does not run that somebody must consent to, where there is nobody."""
+    said = tool.permission
+    if said is not None and said.execution is ExecutionPolicy.DENY:
+        # Whoever is asked could not allow it either.
+        return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
+    return Refusal(
+        "execution_rejected",
+        f"tool {tool.name!r} needs somebody's consent, and nobody can be asked: pass an approver "
+        "to the engine or the session",
+    )
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def frozen(params: Any) -> Any:
+    """A copy of what was sent; as it is where it knows no copies, which no tool is sent."""
+    try:
+        return copied(params)
+    except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied
+        return params

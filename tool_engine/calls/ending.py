@@ -1,0 +1,449 @@
+"""How does a call end: with which result, record and event?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from datetime import UTC, datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.calls.call import Call
+from tool_engine.calls.failure import Failure
+from tool_engine.calls.plan import Plan
+from tool_engine.events import EventBus
+from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.snapshot import (
+    MAX_SNAPSHOT,
+    beginning,
+    pack,
+    pack_plain,
+    restore,
+    snapshot,
+)
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.finding import finding_of
+from tool_engine.model.output import PLAIN, as_output
+from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
+from tool_engine.model.record import CallEntry
+from tool_engine.model.tool import Tool
+from tool_engine.output.limited import LimitedOutput
+from tool_engine.output.plain import plain_at_once, plain_output
+from tool_engine.redaction import redact, redact_text
+
+__all__ = ["CallEnding", "Ready", "made_ready"]
+
+Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
+"""What limits made of an output, if there are any; the output; and what its record keeps of it."""
+
+_T = TypeVar("_T")
+_NOTHING: Final = pack({})
+_FINAL_EVENTS: Final = {
+    "validation_error": ToolEngineEventType.VALIDATION_ERROR,
+    "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
+}
+
+_AT_ONCE: Final = 50e-6
+"""Seconds between two looks at a clock that count as one moment."""
+_LOOKS: Final = 8
+"""Tries to have two looks at one moment, where other programs come between."""
+
+
+class CallEnding:
+    """Makes the one result, the one record and the one final event of each call."""
+
+    __slots__ = ("_append", "_bus", "_clock", "_date", "_dated", "_next_date")
+
+    def __init__(self, store: ToolKnowledgeStore, bus: EventBus) -> None:
+        self._append = store.append
+        self._bus = bus
+        self._date = datetime.now(UTC)
+        self._dated = 0.0
+        """When, on the loop's clock, the millisecond of `_date` began."""
+        self._next_date = -inf
+        self._clock: Callable[[], float] = monotonic
+
+    def ready(self, value: Any) -> Ready | None:
+        """What a tool returned, as its output and as its record keeps it.
+
+        None where something in it must be asked for its form in JSON, or has none: see
+        `made_ready`.
+        """
+        if (kind := type(value)) is not dict:
+            if kind in PLAIN:
+                value = {"result": value}
+            elif kind is LimitedOutput:
+                return value, value.output, value.kept.result
+        try:
+            output: dict[str, Any] = value if type(value) is dict else as_output(value)
+            kept = pack_plain(output)
+        except Exception:  # noqa: BLE001 - foreign objects raise anything
+            plain = plain_at_once(value)
+            return None if plain is None else (None, plain, snapshot(plain))
+        # Cut where the value is at hand: to read it back would take many times as long.
+        return None, output, kept if len(kept) <= MAX_SNAPSHOT else beginning(output, len(kept))
+
+    def succeed(
+        self,
+        call: Call,
+        plan: Plan,
+        slot: ConcurrencySlot,
+        ready: Ready,
+        now: float,
+    ) -> ToolExecutionResult:
+        """The end, at `now` on the loop's clock, of a call whose tool returned what is `ready`."""
+        date = self._date if now < self._next_date else self._read_date(now)
+        seconds = now - slot.acquired_at
+        limited, output, kept = ready
+        context, request, queue_wait, attempts = call.context, slot.request, slot.queue_wait, 1
+        call.run = None  # the run knows its call: without a cycle both go at once
+        facts = plan.facts
+        metadata = facts.copy()
+        metadata["call_id"] = call.call_id
+        if queue_wait:
+            metadata["queue_wait"] = queue_wait
+        if call.inside is not None and (said := _said_inside(call.inside)) is not None:
+            metadata[RESULTS_INSIDE] = said
+        if call.retries:
+            attempts += call.retries
+            metadata["attempts"], metadata["attempt_log"] = attempts, call.attempt_log
+        entry = CallEntry(
+            call.tool_name,
+            call.params,
+            kept,
+            seconds,
+            True,
+            None,
+            context.caller_id,
+            context.caller_type,
+            context.conversation_id,
+            context.workflow_id,
+            date,
+            now - self._dated,
+            call.call_id,
+            context.parent_call_id,
+            None,
+            True,
+            facts,
+            queue_wait,
+            attempts,
+            request.priority,
+            request.key,
+            plan.tool,
+            call.serial,
+            context.session_id,
+        )
+        if limited is not None:
+            output = _show(call, limited, metadata, entry)
+        self._append(entry)
+        notes, name = _findings(call, plan.tool) if call.findings else [], call.tool_name
+        result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
+        if self._bus.has_subscribers:
+            self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
+        return result
+
+    def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
+        """The end of a call that did not succeed."""
+        if call.run is not None and not call.run.is_detached:
+            call.run = None
+        plan, slot = call.plan, call.slot
+        tool = None if plan is None else plan.tool
+        if failure.error_type == "validation_error":
+            call.findings = [*(call.findings or ()), *failure.findings]
+            if not any(each["level"] == "error" for each in call.findings):
+                call.findings.append(finding_of(failure.error))
+        if secret_names(tool):
+            failure = _without_secrets(call, tool, failure)
+        metadata: dict[str, Any] = {
+            "call_id": call.call_id,
+            "tool_version": None if tool is None else tool.version,
+            "definition_hash": None if tool is None else tool.definition_hash,
+            "generation": None if plan is None else plan.facts["generation"],
+            "bucket": None if plan is None else plan.bucket,
+            "queue_wait": call.waited if slot is None else slot.queue_wait,
+            "attempts": call.attempts,
+        }
+        if failure.details is not None:
+            metadata["error_details"] = failure.details
+        if call.inside is not None and (said := _said_inside(call.inside)) is not None:
+            metadata[RESULTS_INSIDE] = said
+        if call.attempt_log is not None:
+            metadata["attempt_log"] = call.attempt_log
+        date = datetime.now(UTC)
+        result = ToolExecutionResult(
+            False,
+            call.tool_name,
+            {},
+            failure.error,
+            failure.error_type,
+            _findings(call, tool),
+            seconds,
+            _to_the_millisecond(date),
+            metadata,
+        )
+        self._keep(call, result, _NOTHING, date)
+        call.context.note_failure(result)
+        self._tell(call, result)
+        return result
+
+    def _keep(
+        self,
+        call: Call,
+        result: ToolExecutionResult,
+        kept: bytes,
+        date: datetime,
+        whole: bytes | None = None,
+    ) -> None:
+        context, metadata = call.context, result.metadata
+        self._append(
+            CallEntry(
+                call.tool_name,
+                call.params,
+                kept,
+                result.execution_time,
+                result.is_success,
+                result.error,
+                context.caller_id,
+                context.caller_type,
+                context.conversation_id,
+                context.workflow_id,
+                date,
+                0.0,
+                call.call_id,
+                context.parent_call_id,
+                result.error_type,
+                call.slot is not None,
+                None if call.plan is None else call.plan.facts,
+                metadata["queue_wait"],
+                metadata["attempts"],
+                call.priority,
+                None if call.slot is None else call.slot.request.key,
+                None if call.plan is None else call.plan.tool,
+                call.serial,
+                context.session_id,
+                whole,
+            )
+        )
+
+    def _tell(self, call: Call, result: ToolExecutionResult) -> None:
+        if self._bus.has_subscribers:
+            done = ToolEngineEventType.EXECUTION_COMPLETED
+            failed = _FINAL_EVENTS.get(
+                result.error_type or "", ToolEngineEventType.EXECUTION_FAILED
+            )
+            self.publish(call, done if result.is_success else failed, result)
+
+    def share(
+        self, call: Call, shared: ToolExecutionResult, waited: float, leader: Call | None = None
+    ) -> ToolExecutionResult:
+        """The end of a call that ran nothing and gets the result of one like it, of `leader`."""
+        metadata = {
+            **_copied(shared.metadata),
+            "call_id": call.call_id,
+            "queue_wait": waited,
+            "attempts": 0,
+            "shared_with": shared.call_id,
+        }
+        date = datetime.now(UTC)
+        output, limited = shared.output, None if leader is None else leader.limited
+        if limited is not None and shared.is_success:
+            output = _show(call, limited, metadata)
+        findings = _findings(call, None if call.plan is None else call.plan.tool)
+        if shared.error_type == "validation_error":
+            # Its arguments are the same, and the one that ran knows what is wrong with them.
+            findings = _copied(shared.validation_errors)
+        result = msgspec.structs.replace(
+            shared,
+            output=_copied(output),
+            validation_errors=findings,
+            executed_at=_to_the_millisecond(date),
+            metadata=metadata,
+        )
+        if limited is None:
+            self._keep(call, result, snapshot(result.output), date)
+        else:
+            self._keep(call, result, limited.kept.result, date, limited.kept.whole)
+        self._tell(call, result)
+        return result
+
+    def use_clock(self, clock: Callable[[], float]) -> None:
+        """Calls end by this clock from now on."""
+        self._clock = clock
+        self._next_date = -inf
+
+    def _read_date(self, now: float) -> datetime:
+        # Reading the wall clock as a date costs as much as all the rest of making a result, so it
+        # is read once per millisecond, the resolution in which results give dates.
+        date, read = self._both_clocks()
+        moment = date - timedelta(seconds=read - now)
+        self._dated = now - moment.microsecond % 1_000 / 1e6
+        self._next_date = self._dated + 0.001
+        self._date = _to_the_millisecond(moment)
+        return self._date
+
+    def _both_clocks(self) -> tuple[datetime, float]:
+        """The wall clock, and the loop's clock so shortly after it that it is the same moment."""
+        for _ in range(_LOOKS):
+            before = self._clock()
+            date = datetime.now(UTC)
+            read = self._clock()
+            if read - before < _AT_ONCE:
+                break
+        return date, read
+
+    def tell_retry(self, call: Call, failure: Failure, seconds: float, delay: float) -> None:
+        """Tells that the tool of a call runs again, `delay` seconds after an attempt failed."""
+        facts = {
+            "attempt": call.attempts,
+            "delay": delay,
+            "error_type": failure.error_type,
+            "execution_time": seconds,
+        }
+        self.publish(call, ToolEngineEventType.EXECUTION_RETRIED, facts=facts)
+
+    def publish(
+        self,
+        call: Call,
+        kind: ToolEngineEventType,
+        result: ToolExecutionResult | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> None:
+        """Tells whoever listens how far the call has come, with `facts` that only this kind has."""
+        if not self._bus.listens_to(kind):
+            return
+        plan, slot, context = call.plan, call.slot, call.context
+        tool = None if plan is None else plan.tool
+        shown = None if result is None else _shown(call, tool, result)
+        self._bus.publish(
+            ToolEngineEvent(
+                kind,
+                call.tool_name if tool is not None else redact_text(call.tool_name),
+                tool,
+                None if shown is None else shown.error,
+                None if shown is None else shown.validation_errors,
+                shown,
+                call_id=call.call_id,
+                data={
+                    "bucket": None if plan is None else plan.bucket,
+                    "queue_wait": call.waited if slot is None else slot.queue_wait,
+                    "caller_id": context.caller_id,
+                    "caller_type": context.caller_type,
+                    "conversation_id": context.conversation_id,
+                    "session_id": context.session_id,
+                    "parent_call_id": context.parent_call_id,
+                    **(facts or {}),
+                },
+                generation=None if plan is None else plan.facts["generation"],
+            )
+        )
+
+
+def made_ready(value: Any) -> Ready:
+    """The same for what must be asked; runs code of the tool's own classes: call it in a thread.
+
+    Raises:
+        ToolExecutionError: Something in it has no form in JSON.
+    """
+    output = plain_output(value)
+    return None, output, snapshot(output)
+
+
+def _said_inside(tools: dict[int, Tool]) -> str | None:
+    """The strictest word of the definitions of these tools about who may read their results."""
+    said = {each.permission.result for each in tools.values() if each.permission is not None}
+    strict = (each for each in (ResultPolicy.ALWAYS, ResultPolicy.ON_ERROR) if each in said)
+    found = next(strict, None)
+    return None if found is None else found.value
+
+
+def _show(
+    call: Call, limited: LimitedOutput, metadata: dict[str, Any], entry: CallEntry | None = None
+) -> dict[str, Any]:
+    """The output that the caller gets; `metadata` and `entry` are told what it does not get."""
+    call.limited = limited
+    output, cut = limited.shown_to(call.call_id, call.context)
+    metadata.pop("cut", None)
+    if cut is not None:
+        metadata["cut"] = cut
+    if entry is not None:
+        entry.whole = limited.kept.whole
+    return output
+
+
+def _copied(output: _T) -> _T:
+    """What a caller may change without the others seeing it; as it is where it knows no copies."""
+    try:
+        return deepcopy(output)
+    except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied
+        return output
+
+
+def _bounded(output: dict[str, Any]) -> dict[str, Any]:
+    """The output, or the beginning of a large one: to look at all of it would hold up the loop."""
+    size = len(pack(output))
+    shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
+    return shown
+
+
+def _without_secrets(call: Call, tool: Tool | None, failure: Failure) -> Failure:
+    """What the caller may pass on: a tool's error may repeat the secrets that it was sent."""
+    if failure.error_type == "approval_required":
+        # No tool said this, and the token in it is what the caller goes on with.
+        return failure
+    visible = VisibleCall(call.params, tool)
+    if call.attempt_log is not None:
+        call.attempt_log = visible.value(call.attempt_log)
+    error = visible.error(failure.error) or ""
+    details = None if failure.details is None else visible.value(failure.details)
+    return failure._replace(error=error, details=details)
+
+
+def _findings(call: Call, tool: Tool | None) -> list[dict[str, Any]]:
+    """What is odd about the arguments, as the caller may pass it on: without secrets."""
+    found: list[dict[str, Any]] = call.findings or []
+    if not found or not secret_names(tool):
+        return found
+    shown: list[dict[str, Any]] = VisibleCall(call.params, tool).value(found)
+    return shown
+
+
+def _to_the_millisecond(date: datetime) -> datetime:
+    return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
+
+
+def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
+    """A copy of the result for subscribers, who may write it anywhere: secrets are hidden."""
+    output, error = result.output, result.error
+    findings: Any = result.validation_errors
+    metadata = {**result.metadata}
+    if secret_names(tool):
+        visible = VisibleCall(call.params, tool)
+        output, error = visible.result(snapshot(output)), visible.error(error)
+        findings, metadata = visible.value(findings), visible.value(metadata)
+    else:
+        error = None if error is None else redact_text(error)
+        if "error_details" in metadata:
+            # With the token of a request for consent, whoever has it could allow the call.
+            metadata["error_details"] = redact(metadata["error_details"])
+        try:
+            output = redact(_bounded(output))
+        except Exception:  # noqa: BLE001 - a foreign value may have no words for itself
+            output = redact(restore(snapshot(output)))
+    return ToolExecutionResult(
+        result.is_success,
+        # What no tool is called is text that a model wrote.
+        result.tool_name if tool is not None else redact_text(result.tool_name),
+        output,
+        error,
+        result.error_type,
+        redact(findings),
+        result.execution_time,
+        result.executed_at,
+        metadata,
+    )

@@ -1,0 +1,509 @@
+"""What happens to one call, in which order?
+
+look up -> validate -> ask for consent -> admit -> run -> shape output -> record -> publish
+-> ToolExecutionResult
+
+This is the only place that knows the order. Every way out of a call goes through `CallEnding`,
+which makes its one result, one record and one final event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import get_running_loop
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.request import AdmissionRequest, tool_key_of
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.task import ToolTask, task_of
+from tool_engine.calls.call import (
+    ANONYMOUS,
+    CANCELLED,
+    Call,
+    end_of,
+    nested_context,
+    slot_of_this_call,
+)
+from tool_engine.calls.consent import Consents, frozen
+from tool_engine.calls.ending import CallEnding, Ready, made_ready
+from tool_engine.calls.failure import Failure, failure_of, refusal_of
+from tool_engine.calls.plan import Plan, Planner
+from tool_engine.calls.retrying import Retries
+from tool_engine.calls.sharing import Flight, Flights
+from tool_engine.errors import (
+    AdmissionError,
+    EngineClosedError,
+    ToolEngineError,
+    ToolExecutionError,
+    UnboundContextError,
+)
+from tool_engine.events import EventBus
+from tool_engine.interfaces import CallScope
+from tool_engine.knowledge.snapshot import pack_plain, snapshot
+from tool_engine.logger import current_call
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call_id import name_call
+from tool_engine.model.caller import check_context
+from tool_engine.model.event import ToolEngineEventType
+from tool_engine.model.record import next_serial
+from tool_engine.model.tool import Tool
+
+__all__ = ["Pipeline"]
+
+_FAULTS: Final = ("execution_error", "timeout")
+"""What a circuit breaker counts."""
+_UNASKED: Final[Any] = "unasked"
+"""In the place of a parent: it is to be found out whether a tool makes the call."""
+
+
+class Pipeline:
+    """Takes calls through the steps; one per engine."""
+
+    __slots__ = (
+        "_backend",
+        "_bus",
+        "_consents",
+        "_controller",
+        "_disowned",
+        "_ending",
+        "_explain_missing",
+        "_find",
+        "_flights",
+        "_is_closed",
+        "_loop",
+        "_planner",
+        "_plans",
+        "_prefix",
+        "_retries",
+        "_time",
+    )
+
+    def __init__(
+        self,
+        find: Callable[[str], Tool | None],
+        explain_missing: Callable[[Call], Failure],
+        planner: Planner,
+        controller: ToolConcurrencyController,
+        backend: LocalBackend,
+        ending: CallEnding,
+        bus: EventBus,
+        id_prefix: str,
+        scope: CallScope | None = None,
+    ) -> None:
+        self._find = find
+        self._explain_missing = explain_missing
+        self._planner = planner
+        self._controller = controller
+        controller.current_slot = slot_of_this_call
+        self._backend = backend
+        self._ending = ending
+        self._flights = Flights(ending, controller.followed)
+        self._bus = bus
+        self._prefix = id_prefix
+        self._plans: dict[str, Plan] = {}
+        self._consents = Consents(ending, scope)
+        self._retries = Retries(controller, backend, ending, self._suspend)
+        self._is_closed = False
+        self._disowned: EngineClosedError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._time: Callable[[], float] = monotonic
+
+    def back_off(self, call: Call, seconds: float) -> None:
+        """The service behind the tool of `call` asks for a pause."""
+        if call.plan is not None:
+            self._controller.pause_bucket(call.plan.bucket, seconds)
+
+    def forget_plans(self) -> None:
+        """Tools or executors have changed: later calls are planned anew.
+
+        Calls that wait for a limit of their tool wait for what it is now.
+        """
+        self._plans = {}
+        names = self._controller.tools_in_line()
+        tools = [tool for tool in map(self._find, names) if tool is not None]
+        config = self._controller.config
+        self._controller.adopt([AdmissionRequest.for_tool(tool, config) for tool in tools])
+
+    def close(self) -> None:
+        """Every call from now on ends as `engine_closed`."""
+        self._is_closed = True
+        self._plans = {}
+        self._consents.close()
+
+    def disown(self, error: EngineClosedError) -> None:
+        """Every call from now on raises the error, and leaves nothing behind."""
+        self._plans, self._disowned = {}, error
+
+    async def end_questions(
+        self,
+        timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
+    ) -> None:
+        """Waits, after `close`, until every call that waited for consent has its end."""
+        await self._consents.drain(timeout)
+
+    def abort(self) -> None:
+        """Ends the calls that are still running as `engine_closed`."""
+        self._backend.abort()
+        self._retries.abort()
+
+    async def execute(  # noqa: C901, PLR0912 - the steps are to be read in one place
+        self,
+        tool_name: str,
+        params: Any = None,
+        context: ToolExecutionContext | None = None,
+        *,
+        parent: ConcurrencySlot | None = _UNASKED,
+        leads: Flight | None = None,
+    ) -> ToolExecutionResult:
+        """Takes one call through all steps; see `ToolEngine.execute`."""
+        if (loop := get_running_loop()) is not self._loop:
+            self._use(loop)
+        around = current_call.get()
+        context = context if context is not None and check_context(context) else ANONYMOUS
+        if parent is _UNASKED and (near := around or context._call) and (maker := near.of(self)):  # noqa: SLF001 - the engine's own
+            return await self._make(maker, tool_name, params, context)
+        try:
+            plan = self._plans.get(tool_name)
+            packed = kept = pack_plain(params)
+        except Exception:  # noqa: BLE001 - a foreign value may raise anything
+            plan, packed, kept = None, b"", snapshot(params)
+        call = Call(self, next_serial(), name_call(self._prefix), tool_name, kept, context, plan)
+        call.above = around and around.above_of(self)
+        if leads is not None:
+            call, plan, arguments = leads.call, leads.plan, leads.arguments
+        elif plan is None or (arguments := plan.accept(params, packed)) is None:  # type: ignore[assignment]
+            if isinstance(checked := self.check(call, params, packed), Failure):
+                return self._ending.fail(call, checked)
+            plan, arguments = checked
+        request = plan.request
+        if context is not ANONYMOUS or plan.is_special:
+            if leads is None and not self._consents.is_free(call, plan, arguments):
+                ready = await self._prepare(call, params, packed, arguments, parent)
+                if not isinstance(ready, tuple):
+                    return ready
+                plan, arguments = ready
+            request = self._request(plan, context, arguments, parent)
+        slot = self._controller.admit_nowait(request, self._time(), call.call_id)
+        if slot is None and (slot := await self._wait_for_slot(call, request, arguments)) is None:
+            return call.ended()
+        call.slot = slot
+        try:
+            if self._bus.has_subscribers:
+                self._tell_start(call, slot)
+            deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
+            run = ToolTask(loop, deadline, self._backend, call, plan.direct, arguments)
+            if plan.direct is None:
+                call.aim(run, plan)
+            run.start(task_of(loop))
+            if not run.is_done:
+                await self._suspend(call, plan, slot, run)
+            if run.is_troubled or (output := self._ending.ready(run.value)) is None:
+                run, output = await self._go_on(call, plan, slot, run)
+        except BaseException:
+            self._break_off(call, slot)
+            raise
+        if output is None:
+            return self._settle_badly(call, slot, run, self._time())
+        self._controller.release(slot, now := self._time())
+        return self._ending.succeed(call, plan, slot, output, now)
+
+    async def _prepare(
+        self,
+        call: Call,
+        params: Any,
+        packed: bytes,
+        arguments: dict[str, Any],
+        parent: ConcurrencySlot | None,
+    ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
+        """What a call may run; or its result, when nobody consents or another call runs for it."""
+        plan: Any = call.plan
+        parent = None if parent is _UNASKED else parent
+        # From here on others may change what they sent: nothing is read there again.
+        params = frozen(params)
+        while True:
+            if plan.needs_consent or call.context.scope is not None:
+                consented = await self._consents.ask(self, call, params, packed, plan, arguments)
+                if consented is None:
+                    return call.ended()
+                plan, arguments = consented
+            if not plan.is_shared:
+                return plan, arguments
+            result = await self._flights.take(self, call, plan, arguments, parent)
+            if result is not None:
+                return result
+            # It waited for another call in vain, and the tool has changed meanwhile.
+            call.plan = call.findings = None
+            checked = self.check(call, params, packed)
+            if isinstance(checked, Failure):
+                return self._ending.fail(call, checked)
+            plan, arguments = checked
+
+    def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
+        """Whether a call that was let through, and has waited since, may still start.
+
+        Its tool as it is now; or why not: it was withdrawn, turned off or forbidden meanwhile.
+        """
+        now = self.look_up(call)
+        if isinstance(now, Failure):
+            return now
+        refusal = self._consents.refusal_since(call, now.tool, arguments)
+        return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
+
+    async def _make(
+        self, maker: Call, tool_name: str, params: Any, context: ToolExecutionContext
+    ) -> ToolExecutionResult:
+        """A call that the tool of `maker` makes, or something that it has started."""
+        if maker.is_over:
+            inner = _made_by(maker, context)
+            return await self.execute(tool_name, params, inner, parent=None)
+        own = None if context is ANONYMOUS else context
+        return await self.nest(maker.bind(maker.deadline), tool_name, params, None, own)
+
+    async def nest(
+        self,
+        outer: ToolExecutionContext,
+        tool_name: str,
+        params: Any,
+        timeout: float | None,  # noqa: ASYNC109 - the timeout of the nested call
+        context: ToolExecutionContext | None = None,
+    ) -> ToolExecutionResult:
+        """A call made by the call that `outer` is bound to, whose slot is parked meanwhile."""
+        call: Call = outer.bound_call
+        if call.is_over or call.slot.is_overdue:
+            raise UnboundContextError(
+                f"cannot call {tool_name!r}: the call {outer.call_id} that this context is bound "
+                "to has ended"
+            )
+        inner = nested_context(outer, context, timeout)
+        around = current_call.get()
+        maker = None if around is None else around.of(self)
+        if maker is not None and maker is not call and maker.is_lending:
+            # The tool of one call uses the context of another: both hold.
+            inner = nested_context(maker.bind(maker.deadline), inner, None)
+            inner._is_for_tool, call = context is None, maker  # noqa: SLF001 - the engine's own
+        return await self._lend(call, tool_name, params, inner)
+
+    async def _lend(
+        self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
+    ) -> ToolExecutionResult:
+        """A call that `call` makes, whose slot is parked meanwhile."""
+        slot, run, loop = call.slot, call.run, get_running_loop()
+        inner._call = call  # noqa: SLF001 - the engine's own
+        if run is not None and run.get_loop() is not loop:
+            # Only its own loop may touch the slot.
+            return await self.execute(tool_name, params, inner, parent=None)
+        task: Any = task_of(loop)
+        is_inside = type(task) is ToolTask and task.call is call
+        if not is_inside:
+            call.helpers = helpers = call.helpers or set()
+            helpers.add(task)
+        self._controller.park(slot)
+        try:
+            return await self.execute(tool_name, params, inner, parent=slot)
+        finally:
+            if not is_inside:
+                helpers.discard(task)
+            run = task if is_inside else call.run
+            # What no cancellation reaches goes on with what it called for, so it can wait.
+            if run is not None and run.is_ending and not run.leaves_on_cancel:
+                self._controller.ask_back(slot)
+            else:
+                await self._controller.unpark(slot)
+
+    def refuse(
+        self,
+        tool_name: str,
+        params: Any,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+    ) -> ToolExecutionResult:
+        """The end of a call that its caller does not let run; see `ToolEngine.refuse`."""
+        context = context if context is not None and check_context(context) else ANONYMOUS
+        near = current_call.get() or context.bound_call
+        if near is not None and (maker := near.of(self)) is not None:
+            context = _made_by(maker, context)
+        serial = next_serial()
+        call_id = name_call(self._prefix)
+        call = Call(self, serial, call_id, tool_name, snapshot(params), context)
+        found = self.look_up(call)
+        call.plan = None if isinstance(found, Failure) else found
+        return self._ending.fail(call, Failure(*msgspec.structs.astuple(refusal)))
+
+    def check(
+        self, call: Call, params: Any, packed: bytes
+    ) -> tuple[Plan, dict[str, Any]] | Failure:
+        """Look-up and validation of a call about which there is something to say."""
+        plan = call.plan
+        if plan is None:
+            found = self.look_up(call)
+            if isinstance(found, Failure):
+                return found
+            call.plan = plan = found
+        arguments = plan.accept(params, packed)
+        if arguments is None:
+            findings = plan.explain(params)
+            call.findings = [each.to_dict() for each in (*findings.errors, *findings.warnings)]
+            if not findings.is_valid:
+                messages = "; ".join(each.message for each in findings.errors)
+                return Failure("validation_error", f"invalid arguments: {messages}")
+            arguments = findings.validated_params
+        if plan.executor is None:
+            return self._planner.unknown_executor(plan.tool)
+        return plan, arguments
+
+    def look_up(self, call: Call) -> Plan | Failure:
+        """The plan for the tool that a call names."""
+        if self._disowned is not None:
+            raise self._disowned
+        if self._is_closed:
+            return Failure("engine_closed", "the engine is closed and takes no more calls")
+        name = call.tool_name
+        tool = self._find(name) if isinstance(name, str) else None
+        if tool is None and call.context.scope is not None:
+            own = call.context.scope.own(name)
+            if own is not None:
+                return self._planner.plan(*own)
+        if tool is None:
+            call.tool_name = str(name)
+            return self._explain_missing(call)
+        plan = self._plans.get(name)
+        if plan is None:
+            try:
+                plan = self._plans[name] = self._planner.plan(tool)
+            except ToolEngineError as error:
+                return failure_of(ToolExecutionError(str(error)))
+        return plan
+
+    def _request(
+        self,
+        plan: Plan,
+        context: ToolExecutionContext,
+        arguments: dict[str, Any],
+        parent: ConcurrencySlot | None,
+    ) -> AdmissionRequest:
+        if parent is _UNASKED:
+            parent = None
+        elif (maker := context.bound_call) is not None:
+            maker.note_inside(plan.tool)
+        request, config = plan.request, self._controller.config
+        if not plan.is_keyed and not config.has_keys and parent is None:
+            is_bypass = context.caller_type in config.bypass_caller_types
+            if is_bypass is request.is_bypass and context.priority is None:
+                return request
+        key = None if plan.is_shared else tool_key_of(plan.tool, context, arguments)
+        return request.for_caller(config, context, key, parent)
+
+    async def _wait_for_slot(
+        self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
+    ) -> ConcurrencySlot | None:
+        """The slot; None for a call that was refused, which then has its result."""
+        queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
+        began = self._time()
+        try:
+            slot = await self._controller.admit(request, queued, call.call_id)
+        except AdmissionError as error:
+            call.waited = self._time() - began
+            call.result = self._ending.fail(call, refusal_of(error))
+            return None
+        except BaseException:
+            call.waited = self._time() - began
+            self._ending.fail(call, CANCELLED)
+            raise
+        plan: Any = call.plan
+        if plan.needs_consent or call.context.scope is not None:
+            now = self.recheck(call, arguments)
+            if isinstance(now, Failure):
+                call.waited = self._time() - began
+                self._controller.release(slot, outcome=None)
+                call.result = self._ending.fail(call, now)
+                return None
+        return slot
+
+    def _use(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Reads the clock of `loop`, without the detour through a method where that is the same."""
+        self._loop = loop
+        is_plain = type(loop).time is asyncio.BaseEventLoop.time
+        self._time = monotonic if is_plain else loop.time
+        self._ending.use_clock(self._time)
+
+    def _tell_start(self, call: Call, slot: ConcurrencySlot) -> None:
+        """Publishes that the tool starts; a subscriber may look for the slot then."""
+        self._controller.watch(slot)
+        self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
+
+    def _suspend(self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask) -> ToolTask:
+        """The run, which others can see from here on, and end."""
+        call.run = run
+        self._controller.watch(slot)
+        if plan.is_keyed:
+            slot.on_superseded = call.supersede
+        return run
+
+    def _break_off(self, call: Call, slot: ConcurrencySlot) -> None:
+        """Ends a call whose caller went away."""
+        self._controller.release(slot, outcome=None)
+        self._ending.fail(call, CANCELLED)
+
+    async def _go_on(
+        self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask
+    ) -> tuple[ToolTask, Ready | None]:
+        """The last run of a tool that failed, or returned what is no JSON yet; and its output."""
+        if run.is_troubled and plan.retry is not None:
+            run = await self._retries.run(call, plan, plan.retry, slot, run)
+        if run.is_troubled:
+            return run, None
+        output = self._ending.ready(run.value)
+        if output is None:
+            run = await self._make_ready(call, plan, slot, run)
+            output = None if run.is_troubled else run.value
+        return run, output
+
+    async def _make_ready(
+        self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask
+    ) -> ToolTask:
+        """Asks what a tool returned for its form in JSON, within what is left of its time."""
+        loop, asks = get_running_loop(), {"function": partial(made_ready, run.value)}
+        ask = self._backend.in_thread
+        asking = ToolTask(loop, run.deadline, self._backend, call, ask, asks)
+        asking.leaves_on_cancel = True
+        asking.start(task_of(loop))
+        if not asking.is_done:
+            await self._suspend(call, plan, slot, asking)
+        return asking
+
+    def _settle_badly(
+        self, call: Call, slot: ConcurrencySlot, run: ToolTask, now: float
+    ) -> ToolExecutionResult:
+        """The tool failed, or its caller need not wait for it any more."""
+        seconds = now - slot.acquired_at
+        failure = end_of(call, run, seconds)
+        if call.helpers and run.is_ending and not run.is_timed_out:
+            # By the deadline they end by themselves.
+            call.end_helpers()
+        outcome = False if failure.error_type in _FAULTS else None
+        if run.is_detached:
+            self._controller.mark_overdue(slot, outcome)
+            run.on_end = partial(self._controller.release, slot)
+        else:
+            self._controller.release(slot, now, outcome=outcome)
+        if failure.error_type == "timeout":
+            self._controller.count_timeout()
+        result = self._ending.fail(call, failure, seconds)
+        if run.cancellation is not None:
+            raise run.cancellation
+        if isinstance(run.error, KeyboardInterrupt):
+            raise run.error
+        return result
+
+
+def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
+    """The context of what a call makes: its time, while that runs, and all else for ever."""
+    outer = maker.bind(None if maker.is_over else maker.deadline)
+    return nested_context(outer, None if context is ANONYMOUS else context, None)

@@ -1,0 +1,245 @@
+"""What is decided about a tool before its first call?
+
+Everything that is the same for all calls of a definition is worked out once and kept until the
+next reload or registration.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.backends.local import LocalBackend
+from tool_engine.calls.failure import Failure
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.knowledge.keeping import keep_output
+from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.permission import ExecutionPolicy, Permission
+from tool_engine.model.tool import RetryPolicy, Tool
+from tool_engine.output.shaping import shaped
+from tool_engine.validation import ToolParameterValidator
+
+__all__ = ["Plan", "Planner"]
+
+_Accept = Callable[[Any, bytes], dict[str, Any] | None]
+_Explain = Callable[[Any], ValidationResult]
+_Misfits = Callable[[dict[str, Any]], list[ValidationError]]
+_SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
+
+
+class Plan:
+    """How calls of one tool are checked, admitted and run."""
+
+    __slots__ = (
+        "accept",
+        "aim",
+        "bucket",
+        "direct",
+        "executor",
+        "explain",
+        "facts",
+        "is_keyed",
+        "is_shared",
+        "is_special",
+        "needs_consent",
+        "request",
+        "retry",
+        "runs",
+        "timeout",
+        "tool",
+    )
+
+    def __init__(
+        self,
+        tool: Tool,
+        accept: _Accept,
+        explain: _Explain,
+        executor: ToolExecutor | None,
+        aim: Callable[..., None],
+        timeout: float,
+        request: AdmissionRequest,
+        generation: int = 0,
+        runs: object = None,
+    ) -> None:
+        self.tool = tool
+        self.runs = executor if runs is None else runs
+        """What was registered to run it, without what is put around that."""
+        # Without an executor every call takes the way on which that is found out.
+        self.accept = accept if executor is not None else _accept_nothing
+        """The validated arguments when nothing is to be said about them, else None."""
+        self.explain = explain
+        """All that is to be said about arguments that were not accepted."""
+        self.executor: Any = executor
+        """None when no executor has the handler's name."""
+        self.aim = aim
+        """Lets a run call the executor."""
+        self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
+        self.direct: Callable[..., Any] | None = None
+        """An async function that takes the arguments as keywords, in place of the executor."""
+        if self.retry is None:
+            self.direct = getattr(executor, "direct", None)
+        self.timeout = timeout
+        """Seconds for a call whose caller names none."""
+        wants = tool.concurrency
+        self.is_shared = wants.collision is _SHARED
+        """Whether calls that are alike get one result."""
+        self.is_keyed = wants.key is not None or self.is_shared
+        """Whether each call asks for a slot in its own way."""
+        asks = None if tool.permission is None else tool.permission.execution
+        self.needs_consent = asks not in (None, ExecutionPolicy.AUTO)
+        """Whether somebody must be asked, or nobody may allow it, when no session says anything."""
+        self.is_special = self.is_keyed or self.needs_consent
+        """Whether a call of nobody in particular takes more than the shortest way."""
+        self.request = request
+        self.bucket = tool.bucket
+        self.facts: dict[str, Any] = {
+            "call_id": None,
+            "tool_version": tool.version,
+            "definition_hash": tool.definition_hash,
+            "generation": generation,
+            "bucket": tool.bucket,
+            "queue_wait": 0.0,
+            "attempts": 1,
+        }
+        """The metadata of a call that ran at once; to copy one costs half of making it."""
+
+
+def _converting(accept: _Accept, misfits: _Misfits) -> _Accept:
+    """`accept`, which takes nothing that the function of the tool cannot be handed."""
+
+    def accept_converting(params: Any, packed: bytes) -> dict[str, Any] | None:
+        arguments = accept(params, packed)
+        return None if arguments is None or misfits(arguments) else arguments
+
+    return accept_converting
+
+
+def _explaining(explain: _Explain, misfits: _Misfits) -> _Explain:
+    def explain_converting(params: Any) -> ValidationResult:
+        result = explain(params)
+        found = misfits(result.validated_params) if result.is_valid else []
+        return (
+            replace(result, is_valid=False, errors=found, validated_params={}) if found else result
+        )
+
+    return explain_converting
+
+
+def _accept_nothing(params: Any, packed: bytes) -> None:
+    del params, packed
+
+
+class _Numbers:
+    """Numbers for objects, given once and never again, unlike their places in memory."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, Any]] = {}
+        self._next = itertools.count(1)
+
+    def of(self, thing: object) -> int:
+        """The number of one object, for as long as it lives."""
+        place = id(thing)
+        if place not in self._known:
+            self._known[place] = next(self._next), self._held(thing, place)
+        return self._known[place][0]
+
+    def _held(self, thing: object, place: int) -> object:
+        known = self._known
+        try:
+            return weakref.ref(thing, lambda _: known.pop(place, None))
+        except TypeError:
+            # It stays, lest another one take its place.
+            return thing
+
+
+class Planner:
+    """Makes the plans of tools."""
+
+    def __init__(
+        self,
+        validator: ToolParameterValidator,
+        registry: ExecutorRegistry,
+        backend: LocalBackend,
+        config: Callable[[], ConcurrencyConfig],
+        generation: Callable[[], int] = int,
+        find: Callable[[str], Tool | None] | None = None,
+    ) -> None:
+        self._validator = validator
+        self._registry = registry
+        self._backend = backend
+        self._config = config
+        self._generation = generation
+        self._find = find
+        self._numbers = _Numbers()
+
+    def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
+        """The plan for calls of `tool`, which `own` runs, else the executor of its handler."""
+        compiled = self._validator.compiled(tool)
+        executor = own or self._registry.resolve(tool)
+        tool = _with_consent(tool, executor)
+        runs, executor = executor, self._limited(tool, executor)
+        is_async = (
+            executor is None
+            or inspect.iscoroutinefunction(executor.execute)
+            or getattr(executor, "is_async", False)
+        )
+        accept: _Accept = compiled.accept_packed
+        explain: _Explain = compiled.explain
+        if (misfits := getattr(runs, "misfits", None)) is not None:
+            accept, explain = _converting(accept, misfits), _explaining(explain, misfits)
+        return Plan(
+            tool,
+            accept,
+            explain,
+            executor,
+            self._backend.aim if is_async else self._backend.aim_at_thread,
+            tool.timeout or self._config().default_timeout,
+            AdmissionRequest.for_tool(tool, self._config(), self._owner_of(tool, own)),
+            self._generation(),
+            runs,
+        )
+
+    def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
+        """The number of what runs a tool of one conversation, where anybody counts its calls."""
+        wants = tool.concurrency
+        is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
+        return None if own is None or not is_counted else self._numbers.of(own)
+
+    def _limited(self, tool: Tool, executor: ToolExecutor | None) -> ToolExecutor | None:
+        """The executor, with the tool's `result` limits on what it returns."""
+        if tool.result is None or executor is None or not tool.result.shapes_output:
+            return executor
+        reader = None if self._find is None else self._find("read_result")
+        # A note must not name a tool that models are not told of.
+        has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
+        return shaped(executor, tool.result, keep_output, has_reader=has_reader)
+
+    def unknown_executor(self, tool: Tool) -> Failure:
+        """The failure of a tool whose handler nobody has registered."""
+        near = self._registry.nearest(tool.handler)
+        hint = f"; did you mean {near!r}?" if near else ""
+        return Failure(
+            "executor_not_found",
+            f"tool {tool.name!r} needs the executor {tool.handler!r}, which is unknown{hint}; "
+            f"register it with engine.register_executor({tool.handler!r}, ...) or correct "
+            "entry.handler",
+        )
+
+
+def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
+    """The tool, which asks if its executor runs nothing that nobody has consented to."""
+    said = tool.permission or Permission()
+    is_free = said.execution in (None, ExecutionPolicy.AUTO)
+    if not is_free or not getattr(executor, "needs_consent", False):
+        return tool
+    asks = Permission(execution=ExecutionPolicy.ASK_ALWAYS, result=said.result)
+    return replace(tool, permission=asks)

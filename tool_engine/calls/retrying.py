@@ -1,0 +1,113 @@
+"""When, and how often, is a tool run again that failed?"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import get_running_loop
+from collections.abc import Callable
+from copy import deepcopy
+from random import random
+
+from tool_engine.admission.controller import ToolConcurrencyController
+from tool_engine.admission.slot import ConcurrencySlot
+from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
+from tool_engine.calls.call import Call, attempt_of, end_of
+from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.plan import Plan
+from tool_engine.model.tool import RetryPolicy
+
+__all__ = ["Retries"]
+
+Suspend = Callable[[Call, Plan, ConcurrencySlot, ToolTask], ToolTask]
+
+
+class Retries:
+    """Runs tools again, as their policies say.
+
+    Args:
+        controller: Keeps the slots of the calls, which pause without them.
+        backend: Where tools run.
+        ending: Tells of each further attempt.
+        suspend: Lets others see a call that waits.
+    """
+
+    def __init__(
+        self,
+        controller: ToolConcurrencyController,
+        backend: LocalBackend,
+        ending: CallEnding,
+        suspend: Suspend,
+    ) -> None:
+        self._controller = controller
+        self._backend = backend
+        self._ending = ending
+        self._suspend = suspend
+        self._pauses: set[Call] = set()
+
+    def abort(self) -> None:
+        """Ends the pauses, and with them the calls, as `engine_closed`."""
+        for call in self._pauses:
+            call.end_pause(ABORTED)
+
+    async def run(
+        self, call: Call, plan: Plan, retry: RetryPolicy, slot: ConcurrencySlot, run: ToolTask
+    ) -> ToolTask:
+        """Runs the tool again until it succeeds, its policy is used up or its time is."""
+        loop = get_running_loop()
+        deadline = run.deadline
+        most = min(retry.attempts, 1 + call.context.max_retries)
+        pause, began = retry.backoff, slot.acquired_at
+        log = call.attempt_log = []
+        self._suspend(call, plan, slot, run)
+        while True:
+            seconds = loop.time() - began
+            failure = None if run.error is None else end_of(call, run, seconds)
+            log.append(attempt_of(failure, seconds))
+            if failure is None or run.is_ending or isinstance(run.error, KeyboardInterrupt):
+                return run
+            if failure.is_final or failure.error_type not in retry.on or call.retries + 1 >= most:
+                return run
+            wait = max(pause, self._controller.pause_left(plan.bucket))
+            if (left := deadline - loop.time() - wait) <= 0:
+                return run
+            # Calls that failed together do not come back together.
+            wait += random() * min(pause, left) / 2  # noqa: S311 - nobody gains by guessing it
+            reason = await self._pause(call, slot, wait, deadline)
+            if reason is not None:
+                run.end_reason, run.is_troubled = reason, True
+                return run
+            pause *= 2
+            ended, began = began + seconds, loop.time()
+            call.retries += 1
+            self._ending.tell_retry(call, failure, seconds, began - ended)
+            params = deepcopy(call.arguments)
+            run = ToolTask(loop, deadline, self._backend, call, None, params or {})
+            call.aim(run, plan)
+            run.start(task_of(loop))
+            if not run.is_done:
+                await self._suspend(call, plan, slot, run)
+                call.run = None
+
+    async def _pause(
+        self, call: Call, slot: ConcurrencySlot, seconds: float, deadline: float
+    ) -> str | None:
+        """Waits between two attempts, without the slot; says why if there must be no other."""
+        controller, is_back = self._controller, False
+        controller.park(slot)
+        call.bell = bell = get_running_loop().create_future()
+        self._pauses.add(call)
+        try:
+            await asyncio.wait([bell], timeout=seconds)
+            if not bell.done():
+                bell.add_done_callback(lambda _: controller.withdraw_resuming(slot))
+                is_back = True
+                async with asyncio.timeout_at(deadline):
+                    await controller.unpark(slot)
+        except TimeoutError:
+            return TIMED_OUT
+        finally:
+            self._pauses.discard(call)
+            if not is_back:
+                controller.stay_parked(slot)
+        return bell.result() if bell.done() else None

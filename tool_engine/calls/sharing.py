@@ -1,0 +1,295 @@
+"""Which calls get the result of a call that runs already?
+
+Calls of a `single_flight` tool with the same key and the same arguments share one run: the first
+one leads, those that come while it runs follow. Followers end in the same step as their leader, so
+that nobody can change the result before they have it. A call whose leader was cancelled, or gave
+up earlier than the call itself would, leads itself.
+
+What is told of one conversation is told to no other one: a call does not get what another one's
+settings have made of the result, and its own are looked at again before it gets any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from math import inf
+from typing import Any, Protocol
+
+from tool_engine.admission.request import digest_of, tool_key_of
+from tool_engine.admission.slot import ConcurrencySlot, ancestry
+from tool_engine.calls.call import CANCELLED, Call, too_late
+from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.failure import Failure
+from tool_engine.calls.plan import Plan
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.tool import Tool, is_same
+
+__all__ = ["Flight", "Flights"]
+
+
+class _Runner(Protocol):
+    """The pipeline, as far as it matters here."""
+
+    def execute(
+        self,
+        tool_name: str,
+        params: Any = None,
+        context: ToolExecutionContext | None = None,
+        *,
+        parent: ConcurrencySlot | None = None,
+        leads: Flight | None = None,
+    ) -> Awaitable[ToolExecutionResult]:
+        """Takes one call through all steps; of the leader of a flight, those that are left."""
+        ...
+
+    def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
+        """The tool of a call that has waited as it is now, or why it may not start any more."""
+        ...
+
+
+class Flight:
+    """One run and those who wait for its result.
+
+    Args:
+        call: The leader.
+        plan: What it has consent to run.
+        arguments: What it has consent to run it with.
+    """
+
+    def __init__(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> None:
+        self.call = call
+        self.plan = plan
+        self.arguments = arguments
+        self.conversation = _conversation_of(call)
+        self.followers: dict[_Follower, None] = {}
+
+    @property
+    def slot(self) -> ConcurrencySlot | None:
+        """The leader's, once it has one."""
+        return self.call.slot  # type: ignore[no-any-return]
+
+    def leader_id(self) -> str:
+        """The leader's call."""
+        return self.call.call_id
+
+    def runs(self, plan: Plan) -> bool:
+        """Whether it runs the very tool that another call may run."""
+        return self.plan is plan or (
+            self.plan.runs is plan.runs and is_same(self.plan.tool, plan.tool)
+        )
+
+    def key_for(self, key: Any, other: Flight) -> Any:
+        """The key under which another call with the same one may share a run.
+
+        The calls that the tool made went by the rules of the leader's conversation.
+        """
+        is_for_both = self.call.inside is None or self.conversation == other.conversation
+        return key if is_for_both else (key, other.conversation)
+
+    def seconds(self) -> float:
+        """How long the leader may run."""
+        if self.slot is None:
+            return inf
+        return self.call.deadline_from(self.slot.acquired_at) - self.slot.acquired_at
+
+
+class _Follower:
+    """One call that waits for the result of another."""
+
+    def __init__(
+        self, call: Call, arguments: dict[str, Any], ancestors: frozenset[ConcurrencySlot]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.call = call
+        self.arguments = arguments
+        self.ancestors = ancestors
+        """The slots of the calls that it is part of."""
+        self.began = loop.time()
+        self.context = copy_context()
+        """Its caller's: what is told of its end belongs there, and not to the leader's."""
+        self.landed: asyncio.Future[ToolExecutionResult | None] = loop.create_future()
+        """Its result, or None when it gets none from its leader."""
+
+    def deadline(self, flight: Flight, now: float) -> float:
+        """When it gives up: its time runs while its leader does, not while that one waits."""
+        slot = flight.slot
+        return self.call.deadline_from(now if slot is None else max(self.began, slot.acquired_at))
+
+    @property
+    def has_result(self) -> bool:
+        return self.landed.done() and self.landed.result() is not None
+
+
+class Flights:
+    """The runs that others may share; one per pipeline.
+
+    Args:
+        ending: Ends those that follow.
+        followed: Is kept up to date with what tells whose run a call shares.
+    """
+
+    def __init__(
+        self, ending: CallEnding, followed: dict[str, Callable[[], str | None]] | None = None
+    ) -> None:
+        self._ending = ending
+        self._followed = {} if followed is None else followed
+        self._flights: dict[Any, Flight] = {}
+
+    async def take(
+        self,
+        runner: _Runner,
+        call: Call,
+        plan: Plan,
+        arguments: dict[str, Any],
+        parent: ConcurrencySlot | None,
+    ) -> ToolExecutionResult | None:
+        """Lets a call lead, or wait for the result of the one that does.
+
+        None where it has waited in vain, and its tool is not any more what it may run.
+        """
+        key = _key_of(plan.tool, call, arguments)
+        ancestors = frozenset(ancestry(parent))
+        while True:
+            own = Flight(call, plan, arguments)
+            flight = self._flights.get(key)
+            if flight is not None:
+                key = flight.key_for(key, own)
+                flight = self._flights.get(key)
+            if key is not None and flight is None:
+                return await self._lead(key, own, runner, parent)
+            if flight is None or not flight.runs(plan) or self._waits_for(flight, ancestors):
+                return await _run(runner, own, parent)
+            result = await self._follow(flight, _Follower(call, arguments, ancestors))
+            if result is not None:
+                return result
+            now = runner.recheck(call, arguments)
+            if isinstance(now, Failure):
+                return self._ending.fail(call, now)
+            if not own.runs(now):
+                return None
+            key = flight.key_for(key, own)
+
+    async def _lead(
+        self, key: Any, flight: Flight, runner: _Runner, parent: ConcurrencySlot | None
+    ) -> ToolExecutionResult:
+        self._flights[key] = flight
+        result = None
+        try:
+            result = await _run(runner, flight, parent)
+        finally:
+            del self._flights[key]
+            self._land(flight, result, runner)
+        return result
+
+    def _land(self, flight: Flight, result: ToolExecutionResult | None, runner: _Runner) -> None:
+        now = asyncio.get_running_loop().time()
+        # A leader without a slot was refused: by the line, or by its own conversation.
+        if flight.slot is None and not _may_go_on(runner, flight, flight.plan):
+            result = None
+        for follower in flight.followers:
+            shared = None
+            if result is not None and _may_have(flight, result, follower, runner):
+                _note_shared(flight, follower.call)
+                shared = follower.context.run(
+                    self._ending.share, follower.call, result, now - follower.began, flight.call
+                )
+            follower.landed.set_result(shared)
+
+    async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
+        """The shared result; None when there will be none."""
+        flight.followers[follower] = None
+        self._followed[follower.call.call_id] = flight.leader_id
+        loop = asyncio.get_running_loop()
+        until, now = -inf, loop.time()
+        try:
+            # While the leader waits for its slot the deadline moves: it is looked at again.
+            while not follower.landed.done() and until < (later := follower.deadline(flight, now)):
+                until = later
+                await asyncio.wait([follower.landed], timeout=max(0.0, until - now))
+                now = loop.time()
+        except BaseException:
+            if not follower.has_result:
+                self._ending.fail(follower.call, CANCELLED)
+            raise
+        finally:
+            del flight.followers[follower]
+            del self._followed[follower.call.call_id]
+        if follower.landed.done():
+            return follower.landed.result()
+        return self._ending.fail(follower.call, too_late(follower.call, now - follower.began))
+
+    def _waits_for(self, flight: Flight, ancestors: frozenset[ConcurrencySlot]) -> bool:
+        """Whether the leader waits, over whatever steps, for a call that asks to wait for it."""
+        seen = [flight] if ancestors else []
+        for each in seen:
+            if each.slot in ancestors:
+                return True
+            seen += [
+                other
+                for other in self._flights.values()
+                if other not in seen
+                and any(each.slot in some.ancestors for some in other.followers)
+            ]
+        return False
+
+
+def _note_shared(flight: Flight, follower: Call) -> None:
+    """Whoever has a say about results inside of the shared one says it of each that shares it."""
+    follower.note_for_maker(flight.plan.tool)
+    inside = flight.call.inside
+    if inside is None:
+        return
+    follower.note_inside(*inside.values())
+    note = getattr(follower.context.scope, "note_inside", None)
+    if note is not None:
+        note(inside.values())
+
+
+async def _run(
+    runner: _Runner, flight: Flight, parent: ConcurrencySlot | None
+) -> ToolExecutionResult:
+    """The run of a leader: with what was consented to, and nothing that its caller still has."""
+    call = flight.call
+    return await runner.execute(call.tool_name, None, call.context, parent=parent, leads=flight)
+
+
+def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:
+    """What calls that share a run have in common; None: the call has no key, and shares none."""
+    value = tool_key_of(tool, call.context, arguments)
+    if value is None:
+        return None
+    same = value if tool.concurrency.key == "params" else digest_of(arguments)
+    # What only one conversation has may be named like what another one has.
+    owner = None if call.plan is None else call.plan.request.owner
+    return (tool.name, tool.definition_hash, value, same, owner)
+
+
+def _conversation_of(call: Call) -> Any:
+    """What says by whose rules the calls of its tool go."""
+    scope = call.context.scope
+    return getattr(scope, "conversation", scope)
+
+
+def _may_go_on(runner: _Runner, waits: Flight | _Follower, plan: Plan) -> bool:
+    """Whether nothing that is said of a call that has waited forbids it by now."""
+    if waits.call.context.scope is None and not plan.needs_consent:
+        return True
+    now = runner.recheck(waits.call, waits.arguments)
+    # Work that goes on while the engine closes has its result.
+    return not isinstance(now, Failure) or now.error_type == "engine_closed"
+
+
+def _may_have(
+    flight: Flight, result: ToolExecutionResult, follower: _Follower, runner: _Runner
+) -> bool:
+    """Whether the end of the leader is what the follower would get, and may get now."""
+    if result.error_type == "cancelled":
+        return False
+    if result.error_type == "timeout" and flight.seconds() < follower.call.timeout:
+        return False
+    conversation = _conversation_of(follower.call)
+    if flight.call.inside is not None and flight.conversation != conversation:
+        return False
+    return follower.context.run(_may_go_on, runner, follower, flight.plan)

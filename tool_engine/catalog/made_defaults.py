@@ -1,0 +1,212 @@
+"""Do the defaults that classes and functions give fit their own types?
+
+What converts JSON into a class takes its defaults as they are. One that is the same for every call
+is judged when the tool is registered; one that a function makes is judged where it was made.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as types
+
+__all__ = ["Check", "check_of", "is_known", "known_faults", "misfit", "runs_code", "split"]
+
+Check = Callable[[Any, Any, str], Iterator[tuple[str, str]]]
+"""Takes what was sent, what became of it, and its place; yields places and what is wrong there."""
+_KNOWN: Final = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes)
+_Class = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
+
+
+def is_known(factory: object) -> bool:
+    """Whether a factory makes the same for every call."""
+    return any(factory is each for each in _KNOWN)
+
+
+def misfit(value: Any, hint: Any) -> tuple[str, str] | None:
+    """Where and why `value`, which was made in Python, is not what `hint` says; None: it is."""
+    if hint is Any or hint is object:
+        return None
+    try:
+        msgspec.convert(msgspec.to_builtins(value, str_keys=True), hint, str_keys=True)
+    except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
+        return split(error)
+    return None
+
+
+def split(error: Exception) -> tuple[str, str]:
+    """The place in the value that a conversion tells of, such as `.items[0]`, and the reason."""
+    text = str(error)
+    reason, mark, place = text.rpartition(" - at `")
+    if not mark or not isinstance(error, msgspec.ValidationError):
+        named = text if isinstance(error, msgspec.ValidationError) else _named(error, text)
+        return "", named
+    # `key` is said of a wrong key of the object, and [...] of some value of one.
+    inside = place.removeprefix("key` in `").removesuffix("`").removeprefix("$")
+    return inside.partition("[...]")[0], reason
+
+
+def _named(error: Exception, text: str) -> str:
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def check_of(hint: Any) -> Check | None:
+    """What judges the defaults that are made anew for each value of `hint`; None: there are none.
+
+    Args:
+        hint: A type that stands for itself, without references to itself.
+    """
+    return _check(types.type_info(hint))
+
+
+def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
+    """The defaults inside of `hint` that are the same for every call, and break their rules.
+
+    Yields:
+        The class and the field, and what is wrong with the default.
+    """
+    for node in _nodes(types.type_info(hint)):
+        if isinstance(node, _Class):
+            for field, rule in _fields(node):
+                value = field.default
+                if is_known(field.default_factory):
+                    value = field.default_factory()
+                # None stands for "left out", whatever the type is.
+                if value is not msgspec.NODEFAULT and value is not None:
+                    found = misfit(value, rule)
+                    if found is not None:
+                        yield f"{node.cls.__name__}.{field.name}{found[0]}", found[1]
+
+
+def runs_code(hint: Any) -> bool:
+    """Whether to convert into `hint` runs functions of the classes in it."""
+    return any(
+        isinstance(node, _Class)
+        and (
+            hasattr(node.cls, "__post_init__")
+            or hasattr(node.cls, "__attrs_attrs__")
+            or any(map(_is_made, node.fields))
+        )
+        for node in _nodes(types.type_info(hint))
+    )
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for below in _below(node):
+        yield from _nodes(below)
+
+
+def _below(node: Any) -> list[Any]:
+    if isinstance(node, _Class):
+        return [field.type for field in node.fields]
+    if isinstance(node, types.DictType):
+        return [node.key_type, node.value_type]
+    if isinstance(node, types.UnionType):
+        return list(node.types)
+    if isinstance(node, types.TupleType):
+        return list(node.item_types)
+    inner = getattr(node, "item_type", None) or getattr(node, "type", None)
+    return [inner] if isinstance(inner, types.Type) else []
+
+
+def _fields(node: Any) -> Iterator[tuple[Any, Any]]:
+    hints = typing.get_type_hints(node.cls, include_extras=True)
+    for field in node.fields:
+        yield field, hints.get(field.name, Any)
+
+
+def _is_made(field: Any) -> bool:
+    factory = field.default_factory
+    return factory is not msgspec.NODEFAULT and not is_known(factory)
+
+
+def _check(node: Any) -> Check | None:
+    if isinstance(node, types.Metadata):
+        return _check(node.type)
+    made = (make for kinds, make in _MAKERS if isinstance(node, kinds))
+    return next(made, lambda _: None)(node)
+
+
+def _of_class(node: Any) -> Check | None:
+    fields = [
+        (field, hint if _is_made(field) else None, _check(field.type))
+        for field, hint in _fields(node)
+    ]
+    if not any(hint is not None or below is not None for _, hint, below in fields):
+        return None
+    is_list = isinstance(node, types.NamedTupleType) or getattr(node, "array_like", False)
+    first = 0 if getattr(node, "tag", None) is None else 1
+
+    def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+        for number, (field, hint, below) in enumerate(fields, first):
+            value = made[field.name] if isinstance(made, Mapping) else getattr(made, field.name)
+            key = number if is_list else field.encode_name
+            place = f"{path}[{key}]" if is_list else f"{path}.{key}"
+            if key < len(sent) if is_list else key in sent:
+                if below is not None:
+                    yield from below(sent[key], value, place)
+            elif hint is not None and (found := misfit(value, hint)) is not None:
+                yield place + found[0], found[1]
+
+    return check
+
+
+def _of_union(node: Any) -> Check | None:
+    checks = {
+        getattr(each, "cls", kind): below
+        for each in node.types
+        for kind in (list, dict, tuple)
+        if (below := _check(each)) is not None
+    }
+
+    def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+        below = checks.get(type(made))
+        if below is not None:
+            yield from below(sent, made, path)
+
+    return check if checks else None
+
+
+def _of_values(node: Any) -> Check | None:
+    below = _check(node.value_type)
+    if below is None:
+        return None
+
+    def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+        for (key, value), item in zip(sent.items(), made.values(), strict=False):
+            yield from below(value, item, f"{path}.{key}")
+
+    return check
+
+
+def _of_list(node: Any) -> Check | None:
+    below = _check(node.item_type)
+    return None if below is None else _of_items([below], repeats=True)
+
+
+def _of_tuple(node: Any) -> Check | None:
+    each = [_check(inner) for inner in node.item_types]
+    return _of_items(each) if any(each) else None
+
+
+def _of_items(checks: list[Check | None], *, repeats: bool = False) -> Check:
+    def check(sent: Any, made: Any, path: str) -> Iterator[tuple[str, str]]:
+        each = checks * len(sent) if repeats else checks
+        for number, (below, value, item) in enumerate(zip(each, sent, made, strict=False)):
+            if below is not None:
+                yield from below(value, item, f"{path}[{number}]")
+
+    return check
+
+
+_MAKERS: Final[tuple[tuple[Any, Callable[[Any], Check | None]], ...]] = (
+    (_Class, _of_class),
+    (types.UnionType, _of_union),
+    (types.DictType, _of_values),
+    (types.ListType | types.VarTupleType, _of_list),
+    (types.TupleType, _of_tuple),
+)

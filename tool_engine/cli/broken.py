@@ -1,0 +1,52 @@
+"""What is told of tool files that could not be loaded?
+
+One short sentence with every command; why, with the command that asks for such a tool.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from tool_engine.cli.completion import names_in
+from tool_engine.cli.console import visible
+from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text
+
+__all__ = ["NOT_LOADED", "missing_tool", "tell_broken"]
+
+NOT_LOADED: Final = "tool_not_loaded"
+"""The type of the error about a tool whose file could not be loaded."""
+
+
+def tell_broken(settings: Settings, files: int) -> None:
+    """Says on stderr how many files could not be loaded, if any, and how to see why."""
+    if files:
+        told = f"{count_text(files, 'file')} could not be loaded"
+        sys.stderr.write(f"{told}; see tool-engine validate {visible(settings.tools)}\n")
+
+
+def missing_tool(
+    settings: Settings, name: str, known: Iterable[str], errors: Iterable[tuple[str, str]]
+) -> CommandError:
+    """What to say of a tool that is not there: what is wrong with its file, or the near names.
+
+    Args:
+        settings: The global options.
+        name: The tool.
+        known: The names that are there.
+        errors: The files that could not be loaded, and why.
+    """
+    for file, message in errors:
+        if name == Path(file).stem or name in names_in(Path(file)):
+            first, *more = message.splitlines()
+            rest = f" (and {len(more)} more; see tool-engine validate {file})" if more else ""
+            told = f"the tool {name!r} could not be loaded: {first}{rest}"
+            return CommandError(told, error_type=NOT_LOADED)
+    return CommandError(
+        f"there is no tool {name!r} in {settings.tools}{suggest_name(name, known)}",
+        error_type="tool_not_found",
+    )

@@ -1,0 +1,27 @@
+"""How often may a command that follows a database ask it?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from asyncio_throttle.throttler import Throttler
+
+__all__ = ["Pace"]
+
+_LOOKS: Final = 10
+"""How often in an interval asyncio-throttle looks whether it is over."""
+
+
+class Pace:
+    """Lets one question begin in each interval; the time that its answer takes counts.
+
+    Args:
+        interval: Seconds.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._throttler = Throttler(1, interval, interval / _LOOKS)
+
+    async def wait(self) -> None:
+        """Waits until one more question may begin."""
+        await self._throttler.acquire()  # type: ignore[no-untyped-call] # the library has no types

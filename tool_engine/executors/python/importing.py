@@ -1,0 +1,140 @@
+"""Which code runs when the module of a handler is imported?
+
+The bytes that its file has at that moment, which are hashed and compiled: what Python compiled
+before, and keeps in `__pycache__`, may be other code, and says itself whether it needs a check.
+
+This file imports nothing of the engine: a worker process loads it by its path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
+from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Final
+
+__all__ = ["OtherCodeError", "check_running", "hash_of", "import_source", "running_hash"]
+
+
+class OtherCodeError(ImportError):
+    """The code of a module is not the code that was approved."""
+
+
+_approved: Final[ContextVar[tuple[str, str | None]]] = ContextVar("approved", default=("", None))
+"""The module that is being imported, and the hash of what was approved of it."""
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles a module from the bytes that it hashes."""
+
+    code_hash = ""
+
+    def get_code(self, fullname: str) -> CodeType:
+        data = self.get_data(self.path)
+        self.code_hash = hash_of(data)
+        if _is_approved(fullname):
+            _check(_approved.get(), self.code_hash)
+        return self.source_to_code(data, self.path)
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules as Python does, and has some of them compiled from their source."""
+
+    def __init__(self) -> None:
+        self._modules: set[str] = set()
+        self._packages: set[str] = set()
+
+    def take(self, module: str, *, with_package: bool) -> None:
+        """Has a module compiled from its source, and all modules of its package, if wanted."""
+        self._modules.add(module)
+        if with_package:
+            self._packages.add(module.partition(".")[0])
+        if sys.meta_path[:1] != [self]:
+            sys.meta_path[:] = [self, *(each for each in sys.meta_path if each is not self)]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._modules and fullname.partition(".")[0] not in self._packages:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
+            if spec is not None:
+                _from_source(spec)
+                return spec
+        return None
+
+
+_finder: Final = _Finder()
+
+
+def import_source(module: str, approved: str | None = None) -> ModuleType:
+    """Imports a module from its source, at most once in a process.
+
+    Args:
+        module: Its name.
+        approved: The hash of the file that may run; None: any may.
+
+    Raises:
+        OtherCodeError: Its file is another one, or was when this process imported it.
+        Exception: What the module raises.
+    """
+    _finder.take(module, with_package=approved is not None)
+    token = _approved.set((module, approved))
+    try:
+        found = importlib.import_module(module)
+    finally:
+        _approved.reset(token)
+    check_running(module, approved)
+    return found
+
+
+def check_running(module: str, approved: str | None) -> None:
+    """Raises `OtherCodeError` where this process has imported other code than was approved."""
+    running = running_hash(module)
+    if running is not None:
+        _check((module, approved), running)
+
+
+def running_hash(module: str) -> str | None:
+    """The hash of the file that a module was compiled from, as it was then.
+
+    None where that was not seen: it is not imported, or the program imported it by itself.
+    """
+    loader = getattr(getattr(sys.modules.get(module), "__spec__", None), "loader", None)
+    return getattr(loader, "code_hash", None) or None if type(loader) is _FromSource else None
+
+
+def hash_of(data: bytes) -> str:
+    """The hash of code, as lock files have it."""
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def _from_source(spec: ModuleSpec) -> None:
+    origin, is_approved = spec.origin, _is_approved(spec.name)
+    is_source = spec.has_location and origin is not None and origin.endswith(".py")
+    if origin is not None and is_source and (is_approved or type(spec.loader) is SourceFileLoader):
+        spec.loader = _FromSource(spec.name, origin)
+    elif is_approved:
+        _check(_approved.get(), "")
+
+
+def _is_approved(module: str) -> bool:
+    return _approved.get()[0] == module and _approved.get()[1] is not None
+
+
+def _check(expected: tuple[str, str | None], code: str) -> None:
+    module, approved = expected
+    if approved not in (None, code):
+        raise OtherCodeError(
+            f"the code of {module} is not the one that was approved: its file has changed, or this "
+            "process had imported another one; await engine.reload(), and start the program anew "
+            "if that does not help",
+            name=module,
+        )

@@ -1,0 +1,46 @@
+"""What becomes of what a process has opened, in a process that was forked from it?
+
+Its threads are not there, and its connections are the other one's: two processes that write to one
+connection write nonsense. So it says whose it is, and is used no more.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Protocol
+from weakref import WeakSet
+
+__all__ = ["Inheritable", "disown_in_child"]
+
+
+class Inheritable(Protocol):
+    """What a forked process must not use."""
+
+    def disown(self, reason: str) -> None:
+        """From now on every use is refused, for this reason."""
+        ...
+
+
+_opened: Final[WeakSet[Inheritable]] = WeakSet()
+_process = os.getpid()
+
+
+def disown_in_child(opened: Inheritable) -> None:
+    """Has `opened` disowned in every process that is forked from here on."""
+    _opened.add(opened)
+
+
+def _disown_all() -> None:
+    global _process
+    owner, _process = _process, os.getpid()
+    reason = (
+        f"it was opened in process {owner} and belongs to it, and this is process {_process}, "
+        "which was forked later; make a new one in each process, after the fork"
+    )
+    for each in tuple(_opened):
+        each.disown(reason)
+    _opened.clear()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_disown_all)

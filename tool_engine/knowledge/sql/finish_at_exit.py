@@ -1,0 +1,57 @@
+"""What becomes of records that wait when a program ends and nobody has closed its engine?
+
+They get a last second, while threads can still be started: what `atexit` calls comes too late for
+the writer's own. What was not closed is told by a `ResourceWarning`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from concurrent.futures import thread as _its_threads_end_after_ours  # noqa: F401 - see below
+from typing import Final, Protocol
+from weakref import WeakSet
+
+__all__ = ["LAST_SECOND", "Unfinished", "forget", "remember"]
+
+LAST_SECOND: Final = 1.0
+
+
+class Unfinished(Protocol):
+    """What may have something to write."""
+
+    def finish(self, limit: float) -> None:
+        """Writes it, within so many seconds."""
+        ...
+
+
+_unfinished: Final[WeakSet[Unfinished]] = WeakSet()
+
+
+def remember(writer: Unfinished) -> None:
+    """Has `writer` finish when the program ends."""
+    _unfinished.add(writer)
+
+
+def forget(writer: Unfinished) -> None:
+    """It was closed."""
+    _unfinished.discard(writer)
+
+
+def _finish_all() -> None:
+    for writer in tuple(_unfinished):
+        warnings.warn(
+            f"{writer!r} was not closed: use `async with` for the engine, or call its close()",
+            ResourceWarning,
+            stacklevel=1,
+            source=writer,
+        )
+        writer.finish(LAST_SECOND)
+
+
+# Those that were registered last are called first: ours before the pool of threads that writes.
+getattr(threading, "_register_atexit", atexit.register)(_finish_all)
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_unfinished.clear)

@@ -1,0 +1,38 @@
+"""What becomes of the context of a call that is copied or pickled?"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+__all__ = ["deep_copy_of", "pickled_parts"]
+
+_Context = TypeVar("_Context", bound=Struct)
+_BOUND: Final = frozenset({"_nested", "_call"})
+"""What binds it to its call: it lives in this process, and there is one of it."""
+
+
+def deep_copy_of(context: _Context, memo: dict[int, Any]) -> _Context:
+    """A copy that is bound to the same call, in the same conversation."""
+    memo[id(context)] = copy = replace(context)
+    for name in context.__struct_fields__:
+        if name not in _BOUND and name != "scope":
+            setattr(copy, name, deepcopy(getattr(context, name), memo))
+    return copy
+
+
+def pickled_parts(context: Struct) -> tuple[Any, ...]:
+    """The data of the context; what it gives is bound to no call."""
+    names = [name for name in context.__struct_fields__ if name not in _BOUND]
+    fields = {name: getattr(context, name) for name in names}
+    if getattr(context, "_call", None) is not None:
+        # It is that of the call, on a clock that others do not have.
+        fields["deadline"] = None
+    return _remake, (type(context), fields)
+
+
+def _remake(kind: type[Struct], fields: dict[str, Any]) -> Struct:
+    return kind(**fields)

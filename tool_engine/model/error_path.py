@@ -1,0 +1,67 @@
+"""Where in a value does jsonschema-rs say that something is wrong?
+
+The path of its errors does not say it: there the keys `"7"`, `"07"` and `"+7"` are the number 7, as
+the eighth item of a list is, and an empty key is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+__all__ = ["find_error"]
+
+_Path: TypeAlias = tuple[str | int, ...]
+
+
+class _Error(Protocol):
+    """What jsonschema-rs says."""
+
+    @property
+    def instance_path(self) -> Sequence[str | int]: ...
+    @property
+    def instance(self) -> Any: ...
+
+
+def find_error(error: _Error, value: Any) -> tuple[_Path, Any]:
+    """The path to what `error` is about, as the keys and positions are in `value`, and what it is.
+
+    Args:
+        error: What the validator says about `value`.
+        value: Plain JSON.
+
+    Example:
+        >>> from jsonschema_rs import Draft202012Validator
+        >>> rules = Draft202012Validator({"additionalProperties": {"type": "integer"}})
+        >>> error = next(rules.iter_errors({"07": "x"}))
+        >>> error.instance_path, find_error(error, {"07": "x"})
+        ([7], (('07',), 'x'))
+    """
+    found = list(_follow(value, list(error.instance_path), ()))
+    # Several keys may be the same number: the one is meant whose value is the wrong one.
+    same = [place for place in found if place[1] == error.instance] if len(found) > 1 else found
+    return (same or found or [((), value)])[0]
+
+
+def _follow(value: Any, steps: list[str | int], path: _Path) -> Iterator[tuple[_Path, Any]]:
+    if not steps:
+        yield path, value
+    if isinstance(value, dict):
+        if "" in value:
+            yield from _follow(value[""], steps, (*path, ""))
+        for key in _keys(value, steps[0]) if steps else ():
+            yield from _follow(value[key], steps[1:], (*path, key))
+    elif isinstance(value, list) and steps and isinstance(steps[0], int) and steps[0] < len(value):
+        yield from _follow(value[steps[0]], steps[1:], (*path, steps[0]))
+
+
+def _keys(value: dict[str, Any], step: str | int) -> list[str]:
+    if isinstance(step, str):
+        return [step] if step in value else []
+    return [key for key in value if _number(key) == str(step)]
+
+
+def _number(key: str) -> str:
+    """The number that the validator takes `key` for, as it is written without zeros before it."""
+    digits = key.removeprefix("+")
+    return (digits.lstrip("0") or "0") if digits.isdigit() else ""

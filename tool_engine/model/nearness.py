@@ -1,0 +1,114 @@
+"""Which known name was meant by one that is unknown?
+
+The one answer for the whole house: keys, options, names of tools, error types. It is blind to case
+and to the marks between words, and of two names that are as near prefers the one that begins alike.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from itertools import islice
+from typing import Final
+
+__all__ = ["find_near", "find_nearest", "suggest_near"]
+
+_LONGEST: Final = 80
+"""Characters of a name that are compared."""
+_MOST: Final = 1_000
+"""Names that are compared by their letters, which takes some µs each; others only as wholes."""
+_MOST_PAIRS: Final = 250_000
+"""Pairs of letters that are looked at, which takes some 30 ms."""
+_LIKE_ENOUGH: Final = 0.6
+_LEAST_BEGINNING: Final = 3
+"""Letters that are enough for a beginning of a name to mean it."""
+
+
+def find_near(
+    word: object, known: Iterable[str], limit: int = 3, *, like_enough: float = _LIKE_ENOUGH
+) -> list[str]:
+    """The known names that are most like `word`, the best first.
+
+    Args:
+        word: What was written in place of a name.
+        known: The names.
+        limit: The most names.
+        like_enough: The least likeness, from 0 to 1.
+
+    Example:
+        >>> find_near("maxRetries", ["max_retries", "retry"])
+        ['max_retries']
+    """
+    wanted = _fold(str(word))
+    matcher = SequenceMatcher(None, b=wanted, autojunk=False)
+    scores: list[tuple[float, str]] = []
+    left = _MOST_PAIRS
+    for number, name in enumerate(known):
+        folded = _fold(name)
+        if folded == wanted:
+            scores.append((2.0, name))
+        elif number < _MOST and left > 0 and _may_be_near(matcher, folded, wanted, like_enough):
+            left -= len(folded) * len(wanted)
+            likeness = matcher.ratio()
+            if likeness >= like_enough or _is_beginning(folded, wanted, like_enough):
+                scores.append((_score(likeness, folded, wanted), name))
+    scores.sort(key=lambda scored: -scored[0])
+    return [name for _, name in islice(scores, limit)]
+
+
+def find_nearest(word: object, known: Iterable[str]) -> str:
+    """The known name that `word` was probably meant to be; empty when none is near.
+
+    Example:
+        >>> find_nearest("retries", ["returns", "retry"])
+        'retry'
+    """
+    return next(iter(find_near(word, known, 1)), "")
+
+
+def suggest_near(word: object, known: Iterable[str], limit: int = 1) -> str:
+    """`; did you mean 'x'?`, to end a message with; empty when none is near.
+
+    Example:
+        >>> suggest_near("FIFO", ["fifo", "fair"])
+        "; did you mean 'fifo'?"
+    """
+    near = find_near(word, known, limit)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def _may_be_near(matcher: SequenceMatcher[str], name: str, wanted: str, like_enough: float) -> bool:
+    """Whether a quick look does not rule it out."""
+    matcher.set_seq1(name)
+    if _is_beginning(name, wanted, like_enough):
+        return True
+    return matcher.real_quick_ratio() >= like_enough <= matcher.quick_ratio()
+
+
+def _is_beginning(name: str, wanted: str, like_enough: float) -> bool:
+    """Whether one of the two names is the other's beginning, where a loose likeness will do."""
+    shorter = min(len(name), len(wanted))
+    is_loose = like_enough <= _LIKE_ENOUGH
+    return is_loose and _count_shared(name, wanted) == shorter >= _LEAST_BEGINNING
+
+
+def _score(likeness: float, name: str, wanted: str) -> float:
+    """How near a name is: a shared beginning counts more than letters elsewhere."""
+    shared = _count_shared(name, wanted) / min(len(name), len(wanted))
+    return likeness + (1 - likeness) * shared / 2
+
+
+def _count_shared(one: str, other: str) -> int:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _fold(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", name[:_LONGEST]).casefold()
+    # A name of nothing but marks is compared as it is.
+    return "".join(filter(str.isalnum, folded)) or folded

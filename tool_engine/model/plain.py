@@ -1,0 +1,126 @@
+"""What was sent, in values that run no code of the sender's when they are looked at.
+
+A subclass of dict, list or str may raise, or say something else, whenever it is looked at. It
+counts as what the plain type holds, read once, so that all who look at it later see the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+__all__ = ["Unreadable", "name_of", "read_plain"]
+
+_MOST: Final = 1_000_001
+"""Keys of a mapping that are read: one more than a call may carry."""
+_DEEPEST: Final = 200
+"""Levels that are read; validation refuses long before."""
+_SCALARS: Final = frozenset((str, int, float, bool, type(None)))
+_CONTAINERS: Final = frozenset((dict, list))
+_EXACT: Final = _SCALARS | _CONTAINERS
+_TEXT: Final = frozenset((str,))
+_Known = dict[int, tuple[Any, Any]]
+"""The copy of what was read, by its identity, with itself, so that no other has that meanwhile."""
+_CLASS_NAME: Final = type.__dict__["__name__"]
+
+
+class Unreadable:
+    """Stands where a value was that cannot be read; no JSON, and nothing happens in it."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+        """What was there, and why it cannot be read."""
+
+    def __repr__(self) -> str:
+        return f"<{self.words}>"
+
+
+def name_of(value: object) -> str:
+    """The name of a value's class, past whatever the metaclass of that makes of it."""
+    return str(_CLASS_NAME.__get__(type(value)))
+
+
+def read_plain(params: Any) -> Any:
+    """`params` itself where all of it is plain; else a copy in plain values. Never raises.
+
+    Subclasses of text, numbers, lists and dicts become the plain type with what that holds,
+    whatever their own methods say; a tuple becomes a list, another mapping a dict. What raises
+    while it is read becomes an `Unreadable`, which no tool accepts. Other objects stay.
+    """
+    try:
+        if _is_exact(params):
+            return params
+    except Exception:  # noqa: BLE001, S110 - a metaclass may raise anything
+        pass
+    return _plain(params, 0, {})
+
+
+def _is_exact(value: Any) -> bool:
+    kind = type(value)
+    if kind not in _CONTAINERS:
+        return kind in _SCALARS
+    level, seen = [value], {id(value)}
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            held: Any = each
+            if type(each) is dict:
+                if each and not _TEXT.issuperset(map(type, each)):
+                    return False
+                held = each.values()
+            kinds = set(map(type, held))
+            if not kinds <= _SCALARS:
+                if not kinds <= _EXACT:
+                    return False
+                inner = [it for it in held if type(it) in _CONTAINERS and id(it) not in seen]
+                seen.update(map(id, inner))
+                below += inner
+        if not below:
+            return True
+        level = below
+    return True
+
+
+def _plain(value: Any, depth: int, known: _Known) -> Any:
+    if id(value) in known:
+        return known[id(value)][1]
+    try:
+        if not isinstance(value, list | tuple | Mapping):
+            return _scalar(value)
+        return _copy(value, depth, known) if depth < _DEEPEST else value
+    except Exception as error:  # noqa: BLE001 - foreign code
+        words = f"a value of type {name_of(value)} that cannot be read"
+        copy = Unreadable(f"{words} ({name_of(error)})")
+        known[id(value)] = value, copy
+        return copy
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int.__int__(value)
+    return float.__float__(value) if isinstance(value, float) else value
+
+
+def _copy(value: Any, depth: int, known: _Known) -> Any:
+    if not isinstance(value, Mapping):
+        items: list[Any] = []
+        known[id(value)] = value, items
+        items += list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
+        if not _SCALARS.issuperset(map(type, items)):
+            items[:] = [_plain(each, depth + 1, known) for each in items]
+        return items
+    mapping: dict[Any, Any] = {}
+    known[id(value)] = value, mapping
+    held = dict.items(value) if isinstance(value, dict) else islice(value.items(), _MOST)
+    for read, (key, item) in enumerate(held, 1):
+        mapping[_scalar(key)] = _plain(item, depth + 1, known)
+        if len(mapping) < read:
+            raise ValueError("one key is there twice")
+    return mapping

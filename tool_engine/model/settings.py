@@ -1,0 +1,39 @@
+"""Is a setting a switch, a name or a path, where it must be one?"""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Final
+
+from tool_engine.errors import ConfigurationError
+
+__all__ = ["check_name", "check_path", "check_switch"]
+
+_WORDS: Final = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+"""What people write for a switch elsewhere."""
+
+
+def check_switch(name: str, value: object) -> None:
+    """Raises `ConfigurationError` unless `value` is True or False."""
+    if isinstance(value, bool):
+        return
+    meant = _WORDS.get(str(value).strip().lower())
+    cure = "" if meant is None else f"; write {meant}"
+    raise ConfigurationError(f"{name} must be True or False, got {value!r}{cure}")
+
+
+def check_name(name: str, value: object) -> None:
+    """Raises `ConfigurationError` unless `value` is a text with something in it."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name} must be a text that is not empty, or None, got {value!r}")
+
+
+def check_path(name: str, value: object) -> str:
+    """The path that a setting holds, as text; raises `ConfigurationError` for what is none."""
+    path = fspath(value) if isinstance(value, str | PathLike) else value
+    if isinstance(path, str) and path:
+        return path
+    raise ConfigurationError(f"{name} must be a path, as text or a Path, got {value!r}")

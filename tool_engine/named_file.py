@@ -1,0 +1,129 @@
+"""How is a file that a person names read and written, whatever it turns out to be?
+
+A pipe is read to its end, a device is written to; neither is waited for where no program is at its
+other end, and neither is replaced by a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+__all__ = ["read_named", "why_unread", "why_unwritten", "write_named", "writing_named"]
+
+_PATIENCE: Final = 2.0
+"""Seconds in which a program may open the other end of a named pipe."""
+_NOT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)
+_ALONE: Final = errno.EPIPE
+_UNREAD: Final = {
+    errno.ENOENT: "check its name",
+    errno.ENOTDIR: "check its name",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "allow it with chmod, or run as its owner",
+    errno.ELOOP: "the link leads back to itself: make it anew",
+    _ALONE: "start the program that writes to it first",
+}
+_UNWRITTEN: Final = {
+    errno.ENOENT: "make its folder first",
+    errno.ENOTDIR: "check its name",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "allow it with chmod, or name another one",
+    errno.EROFS: "name another one",
+    errno.ELOOP: "the link leads back to itself: name another one",
+    errno.ENXIO: "no program reads from this pipe: start that one first",
+}
+
+
+def why_unread(error: OSError) -> str:
+    """Why a file cannot be read, and what to do about it."""
+    return _explain(error, _UNREAD)
+
+
+def why_unwritten(error: OSError) -> str:
+    """Why a file cannot be written, and what to do about it."""
+    return _explain(error, _UNWRITTEN)
+
+
+def _explain(error: OSError, cures: dict[int, str]) -> str:
+    cure = cures.get(error.errno or 0)
+    reason = error.strerror or str(error)
+    return reason if cure is None else f"{reason}; {cure}"
+
+
+def read_named(path: str | os.PathLike[str]) -> bytes:
+    """All that a file, a device or a pipe holds.
+
+    Raises:
+        OSError: It cannot be read; of a pipe, also that no program writes to it. `why_unread` says
+            what to do.
+    """
+    descriptor = os.open(path, os.O_RDONLY | _NOT_WAITING)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 - it is open already
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return stream.read()
+        first = _first_of(descriptor)
+        os.set_blocking(descriptor, True)
+        return first + stream.read()
+
+
+def _first_of(pipe: int) -> bytes:
+    """What stands in a named pipe already, once a program writes to it."""
+    try:
+        first = os.read(pipe, 1 << 16)
+    except BlockingIOError:
+        # There is one, which takes its time.
+        return b""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    if not first and not poll.poll(_PATIENCE * 1000):
+        raise OSError(_ALONE, "No program writes to this pipe")
+    return first
+
+
+def write_named(path: str | os.PathLike[str], data: bytes) -> None:
+    """Puts a file in the place of the one that is there, as `writing_named` does."""
+    with writing_named(path) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def writing_named(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A stream to what becomes the file once all is written; a link to a file stays a link.
+
+    What is no file, such as `/dev/stdout`, is written to as it is.
+
+    Raises:
+        OSError: It cannot be written; `why_unwritten` says what to do.
+    """
+    if not _is_file(path):
+        descriptor = os.open(path, os.O_WRONLY | _NOT_WAITING)
+        os.set_blocking(descriptor, True)
+        with open(descriptor, "wb") as device:  # noqa: PTH123 - it is open already
+            yield device
+        return
+    target = Path(os.path.realpath(path))
+    # Hidden, so that no loader takes it for a definition while it is being written.
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with draft.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a file, or room for one."""
+    try:
+        return stat.S_ISREG(Path(path).stat().st_mode)
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,132 @@
+"""Which values of JSON does a tool's return value stand for, where it is made of none?
+
+Models of pydantic are asked for their own form; what has fields, keys or items is taken apart. What
+has no form in JSON is an error that says what to return: its `repr` would be an answer that looks
+like one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import inspect
+from collections.abc import Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from tool_engine.errors import ToolExecutionError
+from tool_engine.model.output import as_output, fields_of, is_path
+
+__all__ = ["plain_at_once", "plain_output"]
+
+_MAX_DEPTH: Final = 64
+_MOST: Final = 1_000_000
+"""Values that are taken apart; one that holds itself twice has no end."""
+_FEW: Final = 1_000
+"""Values that are looked at on the event loop."""
+_LISTS: Final = frozenset((list, tuple, set, frozenset))
+_KNOWN: Final = (
+    *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
+    *(dt.date, dt.time, dt.timedelta, msgspec.Raw),
+)
+"""What is written as a text, as a number or as null."""
+
+
+def plain_output(value: Any) -> dict[str, Any]:
+    """The output that `value`, returned by a tool, stands for. Runs code of its classes.
+
+    Raises:
+        ToolExecutionError: Something in it has no form in JSON.
+    """
+    return as_output(_Taking().plain(value, "", 0))
+
+
+def plain_at_once(value: Any) -> dict[str, Any] | None:
+    """The same where little is in `value`, and no code of its classes need run; None elsewhere.
+
+    Raises:
+        ToolExecutionError: Something in it has no form in JSON.
+    """
+    return plain_output(value) if _is_simple(value) else None
+
+
+def _is_simple(value: Any) -> bool:
+    left, pending = _FEW, [value]
+    while pending and left > 0:
+        value = pending.pop()
+        left -= 1
+        if type(value) is dict:
+            pending += list(value.values())[:_FEW]
+        elif type(value) in _LISTS:
+            pending += list(value)[:_FEW]
+        elif not _is_known(value):
+            return False
+    return left > 0
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, _KNOWN) or is_path(value)
+
+
+class _Taking:
+    """Takes values apart, as far as there is an end to them."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def plain(self, value: Any, place: str, depth: int) -> Any:
+        self._left -= 1
+        # What nests deeper, holds itself or has more in it is cut where it is written as text.
+        if _is_known(value) or depth >= _MAX_DEPTH or self._left < 0:
+            return value
+        if callable(getattr(type(value), "model_dump", None)):
+            return self.plain(_dumped(value, place), place, depth + 1)
+        held = value if isinstance(value, Mapping) else fields_of(value)
+        if held is not None:
+            named = held.items()
+            return {key: self.plain(item, f"{place}.{key}", depth + 1) for key, item in named}
+        if isinstance(value, Sequence | AbstractSet | ValuesView):
+            items = enumerate(value)
+            return [self.plain(item, f"{place}[{at}]", depth + 1) for at, item in items]
+        if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
+            return self.plain(value.tolist(), place, depth + 1)
+        raise _without_form(value, place)
+
+
+def _dumped(value: Any, place: str) -> Any:
+    try:
+        return value.model_dump(mode="json")
+    except Exception as error:
+        raise ToolExecutionError(
+            f"the tool has run, but {_named(value, place)} cannot be written as JSON: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _without_form(value: Any, place: str) -> ToolExecutionError:
+    if inspect.isgenerator(value) or inspect.isasyncgen(value) or hasattr(value, "__next__"):
+        cure = "return a list of what it gives"
+    elif inspect.isawaitable(value):
+        cure = "await it, and return what it gives"
+        if inspect.iscoroutine(value):
+            value.close()
+    elif isinstance(value, BaseException):
+        cure = "raise it"
+    else:
+        cure = (
+            "return text, numbers, true or false, None, lists or mappings of them, a dataclass or "
+            "a pydantic model"
+        )
+    return ToolExecutionError(
+        f"the tool has run, but {_named(value, place)} has no form in JSON: {cure}"
+    )
+
+
+def _named(value: Any, place: str) -> str:
+    kind = f"class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    where = f" at {place.removeprefix('.')[:200]!r}" if place else ""
+    return f"the {kind} that it returned{where}"

@@ -1,0 +1,44 @@
+"""Under which names does a model read of arguments that were read under other names?
+
+A text protocol takes `IMAGE-SIZE` for `image_size`, and `size2` for the `size` of the second call
+of a block. What is wrong with a value is found by the tool's name; the model looks for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tool_engine.model.call import ToolExecutionResult
+
+__all__ = ["under_sent_names"]
+
+
+def under_sent_names(
+    result: ToolExecutionResult, sent_names: Mapping[str, str]
+) -> ToolExecutionResult:
+    """The result of a call that was refused, which tells how its arguments were sent.
+
+    Args:
+        result: It is not changed.
+        sent_names: The names that the model wrote, by the names in the result.
+
+    Returns:
+        A copy: each finding about such an argument has its name as `sent_as`, and so has the text.
+    """
+    findings = [_with_name(each, sent_names) for each in result.validation_errors]
+    wrong = [each for each in findings if "sent_as" in each and each["level"] == "error"]
+    told = {each["parameter"]: each["sent_as"] for each in wrong}
+    note = "".join(f"; you sent {name!r} as {key!r}" for name, key in told.items())
+    texts = ("error", "formatted_text", "final_text")
+    changed = {
+        name: text + note for name in texts if isinstance(text := getattr(result, name, None), str)
+    }
+    return msgspec.structs.replace(result, validation_errors=findings, **changed)
+
+
+def _with_name(finding: dict[str, Any], sent_names: Mapping[str, str]) -> dict[str, Any]:
+    sent = sent_names.get(finding["parameter"])
+    return finding if sent is None else {**finding, "sent_as": sent}

@@ -1,0 +1,228 @@
+"""Where else do the values stand that one call was sent as secrets, and how are they hidden there?
+
+A model may write a password into another argument, and a tool may repeat it in what it answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tool_engine.model.free_key import free_key
+from tool_engine.model.nearness import find_nearest
+from tool_engine.model.output import to_text
+from tool_engine.model.tool import Tool, values_under, write_only_names
+from tool_engine.redaction.known import secret_forms
+from tool_engine.redaction.readings import read_number, readings
+from tool_engine.redaction.spelling import Span, find_spelled, spans_of
+from tool_engine.redaction.text import HIDDEN, hide_spans, redact_text
+from tool_engine.redaction.value import redact
+
+__all__ = ["OwnSecrets", "find_unlike", "secrets_of"]
+
+_SHORTEST: Final = 4
+"""Characters: what is shorter stands in every second text."""
+_DEEPEST: Final = 64
+_MOST: Final = 200
+"""Unknown keys of one object that are compared with the declared ones."""
+_OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
+_ITEMS: Final = ("items", "unevaluatedItems", "contains")
+_CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
+"""How a text ends that was shortened to be kept."""
+
+
+class OwnSecrets:
+    """The secrets of one call, hidden wherever their values stand.
+
+    Args:
+        params: The arguments.
+        names: The arguments that are secret.
+        parts: Names that are secret at any depth.
+        filled: What is filled in as a secret where nothing is sent.
+        declared: The keys of objects that are no secret; None: no key is one.
+        shortest: The fewest characters of a value that is looked for elsewhere.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        names: Collection[str] = (),
+        parts: Collection[str] = (),
+        *,
+        filled: Iterable[Any] = (),
+        declared: Collection[str] | None = None,
+        shortest: int = _SHORTEST,
+    ) -> None:
+        self.names = frozenset(names)
+        self.parts = frozenset(parts)
+        secrets = [*(params.get(name) for name in self.names), *filled]
+        if self.parts:
+            secrets += values_under(params, self.parts)
+        read = readings(secrets, declared)
+        texts = {text for text in read if len(text) >= shortest and text != HIDDEN}
+        self._found = texts | {form for text in texts for form in secret_forms(text)}
+        # The longest first: a secret may be part of another one.
+        self._texts = tuple(sorted(self._found, key=len, reverse=True))
+
+    def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of arguments, of which no secret is shown by its name or by its value."""
+        copy: dict[str, Any] = self.value(params, self.names)
+        return copy
+
+    def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
+        """The same of any value that has to do with the call; of `names`, nothing is shown."""
+        return self.hide(redact(value, names, self.parts))
+
+    def text(self, text: str) -> str:
+        """A text, without anything else that looks like a secret."""
+        return self.hide_text(redact_text(text))
+
+    def hide(self, value: Any, depth: int = 0) -> Any:
+        """A value without the values of the secrets; all else in it stays as it is."""
+        if not self._texts or value is None or isinstance(value, bool) or depth > _DEEPEST:
+            return value
+        if isinstance(value, str):
+            return self.hide_text(value)
+        if isinstance(value, dict):
+            copy: dict[Any, Any] = {}
+            for key, item in value.items():
+                name = self.hide_text(key) if isinstance(key, str) else key
+                name = name if name == key else free_key(name, copy)
+                copy[name] = self.hide(item, depth + 1)
+            return copy
+        if isinstance(value, list):
+            return [self.hide(item, depth + 1) for item in value]
+        is_number = isinstance(value, int | float)
+        texts = read_number(value) if is_number else (to_text(value),)
+        return value if self._found.isdisjoint(texts) else HIDDEN
+
+    def hide_text(self, text: str) -> str:
+        """A text without the values of the secrets."""
+        if not self._texts:
+            return text
+        text = hide_spans(text, find_spelled(text, self._spans))
+        cut = _CUT.search(text)
+        return text if cut is None else self._without_half(text, cut.start())
+
+    def _spans(self, text: str) -> list[Span]:
+        return spans_of(text, self._texts, overlap=False)
+
+    def _without_half(self, text: str, end: int) -> str:
+        """Hides the part of a secret with which a shortened text ends."""
+        for secret in self._texts:
+            for length in range(min(len(secret) - 1, end), _SHORTEST - 1, -1):
+                if text.startswith(secret[:length], end - length):
+                    return f"{text[: end - length]}{HIDDEN}{text[end:]}"
+        return text
+
+
+def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTEST) -> OwnSecrets:
+    """The secrets of a call of a tool; also what was sent under a name that nearly is one's."""
+    names, parts = tool.secret_names, tool.secret_parts
+    if not names and not parts:
+        return _NONE
+    schemas = tool.parameters_schema["properties"]
+    misspelt = frozenset(_misspelt(params, schemas, names | parts))
+    if parts:
+        misspelt |= {name for name in params if any(find_unlike(params[name], schemas.get(name)))}
+        parts |= frozenset(_misspelt_inside(params, tool.parameters_schema, parts))
+    return OwnSecrets(
+        params,
+        names | misspelt,
+        parts,
+        filled=[
+            value
+            for name, value in tool.secret_defaults
+            if name is None or params.get(name) is None
+        ],
+        declared=tool.declared_keys,
+        shortest=shortest,
+    )
+
+
+def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
+    """True for each value that stands where something with secret parts belongs, in another form.
+
+    An object that is sent as a text has no keys by which its secrets could be told.
+
+    Args:
+        value: What was sent.
+        schema: What it must be, as JSON Schema.
+    """
+    if value is None or not isinstance(schema, dict):
+        return
+    kind = schema.get("type")
+    is_whole = isinstance(value, Mapping | list | tuple)
+    is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+    # The schema is looked through last, for that takes longest.
+    is_like = not (is_whole or is_text or kind in ("object", "array"))
+    if is_like or not any(write_only_names(schema)):
+        return
+    if (isinstance(value, Mapping) and kind != "array") or (
+        isinstance(value, list | tuple) and kind != "object"
+    ):
+        for item, below in _inside(value, _forms(schema)):
+            yield from find_unlike(item, below)
+    else:
+        yield True
+
+
+def _misspelt(
+    sent: Mapping[str, Any], declared: Collection[str], secret: Collection[str]
+) -> Iterator[str]:
+    """The keys of `sent` that are none, but nearest to a declared one that is secret."""
+    for number, name in enumerate(name for name in sent if name not in declared):
+        # To look at all of very many takes long; what was not looked at is hidden.
+        if number >= _MOST or find_nearest(name, declared) in secret:
+            yield name
+
+
+def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterator[str]:
+    """The same of all that is inside `value`."""
+    waiting = list(_inside(value, [schema]))
+    while waiting:
+        part, below = waiting.pop()
+        if not isinstance(part, Mapping | list | tuple) or not isinstance(below, dict):
+            continue
+        forms = _forms(below)
+        if isinstance(part, Mapping):
+            declared = {name for form in forms for name in form.get("properties", ())}
+            if not declared.isdisjoint(secret):
+                yield from _misspelt(part, declared, secret)
+        waiting.extend(_inside(part, forms))
+
+
+def _forms(schema: Any) -> list[dict[str, Any]]:
+    """A schema, and those of which it is made and that speak of the same value."""
+    found, waiting = [], [schema]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            found.append(each)
+            for key in ("allOf", "anyOf", "oneOf"):
+                waiting.extend(each.get(key, ()))
+            waiting += [each.get("then"), each.get("else")]
+            waiting.extend(each.get("dependentSchemas", {}).values())
+    return found
+
+
+def _inside(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, Any]]:
+    """The parts of a value, each with every schema that may speak of it."""
+    for form in forms:
+        if isinstance(value, Mapping):
+            declared = form.get("properties", {})
+            others = [form[key] for key in _OTHER_KEYS if key in form]
+            others += form.get("patternProperties", {}).values()
+            for key, part in value.items():
+                for below in [declared[key]] if key in declared else others:
+                    yield part, below
+        elif isinstance(value, list | tuple):
+            others = [form[key] for key in _ITEMS if key in form]
+            others += form.get("prefixItems", ())
+            for item in value:
+                for below in others:
+                    yield item, below
+
+
+_NONE: Final = OwnSecrets({})

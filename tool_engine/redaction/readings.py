@@ -1,0 +1,82 @@
+"""As which texts may a tool have got what was sent to it as a secret?
+
+Validation hands 7.0 on as 7 where an integer is declared, and a hint such as `datetime` makes
+another value of a text: what a tool repeats is not always what was sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from binascii import a2b_base64
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from tool_engine.model.output import stand_in, to_text
+
+__all__ = ["read_number", "readings"]
+
+_SHORTEST: Final = 4
+"""Characters of what was not sent like that: what is shorter stands in every second text."""
+_LONGEST: Final = 64
+"""Characters of a date, a duration, a decimal number or an id."""
+_LONGEST_CODED: Final = 16_384
+_KINDS: Final = (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID)
+_LARGEST: Final = 2**1023
+"""Past it, no float is as large."""
+
+
+def readings(value: Any, declared: Collection[str] | None = None) -> Iterator[str]:
+    """The texts of a value, and of each one in it, as it was sent and as a tool may have got it.
+
+    Args:
+        value: What was sent, or is filled in.
+        declared: The keys of objects that are no secret; None: no key is one.
+    """
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            if declared is not None:
+                keys = (key for key in item if isinstance(key, str) and key not in declared)
+                waiting.extend(key for key in keys if len(key) >= _SHORTEST)
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif isinstance(item, str):
+            yield to_text(item)
+            yield from (text for text in _converted(item) if len(text) >= _SHORTEST)
+        elif item is not None and not isinstance(item, bool):
+            yield from read_number(item)
+
+
+def read_number(value: Any) -> Iterator[str]:
+    """A number as a text, and as the whole number or the float that it equals."""
+    yield to_text(value)
+    if isinstance(value, float) and isfinite(value) and value.is_integer():
+        yield str(int(value))
+    elif isinstance(value, int) and -_LARGEST < value < _LARGEST:
+        yield str(float(value))
+
+
+def _converted(text: str) -> Iterator[str]:
+    """What a function gets that is hinted with a kind that JSON has not."""
+    if len(text) <= _LONGEST:
+        for kind in _KINDS:
+            try:
+                made = msgspec.convert(text, kind)
+            except (msgspec.ValidationError, ArithmeticError, ValueError):
+                continue
+            yield from (str(made), repr(made), str(stand_in(made)), msgspec.to_builtins(made))
+    if len(text) > _LONGEST_CODED:
+        return
+    try:
+        data = a2b_base64(text, strict_mode=True)
+        yield repr(data)[2:-1]
+        yield data.decode()
+    except ValueError:
+        return

@@ -1,0 +1,139 @@
+"""Which files does this process trust, so that no tool may write them?
+
+Whoever reads definitions, approvals, code or records says here where they are: an engine, a
+database. What writes for a model asks here. All of one process is known to all of it, for a file
+that one engine trusts is no better in the hands of another one's model.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from importlib.machinery import all_suffixes
+from threading import Lock
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+__all__ = [
+    "Kind",
+    "TrustedPath",
+    "Trusting",
+    "database_files",
+    "folder_of_now",
+    "is_below",
+    "plain",
+    "trust",
+    "trusted_paths",
+]
+
+
+class Kind(Enum):
+    """What of a path is trusted."""
+
+    FOLDER = "folder"
+    """All that is below it."""
+    FILE = "file"
+    MODULE = "module"
+    """What Python would import under this name in this folder, whatever its ending."""
+
+
+class TrustedPath(NamedTuple):
+    """Something that no tool may write; it may or may not be there."""
+
+    path: str
+    """Absolute, as it was named or as its links lead."""
+    kind: Kind
+    what: str
+    """For messages: `the lock file`."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The folder that it is in, and its name there."""
+        folder, _, name = self.path.rpartition("/")
+        return folder or "/", name
+
+    def is_named(self, name: str) -> bool:
+        """Whether a file `name` in the same folder is it."""
+        name, own = plain(name), plain(self.place[1])
+        if self.kind is not Kind.MODULE:
+            return name == own
+        return name.partition(".")[0] == own and name.endswith(_SUFFIXES)
+
+    def meets(self, folder: str) -> bool:
+        """Whether it is in `folder`, or `folder` in it: who may write one may write the other."""
+        inside = self.place[0] if self.kind is Kind.MODULE else self.path
+        if is_below(inside, folder):
+            return True
+        return self.kind is Kind.FOLDER and is_below(folder, self.path)
+
+
+class Trusting(Protocol):
+    """Who trusts files; it is asked whenever something is to be written, in a thread."""
+
+    def trusted_paths(self) -> Iterable[TrustedPath]:
+        """The files, by absolute or relative paths."""
+
+
+_SUFFIXES: Final = tuple(all_suffixes())
+_lock: Final = Lock()
+_all: Final[WeakKeyDictionary[Trusting, str]] = WeakKeyDictionary()
+"""With the folder in which each began: a relative path goes on meaning what it meant there."""
+
+
+def trust(trusting: Trusting) -> None:
+    """Keeps tools from writing what `trusting` names, as long as that is there."""
+    began = folder_of_now()
+    with _lock:
+        _all[trusting] = began
+
+
+def folder_of_now() -> str:
+    """The folder of the process, in which relative paths begin."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - pathlib is not loaded with the engine
+    except FileNotFoundError:
+        return "/"
+
+
+def trusted_paths() -> list[TrustedPath]:
+    """All that is trusted now, as it was named and as its links lead. Blocks."""
+    with _lock:
+        asked = list(_all.items())
+    return list({path: None for each, began in asked for path in _both(each, began)})
+
+
+def database_files(path: str, what: str) -> Iterator[TrustedPath]:
+    """The file of a SQLite database, and those that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        yield TrustedPath(f"{path}{suffix}", Kind.FILE, what)
+
+
+def plain(name: str) -> str:
+    """The name as a file system might take it that ignores case, and what cannot be seen."""
+    visible = (c for c in name if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", "".join(visible)).casefold().rstrip(". ")
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether an absolute path is that of the folder, or leads into it."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _both(trusting: Trusting, began: str) -> Iterator[TrustedPath]:
+    for each in trusting.trusted_paths():
+        if "\0" in each.path:
+            continue  # no file has such a name
+        # The process may have changed its folder since, and may change back.
+        now = os.path.abspath(each.path)  # noqa: PTH100 - pathlib is not loaded with the engine
+        then = os.path.normpath(os.path.join(began, each.path))  # noqa: PTH118 - the same
+        for path in {now, then}:
+            yield from _as_it_leads(each, path)
+
+
+def _as_it_leads(each: TrustedPath, path: str) -> Iterator[TrustedPath]:
+    folder, _, name = path.rpartition("/")
+    yield each._replace(path=f"{os.path.realpath(folder or '/').rstrip('/')}/{name}")
+    if each.kind is not Kind.MODULE:
+        yield each._replace(path=os.path.realpath(path))

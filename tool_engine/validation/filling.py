@@ -1,0 +1,123 @@
+"""Which defaults inside objects and lists does a call get?
+
+Those of the optional keys that a schema declares with `properties`, at every depth to which
+`properties`, `items` and `additionalProperties` alone lead. What stands in a branch (`anyOf`, `if`,
+`patternProperties` and so on) may or may not apply, so its defaults are never filled in. Filling
+comes after the sent value was judged: a default takes no part in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from tool_engine.validation.shape import Path, fresh
+
+__all__ = ["ANY", "Filling", "Judge", "Place"]
+
+ANY: Final = "*"
+"""The step of a path that stands for every item, or for every key that is not declared."""
+
+
+class Place(NamedTuple):
+    """Where a default stands, and the schema that it must fit."""
+
+    path: Path
+    schema: Mapping[str, Any]
+    default: Any
+
+
+Judge = Callable[[Place], Any]
+"""Gives a default as plain JSON, or raises."""
+
+
+class Filling:
+    """What is filled in below one place.
+
+    Args:
+        defaults: The defaults of the keys of an object there.
+        keys: What is filled in below its keys.
+        rest: The same for each key that is not declared.
+        items: The same for each item of a list there.
+    """
+
+    __slots__ = ("_declared", "_defaults", "_items", "_keys", "_rest")
+
+    def __init__(
+        self,
+        defaults: dict[str, Any],
+        keys: dict[str, Filling],
+        rest: Filling | None = None,
+        items: Filling | None = None,
+        declared: frozenset[str] = frozenset(),
+    ) -> None:
+        self._defaults = defaults
+        self._keys = keys
+        self._rest = rest
+        self._items = items
+        self._declared = declared
+
+    @classmethod
+    def of(cls, schema: Any, judge: Judge, path: Path = ()) -> Filling | None:
+        """What `schema` fills in below the place that it speaks about; None: nothing.
+
+        Args:
+            schema: JSON Schema.
+            judge: Asked for each default, before it is kept.
+            path: The place.
+        """
+        if not isinstance(schema, Mapping):
+            return None
+        properties = schema.get("properties", {})
+        keys = {
+            name: below
+            for name, value in properties.items()
+            if (below := cls.of(value, judge, (*path, name))) is not None
+        }
+        rest = items = None
+        if "patternProperties" not in schema:
+            rest = cls.of(schema.get("additionalProperties"), judge, (*path, ANY))
+        if "prefixItems" not in schema:
+            items = cls.of(schema.get("items"), judge, (*path, ANY))
+        defaults = {}
+        for name, place in _defaults(schema, path):
+            defaults[name] = value = judge(place)
+            if name in keys:
+                keys[name].fill(value)
+        if not (defaults or keys or rest or items):
+            return None
+        return cls(defaults, keys, rest, items, frozenset(properties))
+
+    def fill(self, value: Any) -> None:
+        """Fills in what `value`, which was found right, leaves out; changes it in place."""
+        if type(value) is dict:
+            self._fill_object(value)
+        elif type(value) is list and self._items is not None:
+            for item in value:
+                self._items.fill(item)
+
+    def _fill_object(self, value: dict[str, Any]) -> None:
+        for name, default in self._defaults.items():
+            if name not in value:
+                value[name] = fresh(default)
+        for name, below in self._keys.items():
+            if name in value:
+                below.fill(value[name])
+        if self._rest is not None:
+            for name in value.keys() - self._declared:
+                self._rest.fill(value[name])
+
+
+def _defaults(schema: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Place]]:
+    required = schema.get("required", ())
+    for name, value in schema.get("properties", {}).items():
+        if name not in required and _has_usable_default(value):
+            yield name, Place((*path, name), value, value["default"])
+
+
+def _has_usable_default(schema: Any) -> bool:
+    if not isinstance(schema, Mapping) or "default" not in schema:
+        return False
+    # Inside an object, a default of null for a value that may not be null means: leave it out.
+    types = schema.get("type", "null")
+    return schema["default"] is not None or "null" in ([types] if isinstance(types, str) else types)
