@@ -93,14 +93,17 @@ def test_a_run_is_superseded() -> None:
 
 def test_a_nested_context() -> None:
     """C23: a nested call speaks for its maker, and never ends after it."""
+    maker = make()
     outer = ToolExecutionContext(
         "agent", "direct", "c", "w", variables={"a": 1}, priority=2, call_id="call-0", deadline=9.0
     )
+    outer._call = maker
     inner = nested_context(outer, None, 3.0)
     assert (inner.caller_id, inner.conversation_id, inner.workflow_id) == ("agent", "c", "w")
     assert (inner.timeout, inner.priority, inner.deadline) == (3.0, 2, 9.0)
     assert inner.variables is outer.variables
     assert inner.parent_call_id == "call-0"
+    assert maker.inside == {}
     own = ToolExecutionContext("other", timeout=4.0, priority=7, deadline=1.0)
     inner = nested_context(outer, own, None)
     assert (inner.caller_id, inner.timeout, inner.priority) == ("other", 4.0, 7)

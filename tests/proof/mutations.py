@@ -378,8 +378,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "those who share a run share its cancellation",
         SHARING,
-        "if result is not None and not _is_leaders_own(flight, result, follower):",
-        "if result is not None:",
+        'if result.error_type == "cancelled":',
+        "if False:",
         CALLS,
     ),
 )

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Final
 
-__all__ = ["OtherCodeError", "check_running", "hash_of", "import_source", "running_hash"]
+__all__ = ["FINDER", "OtherCodeError", "check_running", "hash_of", "import_source", "running_hash"]
 
 
 class OtherCodeError(ImportError):
@@ -71,7 +71,7 @@ class _Finder(MetaPathFinder):
         return None
 
 
-_finder: Final = _Finder()
+FINDER: Final = _Finder()
 
 
 def import_source(module: str, approved: str | None = None) -> ModuleType:
@@ -85,7 +85,7 @@ def import_source(module: str, approved: str | None = None) -> ModuleType:
         OtherCodeError: Its file is another one, or was when this process imported it.
         Exception: What the module raises.
     """
-    _finder.take(module, with_package=approved is not None)
+    FINDER.take(module, with_package=approved is not None)
     token = _approved.set((module, approved))
     try:
         found = importlib.import_module(module)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.handler import check_signature
+from tool_engine.executors.python.importing import FINDER
 from tool_engine.executors.python.project import PROJECT_FOLDER
 from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
@@ -163,7 +164,8 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
         return known
     project = PROJECT_FOLDER.get()
     for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
+        # The engine's own asks those behind it, and knows no project.
+        find = None if finder is FINDER else getattr(finder, "find_spec", None)
         if finder is PathFinder and path is None and project is not None:
             path = [project, *sys.path]
         spec = None if find is None else find(name, path)
