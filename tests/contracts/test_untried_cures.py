@@ -14,10 +14,11 @@ from tests.contracts.test_cures_of_code import TRIED as CODE
 from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
+from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 UNTRIED = Path(__file__).with_name("untried_cures.txt")
-TRIED = CODE | ENTRIES | ERRORS | FILE_TOOLS
+TRIED = CODE | ENTRIES | ERRORS | FILE_TOOLS | OBSERVING
 
 
 def test_every_cure_is_tried() -> None:
