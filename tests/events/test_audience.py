@@ -11,6 +11,7 @@ import pytest
 
 from tool_engine.events import EventBus
 from tool_engine.events.audience import Audience, Listeners
+from tool_engine.events.stream import StreamSubscriber
 from tool_engine.events.subscriber import Subscriber
 from tool_engine.events.wanted import WantedEvents
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
@@ -129,7 +130,7 @@ async def test_a_stream_that_has_ended_leaves_no_cycle() -> None:
 
     def streams() -> list[object]:
         found = gc.get_objects()
-        return [each for each in found if type(each).__name__ == "StreamSubscriber"]
+        return [each for each in found if type(each) is StreamSubscriber]
 
     bus = EventBus()
     gc.disable()
