@@ -326,6 +326,7 @@ async def test_cancelled_at_every_await(case: Case) -> None:
 async def test_close_twice(case: Case) -> None:
     """Closing is idempotent, before the first call and after the last."""
     await close(case.executor)
-    await run(case, case.params)
+    output = await run(case, copy.deepcopy(case.params))
     await close(case.executor)
     await close(case.executor)
+    assert _stable(await run(case, case.params)) == _stable(output)

@@ -158,6 +158,7 @@ def ways_of(wire: Wire, calls: Sequence[ToolCall]) -> list[ParsedReply]:
     ],
 )
 @pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("wire", IDS, indirect=True)
 def test_a_call_that_is_sent_again_is_one_call(
     wire: Wire, arguments: dict[str, Any], count: int, times: int
 ) -> None:
@@ -167,8 +168,6 @@ def test_a_call_that_is_sent_again_is_one_call(
     Looked at: whole replies and streams of all four providers, the arguments in another order, of
     another type, and repeated more than once; the reply as it goes back, and the results.
     """
-    if wire.protocol.name not in IDS:
-        pytest.skip("its calls have no ids of a server")
     again = [msgspec.structs.replace(CALL, arguments=arguments)] * times
     for reply in ways_of(wire, [CALL, *again]):
         assert len(reply.calls) == count

@@ -27,8 +27,13 @@ def event(**subject: Any) -> ToolEngineEvent:
     return ToolEngineEvent(kind, **subject, data={"conversation_id": conversation})
 
 
+class Silent(Subscriber):
+    def offer(self, event: ToolEngineEvent) -> None:
+        """Only who would be asked matters here."""
+
+
 def listening(**filters: Any) -> Subscriber:
-    subscriber = Subscriber()
+    subscriber = Silent()
     subscriber.is_plain = filters.pop("is_plain", True)
     subscriber.wanted = WantedEvents.of(**filters)
     return subscriber

@@ -363,13 +363,23 @@ async def test_event_between_two_drains_is_not_lost() -> None:
 
 
 async def test_base_subscriber_has_nothing_to_give_up() -> None:
-    """What a subscriber without a buffer inherits does nothing, but for delivering."""
-    subscriber = Subscriber()
+    """What a subscriber without a buffer inherits drops nothing; it has to deliver itself."""
+    seen: list[ToolEngineEvent] = []
+
+    class Unbuffered(Subscriber):
+        def offer(self, event: ToolEngineEvent) -> None:
+            seen.append(event)
+
+    subscriber = Unbuffered()
     assert subscriber.wake() is None
+    subscriber.settle()
     subscriber.discard()
     subscriber.cancel()
-    with pytest.raises(NotImplementedError):
-        subscriber.offer(event())
+    assert (subscriber.dropped, subscriber.is_active) == (0, True)
+    subscriber.offer(event())
+    assert [each.tool_name for each in seen] == ["echo"]
+    with pytest.raises(TypeError, match="offer"):
+        Subscriber()  # type: ignore[abstract] # so it is
 
 
 async def test_whose_cancellation_it_is() -> None:

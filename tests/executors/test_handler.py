@@ -185,9 +185,18 @@ DEFAULT = ToolParameter("b", "integer", default=0)
         (lambda a, b=1: a, ["a", OPTIONAL]),
     ],
 )
-def test_a_handler_that_fits(handler: Any, parameters: Any, make: Make) -> None:
-    """R2: a default in the tool or in the handler covers what a call leaves out."""
-    check_handler(handler, make({}, *parameters))
+async def test_a_handler_that_fits(
+    handler: Any, parameters: Any, make: Make, context: ToolExecutionContext
+) -> None:
+    """R2: a default in the tool or in the handler covers what a call leaves out.
+
+    With all that the tool declares, what was found to fit is called, and answers.
+    """
+    tool = make({}, *parameters)
+    check_handler(handler, tool)
+    params = {parameter.name: 1 for parameter in tool.parameters}
+    output = executor_for(handler).execute(tool, params, context)
+    assert await output if inspect.isawaitable(output) else output
 
 
 @pytest.mark.parametrize(

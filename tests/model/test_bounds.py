@@ -11,11 +11,19 @@ from tool_engine.model.bounds import check_choice, check_count, check_share
 
 
 @pytest.mark.parametrize(
-    ("value", "bounds"), [(0, {}), (1, {"minimum": 1}), (-3, {"minimum": -3, "maximum": 3})]
+    ("value", "beyond", "bounds"),
+    [
+        (0, -1, {}),
+        (1, 0, {"minimum": 1}),
+        (-3, -4, {"minimum": -3, "maximum": 3}),
+        (3, 4, {"minimum": -3, "maximum": 3}),
+    ],
 )
-def test_counts(value: int, bounds: dict[str, int]) -> None:
-    """U4: both bounds are allowed values."""
+def test_counts(value: int, beyond: int, bounds: dict[str, int]) -> None:
+    """U4: both bounds are allowed values, and the next number is none."""
     check_count("n", value, **bounds)
+    with pytest.raises(ConfigurationError, match=f"got {beyond}$"):
+        check_count("n", beyond, **bounds)
 
 
 @pytest.mark.parametrize(

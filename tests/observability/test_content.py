@@ -137,7 +137,9 @@ async def test_flush_ignores_other_loops(telemetry: Telemetry) -> None:
     other = loop.create_task(asyncio.sleep(0))
     content._reading.add(other)
     await asyncio.wait_for(content.flush(), BOUND)
+    assert not other.done()
     await asyncio.to_thread(loop.run_until_complete, other)
+    assert other.done()
     loop.close()
     await engine.close()
 

@@ -111,8 +111,7 @@ def _descriptor(stdin: TextIO | None) -> int:
         if stdin is not None and stdin.isatty():
             return stdin.fileno()
     except (OSError, ValueError):
-        # It is closed.
-        pass
+        pass  # it is closed: there is no terminal either, as is said below
     raise ApprovalError(
         "the standard input is no terminal, so nobody can be asked; run it in a terminal, or use "
         "another approver"

@@ -101,6 +101,5 @@ def _descriptor() -> int:
         if sys.stdin is not None:
             return sys.stdin.fileno()
     except (OSError, ValueError):
-        # It is closed.
-        pass
+        pass  # it is closed: there is none, as is said below
     raise CommandError("there is no standard input to read turns from: write a MESSAGE")

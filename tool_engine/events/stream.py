@@ -118,7 +118,10 @@ class StreamSubscriber(Subscriber):
         if mailbox is not None:
             mailbox.wake()
 
-    def _deliver(self, event: ToolEngineEvent) -> None:
+    def offer(self, event: ToolEngineEvent) -> None:
+        """Puts the event, whose type is wanted, into the mailbox, if all else is wanted, too."""
+        if not self.is_active or (self.is_choosy and not self.wanted.has_subject(event)):
+            return
         mailbox = self._mailbox()
         if mailbox is not None and not mailbox.put(event) and not self._is_replayed:
             self.dropped += 1

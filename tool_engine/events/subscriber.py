@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
@@ -31,8 +32,6 @@ __all__ = [
 
 _YIELD_EVERY: Final = 32
 """Deliveries after which other tasks get a chance, should the callback never wait."""
-
-
 _SLOW: Final = 0.02
 """Seconds for which a plain callback may hold up a call."""
 _MUCH_TOO_SLOW: Final = 0.5
@@ -48,7 +47,7 @@ class EventFailure(NamedTuple):
     """Without its traceback, which would keep whole calls alive; the log has it."""
 
 
-class Subscriber:
+class Subscriber(ABC):
     """Somebody who listens, and to what."""
 
     wanted: WantedEvents = WantedEvents()
@@ -61,12 +60,11 @@ class Subscriber:
     is_choosy: bool = True
     """Whether it may want only some of the events of a type."""
 
+    @abstractmethod
     def offer(self, event: ToolEngineEvent) -> None:
         """Delivers the event, whose type is wanted, if all else is."""
-        if self.is_active and (not self.is_choosy or self.wanted.has_subject(event)):
-            self._deliver(event)
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
         """Sees to what was put into the buffer."""
 
     def end(self) -> None:
@@ -77,14 +75,11 @@ class Subscriber:
         """Goes on with what is buffered; the task that does it, if it is on the running loop."""
         return None
 
-    def discard(self) -> None:
+    def discard(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
         """Forgets what is buffered."""
 
-    def cancel(self) -> None:
+    def cancel(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
         """Gives up what is buffered, counts it as dropped, and stops what is running."""
-
-    def _deliver(self, event: ToolEngineEvent) -> None:
-        raise NotImplementedError
 
 
 class CallbackSubscriber(Subscriber):

@@ -54,7 +54,7 @@ def read_plain(params: Any) -> Any:
         if _is_exact(params):
             return params
     except Exception:  # noqa: BLE001, S110 - a metaclass may raise anything
-        pass
+        pass  # it is read again below, where what raises becomes an `Unreadable`
     return _plain(params, 0, {})
 
 

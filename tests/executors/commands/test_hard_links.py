@@ -75,6 +75,10 @@ def test_what_is_not_trusted(folders: tuple[Path, Path]) -> None:
         TrustedPath(str(trusted / "gone"), Kind.FOLDER, "a folder"),
     ]
     check_hard_links([str(written), str(written / "gone")], known)
+    # It does look there: a name of what is trusted is found among those.
+    os.link(_put(trusted / "hands.py"), written / "hands.py")
+    with pytest.raises(ToolExecutionError, match="which is a hard link of"):
+        check_hard_links([str(written), str(written / "gone")], known)
 
 
 def test_too_many_files(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
