@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.contracts.test_cures_of_code import TRIED as CODE
+from tests.contracts.test_cures_of_commands import TRIED as COMMANDS
 from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
@@ -18,7 +19,14 @@ from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 UNTRIED = Path(__file__).with_name("untried_cures.txt")
-TRIED = CODE | ENTRIES | ERRORS | FILE_TOOLS | OBSERVING
+TRIED = set().union(
+    CODE,
+    COMMANDS,
+    ENTRIES,
+    ERRORS,
+    FILE_TOOLS,
+    OBSERVING,
+)
 
 
 def test_every_cure_is_tried() -> None:

@@ -35,7 +35,8 @@ def copy_definitions(settings: Settings, target: Path) -> str:
     if settings.chosen is not None:
         raise CommandError(
             f"the demo needs {', '.join(f'{name}.yaml' for name in missing)} in {settings.tools!r};"
-            " run it without --tools to use the definitions that come with the package",
+            " run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that come with "
+            "the package",
             error_type="no_demo_tools",
         )
     for name in NEEDED:
