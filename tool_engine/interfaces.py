@@ -71,7 +71,6 @@ class ToolExecutor(Protocol):
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
         """Runs `tool` once and returns its output."""
-        ...
 
 
 class Approver(Protocol):
@@ -85,7 +84,6 @@ class Approver(Protocol):
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
         """The decision about one request."""
-        ...
 
 
 class ApprovalStorage(Protocol):
@@ -97,30 +95,24 @@ class ApprovalStorage(Protocol):
 
     async def put(self, request: ApprovalRequest) -> None:
         """Keeps an open request; one that was closed stays closed."""
-        ...
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes.
 
         False for one that has expired.
         """
-        ...
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
         """The open requests, oldest first; None: of every session."""
-        ...
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session."""
-        ...
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
         """What was decided about a call with this `ApprovalRequest.fingerprint`."""
-        ...
 
     async def forget(self, session_id: str) -> int:
         """Forgets the decisions of a session, and tells how many there were."""
-        ...
 
 
 class SessionStorage(Protocol):
@@ -133,19 +125,15 @@ class SessionStorage(Protocol):
 
     async def save(self, session_id: str, data: dict[str, Any]) -> None:
         """Keeps what a conversation came to: JSON values, in the place of what was kept before."""
-        ...
 
     async def load(self, session_id: str) -> dict[str, Any] | None:
         """What was kept last; None: nothing."""
-        ...
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
         """The conversations that are kept, the last saved first."""
-        ...
 
     async def delete(self, session_id: str) -> bool:
         """Forgets a conversation, its open requests and remembered decisions; False: none."""
-        ...
 
 
 class CallScope(Protocol):
@@ -159,7 +147,6 @@ class CallScope(Protocol):
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """A tool that only this conversation has, and what runs it; the engine's own go first."""
-        ...
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why the call may not run; None: it may.
@@ -168,7 +155,6 @@ class CallScope(Protocol):
         that the call will run with; if the definition changes meanwhile, it is asked again. It may
         wait, holds no slot, and is cancelled with the call.
         """
-        ...
 
 
 class Slot(Protocol):
@@ -177,12 +163,10 @@ class Slot(Protocol):
     @property
     def bucket(self) -> str:
         """The bucket that the slot counts against."""
-        ...
 
     @property
     def is_overdue(self) -> bool:
         """Whether the call has ended for its caller while its work goes on."""
-        ...
 
 
 class AdmissionController(Protocol):
@@ -198,7 +182,6 @@ class AdmissionController(Protocol):
         self, request: Any, now: float | None = None, call_id: str | None = None
     ) -> Slot | None:
         """A slot if the call may run now, else None; `now` on the controller's clock."""
-        ...
 
     async def admit(
         self,
@@ -207,11 +190,9 @@ class AdmissionController(Protocol):
         call_id: str | None = None,
     ) -> Slot:
         """Waits until the call may run; calls `on_queued` once if it has to wait."""
-        ...
 
     def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
         """Gives the slot back, hands it on, and tells breakers how the call ended."""
-        ...
 
 
 class Run(Protocol):
@@ -224,16 +205,13 @@ class Run(Protocol):
     @property
     def is_done(self) -> bool:
         """Whether the work has stopped."""
-        ...
 
     @property
     def is_timed_out(self) -> bool:
         """Whether the deadline came first."""
-        ...
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Waits for the end of the run or its deadline."""
-        ...
 
 
 class ExecutionBackend(Protocol):
@@ -253,11 +231,9 @@ class ExecutionBackend(Protocol):
         context: ToolExecutionContext,
     ) -> None:
         """Tells `run`, before it starts, what to call; never raises."""
-        ...
 
     def keep(self, run: Any) -> None:
         """Takes over a run whose caller goes on without it."""
-        ...
 
 
 class RecordStorage(Protocol):
@@ -275,15 +251,12 @@ class RecordStorage(Protocol):
 
     def add(self, kept: KeptCall) -> None:
         """Takes one call."""
-        ...
 
     async def query(self, query: RecordQuery) -> Sequence[ToolCallRecord]:
         """The records that match, newest first, `offset` of them left out, at most `limit`."""
-        ...
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
         """What the records that match add up to; limit and offset do not count."""
-        ...
 
 
 class EventStorage(Protocol):
@@ -298,11 +271,9 @@ class EventStorage(Protocol):
     @property
     def newest(self) -> int | None:
         """The highest number that was ever given out, or 0; None until it is known."""
-        ...
 
     def append(self, event: ToolEngineEvent) -> None:
         """Keeps one event."""
-        ...
 
     async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
         """The events with numbers above `after`, lowest first, at most `limit`.
@@ -310,7 +281,6 @@ class EventStorage(Protocol):
         Those are among them that are not written yet. Raises `EventsExpiredError` where some are
         not kept any more, `ConfigurationError` where no event has the number `after` yet.
         """
-        ...
 
 
 class ReplyDecoder(Protocol):
@@ -322,14 +292,12 @@ class ReplyDecoder(Protocol):
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
         """Takes the next part of the reply, and tells what it comes to."""
-        ...
 
     def close(self) -> ParsedReply:
         """The whole reply; a call that the model did not finish is in it with `complete=False`.
 
         May be called again, with the same answer; `feed` may not be called after it.
         """
-        ...
 
 
 @runtime_checkable
@@ -339,22 +307,18 @@ class ToolCallingProtocol(Protocol):
     @property
     def name(self) -> str:
         """The name under which `get_protocol` knows it."""
-        ...
 
     def definitions(self, tools: Iterable[Tool]) -> Any:
         """What tells the model of `tools`: a request's `tools`, or text for the system prompt.
 
         These are fresh values, which the caller may change.
         """
-        ...
 
     def parse(self, reply: Any) -> ParsedReply:
         """Reads a whole reply. Never raises for anything that a model or a server can send."""
-        ...
 
     def decoder(self) -> ReplyDecoder:
         """Begins to read a reply that comes in parts."""
-        ...
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
@@ -367,7 +331,6 @@ class ToolCallingProtocol(Protocol):
         Raises:
             ConfigurationError: It cannot be told to which call a result belongs.
         """
-        ...
 
 
 @runtime_checkable
@@ -381,20 +344,16 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """What the provider calls the model."""
-        ...
 
     @property
     def protocol(self) -> ToolCallingProtocol:
         """How the model is told of tools and calls them. The same object in every turn."""
-        ...
 
     def user_message(self, text: str) -> Any:
         """What a user says, as a message of the model's form."""
-        ...
 
     def reply(self, request: ChatRequest) -> AsyncIterator[Any]:
         """One reply: its chunks, which `protocol.decoder()` takes one after the other.
 
         With `request.is_streamed` False it is one whole reply, which `protocol.parse` takes.
         """
-        ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from tool_engine import (
     ToolEngineConfig,
     ToolEngineEvent,
     ToolExecutionContext,
+    ToolExecutionResult,
 )
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
@@ -249,17 +250,32 @@ async def test_asked_once_by_equal_calls(
     assert len(payments.made) == 6
 
 
+Change = Callable[..., Awaitable[tuple[ApprovalRequest, asyncio.Task[ToolExecutionResult]]]]
+
+
+@pytest.fixture
+def allowed_after_a_change(make: MakeEngine, payments: Payments, queue: QueueApprover) -> Change:
+    """A call that is allowed once its tool has become another one, or none; and what was asked."""
+
+    async def change(*become: Tool) -> tuple[ApprovalRequest, asyncio.Task[ToolExecutionResult]]:
+        engine = make(queue)
+        engine.register_tool(asking(), payments.pay)
+        call = asyncio.create_task(engine.execute("pay"))
+        request = await queue.wait_for_request()
+        engine.unregister_tool("pay")
+        for tool in become:
+            engine.register_tool(tool, payments.pay)
+        queue.allow(request.token)
+        return request, call
+
+    return change
+
+
 async def test_a_definition_that_changes_meanwhile(
-    make: MakeEngine, payments: Payments, queue: QueueApprover
+    allowed_after_a_change: Change, payments: Payments, queue: QueueApprover
 ) -> None:
     """X3: consent to what the tool was is none to what it is: somebody is asked again."""
-    engine = make(queue)
-    engine.register_tool(asking(), payments.pay)
-    call = asyncio.create_task(engine.execute("pay"))
-    first = await queue.wait_for_request()
-    engine.unregister_tool("pay")
-    engine.register_tool(asking(version="2.0.0"), payments.pay)
-    queue.allow(first.token)
+    first, call = await allowed_after_a_change(asking(version="2.0.0"))
     second = await queue.wait_for_request()
     assert (first.tool_version, second.tool_version) == ("1.0.0", "2.0.0")
     assert payments.made == []
@@ -269,29 +285,19 @@ async def test_a_definition_that_changes_meanwhile(
 
 
 async def test_arguments_that_do_not_fit_any_more(
-    make: MakeEngine, payments: Payments, queue: QueueApprover
+    allowed_after_a_change: Change, payments: Payments
 ) -> None:
     """X3: with a new definition the arguments are checked again."""
-    engine = make(queue)
-    engine.register_tool(asking(), payments.pay)
-    call = asyncio.create_task(engine.execute("pay"))
-    request = await queue.wait_for_request()
-    engine.unregister_tool("pay")
-    engine.register_tool(asking(parameters=TO), payments.pay)
-    queue.allow(request.token)
+    _, call = await allowed_after_a_change(asking(parameters=TO))
     assert (await call).error_type == "validation_error"
+    assert payments.made == []
 
 
 async def test_a_tool_that_is_gone_meanwhile(
-    make: MakeEngine, payments: Payments, queue: QueueApprover
+    allowed_after_a_change: Change, payments: Payments
 ) -> None:
     """X3: what is not there any more does not run."""
-    engine = make(queue)
-    engine.register_tool(asking(), payments.pay)
-    call = asyncio.create_task(engine.execute("pay"))
-    request = await queue.wait_for_request()
-    engine.unregister_tool("pay")
-    queue.allow(request.token)
+    _, call = await allowed_after_a_change()
     assert (await call).error_type == "tool_not_found"
     assert payments.made == []
 

@@ -108,14 +108,34 @@ class Consents:
         """What a call may run, and with which arguments; None for one that ended here."""
         self._asking += 1
         try:
-            return await self._ask(pipeline, call, params, packed, plan, arguments)
+            while True:
+                try:
+                    # Such that nobody else can change them while somebody is asked.
+                    arguments = copied(arguments)
+                    refusal = await self._refusal(call, plan, arguments)
+                except RecursionError:
+                    refusal = Refusal(
+                        "execution_rejected", "the arguments nest too deep to be shown"
+                    )
+                except BaseException:
+                    self._ending.fail(call, CANCELLED)
+                    raise
+                if refusal is not None:
+                    failure = Failure(refusal.error_type, refusal.error, refusal.details)
+                    call.result = self._ending.fail(call, failure)
+                    return None
+                now = pipeline.look_up(call)
+                if isinstance(now, Plan) and is_same(now.tool, plan.tool):
+                    return plan, arguments
+                # Somebody consented to what the tool was, and not to what it has become.
+                call.plan = call.findings = None
+                checked = pipeline.check(call, params, packed)
+                if isinstance(checked, Failure):
+                    call.result = self._ending.fail(call, checked)
+                    return None
+                plan, arguments = checked
         finally:
-            self._asking -= 1
-            if not self._asking:
-                for future in self._idle:
-                    # Whoever closes may do so on another loop, or be gone.
-                    with contextlib.suppress(RuntimeError):
-                        future.get_loop().call_soon_threadsafe(_set, future)
+            self._end_asking()
 
     async def drain(
         self,
@@ -129,40 +149,6 @@ class Consents:
                 await asyncio.wait([future], timeout=timeout)
             finally:
                 self._idle.remove(future)
-
-    async def _ask(
-        self,
-        pipeline: _Checks,
-        call: Call,
-        params: Any,
-        packed: bytes,
-        plan: Plan,
-        arguments: dict[str, Any],
-    ) -> tuple[Plan, dict[str, Any]] | None:
-        while True:
-            try:
-                # Such that nobody else can change them while somebody is asked.
-                arguments = copied(arguments)
-                refusal = await self._refusal(call, plan, arguments)
-            except RecursionError:
-                refusal = Refusal("execution_rejected", "the arguments nest too deep to be shown")
-            except BaseException:
-                self._ending.fail(call, CANCELLED)
-                raise
-            if refusal is not None:
-                failure = Failure(refusal.error_type, refusal.error, refusal.details)
-                call.result = self._ending.fail(call, failure)
-                return None
-            now = pipeline.look_up(call)
-            if isinstance(now, Plan) and is_same(now.tool, plan.tool):
-                return plan, arguments
-            # Somebody consented to what the tool was, and not to what it has become.
-            call.plan = call.findings = None
-            checked = pipeline.check(call, params, packed)
-            if isinstance(checked, Failure):
-                call.result = self._ending.fail(call, checked)
-                return None
-            plan, arguments = checked
 
     async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
         scope: CallScope | None = call.context.scope or self._scope
@@ -187,6 +173,15 @@ class Consents:
             return Refusal("execution_rejected", f"nobody could be asked for consent: {message}")
         finally:
             self._waiting.pop(clock, None)
+
+    def _end_asking(self) -> None:
+        """Wakes those who drain, if this was the last call that asked."""
+        self._asking -= 1
+        if not self._asking:
+            for future in self._idle:
+                # Whoever closes may do so on another loop, or be gone.
+                with contextlib.suppress(RuntimeError):
+                    future.get_loop().call_soon_threadsafe(_set, future)
 
     def _expire(self, clock: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
         if self._waiting.pop(clock, None) is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import py_compile
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def compile_beside(file: Path, text: str, kind: str) -> None:
         )
         Path(str(compiled)).write_bytes(data)
         os.utime(file, (stat.st_mtime, stat.st_mtime))
+
+
+@contextlib.asynccontextmanager
+async def locked_engine_of(tools: Path) -> AsyncIterator[ToolEngine]:
+    """An engine for which all tools of the folder were approved as they are."""
+    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
+        await engine.lock_tools(None)
+        yield engine
 
 
 async def said_by(engine: ToolEngine, name: str = "sample") -> object:
@@ -75,8 +84,7 @@ async def test_no_compiled_file_of_its_package_runs(
     compile_beside(package / "__init__.py", "words = ['evil']\n", "UNCHECKED_HASH")
     compile_beside(package / "deep.py", "word = 'evil'\n", "UNCHECKED_HASH")
     define(tools, "sample", f"{package.name}.hands:run", config)
-    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
-        await engine.lock_tools(None)
+    async with locked_engine_of(tools) as engine:
         assert await said_by(engine) == ["good", "good"]
 
 
@@ -87,8 +95,7 @@ async def test_what_changed_since_the_look_is_not_run(
     """A file that was edited after the look, and before its import, does not run."""
     module, tools = write(GOOD), tmp_path / "tools"
     define(tools, "sample", f"{module}:run", config)
-    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
-        await engine.lock_tools(None)
+    async with locked_engine_of(tools) as engine:
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{EVIL}")
         result = await engine.execute("sample", {"text": "a"})
         assert result.error_type == "execution_error"
@@ -102,8 +109,7 @@ async def test_an_extension_in_its_place_is_not_loaded(tmp_path: Path, write: Wr
     """What Python finds before the source, but is no source, is not run either."""
     module, tools = write(GOOD), tmp_path / "tools"
     define(tools, "sample", f"{module}:run")
-    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
-        await engine.lock_tools(None)
+    async with locked_engine_of(tools) as engine:
         (tmp_path / f"{module}.so").write_bytes(b"no library")
         importlib.invalidate_caches()
         result = await engine.execute("sample", {"text": "a"})
@@ -118,8 +124,7 @@ async def test_what_another_engine_imported_is_not_run(tmp_path: Path, write: Wr
     async with asyncio.timeout(BOUND), engine_of(others) as engine:
         assert await said_by(engine) == "evil"
     (tmp_path / f"{module}.py").write_text(GOOD)
-    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
-        await engine.lock_tools(None)
+    async with locked_engine_of(tools) as engine:
         assert await said_by(engine) == "tool_quarantined"
         assert "start the program anew" in engine.quarantined()[0].message
     del sys.modules[module]
@@ -134,8 +139,7 @@ async def test_a_new_approval_ends_the_code_of_before(
     """Once other code is approved, what runs is that, or nothing."""
     module, tools = write(EVIL), tmp_path / "tools"
     define(tools, "sample", f"{module}:run", config)
-    async with asyncio.timeout(BOUND), engine_of(tools, lock="enforce") as engine:
-        await engine.lock_tools(None)
+    async with locked_engine_of(tools) as engine:
         assert await said_by(engine) == "evil"
         (tmp_path / f"{module}.py").write_text(GOOD)
         await engine.lock_tools(None)
