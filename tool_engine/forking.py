@@ -18,7 +18,6 @@ class Inheritable(Protocol):
 
     def disown(self, reason: str) -> None:
         """From now on every use is refused, for this reason."""
-        ...
 
 
 _opened: Final[WeakSet[Inheritable]] = WeakSet()

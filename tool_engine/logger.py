@@ -36,7 +36,6 @@ class LoggingWatcher(Protocol):
 
     def refresh(self) -> None:
         """Looks at it again."""
-        ...
 
 
 _watchers: Final[WeakSet[Any]] = WeakSet()

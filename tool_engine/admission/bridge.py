@@ -38,15 +38,12 @@ class BridgedController(Protocol):
     @property
     def config(self) -> ConcurrencyConfig:
         """The limits; the bridge reads `queue_timeout`."""
-        ...
 
     def acquire(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ConcurrencySlot]:
         """Waits for a slot."""
-        ...
 
     def release(self, slot: ConcurrencySlot) -> None:
         """Gives it back; a second time changes nothing."""
-        ...
 
 
 class ControllerBridge:

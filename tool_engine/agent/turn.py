@@ -47,11 +47,9 @@ class Conversation(Protocol):
     @property
     def model(self) -> ChatModel:
         """Who answers."""
-        ...
 
     def request(self, *, may_call: bool) -> ChatRequest:
         """What the model is asked for now."""
-        ...
 
 
 class Turn:

@@ -64,7 +64,6 @@ class Home(Protocol):
 
     def keep(self, run: ToolTask) -> None:
         """Takes over a run whose caller goes on without it."""
-        ...
 
 
 @settable

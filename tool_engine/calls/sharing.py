@@ -42,11 +42,9 @@ class _Runner(Protocol):
         leads: Flight | None = None,
     ) -> Awaitable[ToolExecutionResult]:
         """Takes one call through all steps; of the leader of a flight, those that are left."""
-        ...
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
         """The tool of a call that has waited as it is now, or why it may not start any more."""
-        ...
 
 
 class Flight:

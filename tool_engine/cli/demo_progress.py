@@ -22,7 +22,6 @@ class ProgressView(AbstractContextManager["ProgressView"], Protocol):
 
     def update(self, running: int, waiting: int, finished: int) -> None:
         """Takes the numbers of this moment."""
-        ...
 
 
 def make_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> ProgressView:

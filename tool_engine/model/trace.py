@@ -17,7 +17,6 @@ class TraceCarrier(Protocol):
 
     def headers_for(self, host: str | None) -> dict[str, str]:
         """The headers that name the trace of the running call; see `trace_headers`."""
-        ...
 
 
 trace_carrier: Final[ContextVar[TraceCarrier | None]] = ContextVar(

@@ -45,18 +45,15 @@ class ObservedEngine(Protocol):
     @property
     def load_errors(self) -> list[tuple[str, str]]:
         """The definitions that could not be loaded."""
-        ...
 
     def subscribe(
         self, callback: Callable[[ToolEngineEvent], Any], event_types: Sequence[str] | None = None
     ) -> Callable[[], None]:
         """Calls `callback` with events of these types, or all; returns what ends that."""
-        ...
 
     @property
     def query_call_records(self) -> Callable[..., Awaitable[list[ToolCallRecord]]]:
         """Asks for the records of finished calls."""
-        ...
 
 
 class FollowedCall(msgspec.Struct, eq=False):
@@ -83,15 +80,12 @@ class CallListener(Protocol):
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         """It waits for a slot."""
-        ...
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
         """It has its slot, at once or after it waited."""
-        ...
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         """An attempt has failed, and another one begins."""
-        ...
 
     def ended(
         self,
@@ -101,7 +95,6 @@ class CallListener(Protocol):
         now: int,
     ) -> None:
         """It has ended, at `now`: `call.is_queued` or `call.is_running` say how far it had come."""
-        ...
 
 
 class CallFollower:

@@ -74,17 +74,14 @@ class Kept(Protocol):
     @property
     def result(self) -> bytes:
         """A snapshot of what the tool returned, as every record has it."""
-        ...
 
     @property
     def whole(self) -> bytes | None:
         """A snapshot of the output before it was cut, where `result` does not have all of it."""
-        ...
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing of the output was lost."""
-        ...
 
 
 class LimitedOutput(msgspec.Struct, frozen=True):

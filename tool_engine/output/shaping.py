@@ -40,7 +40,6 @@ class Keeper(Protocol):
         self, returned: dict[str, Any], output: dict[str, Any], fits: Callable[[Any], bool]
     ) -> Kept:
         """What is kept of what a tool returned, and of the output that was picked from it."""
-        ...
 
 
 def shaped(executor: Any, limits: ResultLimits, keep: Keeper, *, has_reader: bool) -> ToolExecutor:

@@ -61,7 +61,6 @@ class ToolCatalog(Protocol):
 
     def get(self, name: str, /) -> Tool | None:
         """The tool of that name, or None."""
-        ...
 
 
 class KnownTools:

@@ -75,13 +75,11 @@ class CallsTools(Protocol):
 
     def get(self, name: str, /) -> Tool | None:
         """The tool of this name, or None."""
-        ...
 
     def execute(
         self, tool_name: str, params: dict[str, Any], context: Any, /
     ) -> Awaitable[ToolExecutionResult]:
         """Runs one tool."""
-        ...
 
 
 class _Turn:

@@ -32,11 +32,9 @@ class ToolSource(Protocol):
 
     def get(self, tool_name: str, /) -> Tool | None:
         """The tool of this name, or None."""
-        ...
 
     def list_all(self) -> list[Tool]:
         """All tools."""
-        ...
 
     async def execute(
         self,
@@ -46,7 +44,6 @@ class ToolSource(Protocol):
         /,
     ) -> ToolExecutionResult:
         """Runs one tool."""
-        ...
 
 
 class _Entry(NamedTuple):

@@ -24,15 +24,12 @@ class Shows(Protocol):
 
     def tool(self, tool: Tool) -> Tool | None:
         """A tool of the engine as the model knows it; None: it may not be told of it."""
-        ...
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
         """When somebody is asked before a result of the tool is read, whatever was sent to it."""
-        ...
 
     def result(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
         """Where the result of a call came from, which may be read; or why it may not."""
-        ...
 
 
 class ShownResults:

@@ -32,17 +32,14 @@ class HasText(Protocol):
     @property
     def value(self) -> Any:
         """What it holds; nobody changes it."""
-        ...
 
     @property
     def text(self) -> str:
         """The same as a model reads it."""
-        ...
 
     @property
     def chars(self) -> int:
         """Characters of its text."""
-        ...
 
 
 class KeptTexts:

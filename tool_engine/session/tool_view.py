@@ -61,7 +61,6 @@ class Source(ToolSource, Protocol):
         /,
     ) -> ToolExecutionResult:
         """Ends a call that whoever made it does not let run."""
-        ...
 
 
 class _Entry(NamedTuple):

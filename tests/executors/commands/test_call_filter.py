@@ -1,6 +1,6 @@
 """What the kernel is asked to answer to each system call, read as the kernel reads it.
 
-What it keeps in is in tests/security/test_shell.py.
+What it keeps in is in tests/security/test_shell_calls.py.
 """
 
 from __future__ import annotations

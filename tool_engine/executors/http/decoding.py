@@ -32,11 +32,9 @@ class Decoder(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The pieces to which `data` decodes; it must be read to its end before the next one."""
-        ...
 
     def close(self) -> None:
         """Raises `DecodingError` if the answer is not complete."""
-        ...
 
 
 def accepted_encodings() -> str:

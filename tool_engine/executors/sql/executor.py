@@ -41,11 +41,9 @@ class Database(Protocol):
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
         """Runs the statement of `plan` in one transaction."""
-        ...
 
     async def close(self) -> None:
         """Closes every connection."""
-        ...
 
 
 _KINDS: Final = {

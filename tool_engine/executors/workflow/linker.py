@@ -32,19 +32,15 @@ class Snapshot(Protocol):
 
     def get(self, name: str) -> Tool | None:
         """The tool of this name."""
-        ...
 
     def nearest(self, name: str) -> list[str]:
         """The names most like it."""
-        ...
 
     def new_since(self, before: Self) -> list[Tool]:
         """The tools that another snapshot does not hold."""
-        ...
 
     def with_changes(self, changes: Mapping[str, Tool | None]) -> Self:
         """A snapshot with other tools."""
-        ...
 
 
 SnapshotT = TypeVar("SnapshotT", bound=Snapshot)

@@ -24,7 +24,6 @@ class Unfinished(Protocol):
 
     def finish(self, limit: float) -> None:
         """Writes it, within so many seconds."""
-        ...
 
 
 _unfinished: Final[WeakSet[Unfinished]] = WeakSet()

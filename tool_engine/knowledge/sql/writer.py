@@ -56,7 +56,6 @@ class Database(Protocol):
 
     def prepare(self, batch: Batch) -> None:
         """Does ahead what of the writing needs no connection; never fails."""
-        ...
 
     async def write(self, batch: Batch) -> None:
         """Writes and commits all rows, or none; a row that is there already is left as it is.
@@ -67,11 +66,9 @@ class Database(Protocol):
             BadRowsError: It refuses one of the rows, and would again.
             BusyError: Somebody else holds the database locked.
         """
-        ...
 
     async def close(self) -> None:
         """Gives up the connection; it may be opened again."""
-        ...
 
 
 class _Made(msgspec.Struct):

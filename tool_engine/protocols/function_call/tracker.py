@@ -45,27 +45,21 @@ class ItemListener(Protocol):
 
     def open_item(self) -> None:
         """An object begins."""
-        ...
 
     def see_key(self, key: str) -> None:
         """The first key of an object."""
-        ...
 
     def see_name(self, name: str) -> None:
         """The name of the tool that it calls."""
-        ...
 
     def see_id(self, call_id: str) -> None:
         """The id under which the model awaits the result."""
-        ...
 
     def add_arguments(self, text: str) -> None:
         """The next part of its arguments."""
-        ...
 
     def close_item(self, text: str) -> None:
         """The object is whole."""
-        ...
 
 
 class JSONTracker:

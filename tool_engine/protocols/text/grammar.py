@@ -100,11 +100,9 @@ class BlockReader(Protocol):
         Gives where the block ends in it, or -1: not yet. When there is something `returned`, it
         is over, and all of `text` up to its end is taken.
         """
-        ...
 
     def close(self) -> None:
         """The reply ends inside the block."""
-        ...
 
 
 class Sink(Protocol):
@@ -112,28 +110,21 @@ class Sink(Protocol):
 
     def add_text(self, text: str) -> None:
         """Text for the user."""
-        ...
 
     def add_reasoning(self, text: str) -> None:
         """What stands inside think tags."""
-        ...
 
     def skip(self, region: str, position: int) -> None:
         """A call begins at `position`, where calls do not count."""
-        ...
 
     def give_up(self, position: int) -> None:
         """There were too many marks: what follows is text."""
-        ...
 
     def end_unbegun_thought(self, position: int) -> None:
         """A think tag is closed that was never opened."""
-        ...
 
     def open(self, marker: str, text: str, position: int) -> BlockReader:
         """A call begins with this marker."""
-        ...
 
     def open_reply(self) -> BlockReader | None:
         """The reply begins with a bracket or a fence; a reader, if that may be a call."""
-        ...

@@ -45,23 +45,18 @@ class BlockListener(Protocol):
 
     def open_field(self, key: str) -> None:
         """The value of a parameter begins."""
-        ...
 
     def add_field(self, field: Field) -> None:
         """A parameter is whole."""
-        ...
 
     def add_raw(self, text: str) -> None:
         """The next part of the block, without its marks."""
-        ...
 
     def end(self, block: Block) -> None:
         """The block is over."""
-        ...
 
     def return_marker(self) -> None:
         """The block is none: what began it is text."""
-        ...
 
 
 class VCPMarks(NamedTuple):
