@@ -53,10 +53,14 @@ def test_the_earlier_deadline_counts() -> None:
 @pytest.mark.parametrize(
     ("context", "seconds", "words"),
     [
-        ({}, 5.0, "within 5 s"),
-        ({"deadline": 1.0}, 5.0, "within 5 s"),
-        ({"deadline": 1.0}, 1.0, "by the deadline of its context"),
-        ({"deadline": 1.0, "parent_call_id": "call-0"}, 1.0, "of the call call-0 that it is part"),
+        ({}, 5.0, "within 5 s; raise its timeout"),
+        ({"deadline": 1.0}, 5.0, "within 5 s; raise its timeout"),
+        ({"deadline": 1.0}, 1.0, "of its context; give the context a later deadline"),
+        (
+            {"deadline": 1.0, "parent_call_id": "call-0"},
+            1.0,
+            "of the call call-0 that it is part of; raise the timeout of that call",
+        ),
     ],
 )
 def test_whose_deadline_it_was(context: dict[str, Any], seconds: float, words: str) -> None:

@@ -214,7 +214,7 @@ def test_value(expression: str, value: float) -> None:
         ("root(4, 0)", "degree between 1 and 64"),
         ("root(4, 1.5)", "whole numbers, got 1.5"),
         ("atanh(1)", "between -1 and 1"),
-        ("inf", "inf at character 1 is no number; every number is finite"),
+        ("inf", "inf at character 1 is no number; write one that is finite"),
         ("1+NaN", "NaN at character 3 is no number"),
         ("50%", "write 50 / 100 for 50 percent"),
         ("10%*5", "write 50 / 100 for 50 percent"),

@@ -359,5 +359,5 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _closed(reason: str) -> AdmissionError:
     return ControllerClosedError(
-        f"the event loop of the controller {reason}; it gives no more slots"
+        f"the event loop of the controller {reason}; take slots of a controller whose loop runs"
     )

@@ -208,14 +208,16 @@ def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
 
 def too_late(call: Call, seconds: float = inf) -> Failure:
     """The failure of a call whose deadline passed after `seconds`."""
-    within = f"within {call.timeout:g} s"
+    within, cure = f"within {call.timeout:g} s", "raise its timeout"
     if call.context.deadline is not None and seconds < call.timeout:
-        outer = call.context.parent_call_id
-        within = f"by the deadline of the call {outer} that it is part of" if outer else ""
-        within = within or "by the deadline of its context"
+        if outer := call.context.parent_call_id:
+            within = f"by the deadline of the call {outer} that it is part of"
+            cure = "raise the timeout of that call"
+        else:
+            within = "by the deadline of its context"
+            cure = "give the context a later deadline"
     return Failure(
-        "timeout",
-        f"tool {call.tool_name!r} did not finish {within}; raise its timeout or ask for less",
+        "timeout", f"tool {call.tool_name!r} did not finish {within}; {cure} or ask for less"
     )
 
 

@@ -60,8 +60,8 @@ class MemoryEventStorage:
         with self._lock:
             if after > self.newest:
                 raise ConfigurationError(
-                    f"there is no event {after}: the newest is {self.newest}; numbers of another "
-                    "engine, or of before a restart, mean nothing here"
+                    f"there is no event {after}: the newest is {self.newest}; go on after "
+                    f"{self.newest}, or leave the number out"
                 )
             if after < self.oldest - 1:
                 raise EventsExpiredError(after, self.oldest)

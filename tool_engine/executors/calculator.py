@@ -200,7 +200,7 @@ class _Parser:
             )
         if token.text.lower() in _NO_NUMBERS:
             raise CalculationError(
-                f"{token.text} at character {token.column} is no number; every number is finite"
+                f"{token.text} at character {token.column} is no number; write one that is finite"
             )
         hint = suggest_near(token.text, (*CONSTANTS, *FUNCTIONS)) or (
             f"; there are {', '.join(CONSTANTS)} and functions such as sqrt(2)"

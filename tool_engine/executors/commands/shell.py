@@ -139,14 +139,18 @@ def _command(plan: ShellPlan, script: str) -> Command:
             "the sandbox needs the Python interpreter, whose path (sys.executable) is not known"
         )
     system = (*_SYSTEM, *(_NETWORK if plan.network else ()))
-    (folder,) = _existing([plan.cwd])
-    writable = _existing(plan.write)
+    (folder,) = _existing("entry.cwd", [plan.cwd])
+    writable = _existing("entry.config.write", plan.write)
     trusted = trusted_paths()
     for each in trusted:
         _check_writable(writable, each)
     check_hard_links(writable, trusted)
     policy = {
-        "read": [*filter(os.path.exists, system), folder, *_existing(plan.read)],
+        "read": [
+            *filter(os.path.exists, system),
+            folder,
+            *_existing("entry.config.read", plan.read),
+        ],
         "write": writable,
         "devices": [*filter(os.path.exists, _DEVICES)],
         "network": plan.network,
@@ -182,14 +186,14 @@ def _calls(plan: ShellPlan, *, has_attributes: bool) -> str:
     return call_filter(machine, has_network=plan.network, has_attributes=has_attributes).hex()
 
 
-def _existing(paths: Sequence[str]) -> list[str]:
+def _existing(key: str, paths: Sequence[str]) -> list[str]:
     """The absolute paths; raises `ToolExecutionError` for one that is not there."""
     found = []
     for path in paths:
         real = Path(path).resolve()
         if not real.exists():
             raise ToolExecutionError(
-                f"the tool's {path!r} does not exist; make it or correct entry"
+                f"the tool's {key} {path!r} does not exist; make it, or correct {key}"
             )
         found.append(str(real))
     return found

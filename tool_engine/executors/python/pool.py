@@ -81,10 +81,10 @@ class WorkerPool:
         except WorkerStoppedError as stopped:
             if stopped.reason == "deadline":
                 raise TimeoutError(
-                    f"{self.entry.place} did not end in time; its worker process was stopped, with "
-                    "all that it had started"
+                    f"{self.entry.place} did not end in time, and its worker process was stopped, "
+                    "with all that it had started; raise its timeout or ask for less"
                 ) from None
-            raise ToolExecutionError("the call ended early; its worker was stopped") from None
+            raise ToolExecutionError("the call ended early, and its worker was stopped") from None
         if answer.error is not None:
             raise _raised(answer.error, self.entry)
         return answer.value

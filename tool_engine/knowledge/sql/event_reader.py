@@ -119,7 +119,10 @@ class EventReader:
         runs, ((last,),) = await self.rows(_RUNS.bindparams(limit=_MOST_RUNS), _LAST)
         start = last if after is None else after
         if start is not None and start > (last or 0):
-            raise ConfigurationError(f"there is no event {start}: the newest is {last or 0}")
+            raise ConfigurationError(
+                f"there is no event {start}: the newest is {last or 0}; go on after {last or 0}, "
+                "or leave the number out"
+            )
         spans = [_Span(below or 0, first) for first, below in runs if first - 1 <= (start or 0)]
         return EventTail(self, [_Span(start), *spans])
 

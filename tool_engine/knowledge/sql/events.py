@@ -163,7 +163,10 @@ class SQLEventStorage:
         """
         newest = self.newest or 0
         if after > newest:
-            raise ConfigurationError(f"there is no event {after}: the newest is {newest}")
+            raise ConfigurationError(
+                f"there is no event {after}: the newest is {newest}; go on after {newest}, or "
+                "leave the number out"
+            )
         # First what is not written: an event that is written meanwhile is found in the database.
         with self._lock:
             waiting = self._waiting_after(after, limit)
