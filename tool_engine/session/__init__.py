@@ -5,8 +5,9 @@ Most names are imported when they are first used: a program without conversation
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tool_engine.late_names import find_later
 
 if TYPE_CHECKING:
     from tool_engine.session.composition import Source, combine, keep, prefix, prepare, rename
@@ -45,13 +46,7 @@ _MODULES = {
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = find_later(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from tool_engine.protocols.names import NameRule, ToolCatalog
 from tool_engine.protocols.objects import sendable
 from tool_engine.protocols.openai.strict import UnstrictError
 from tool_engine.protocols.reading import payloads_of, plain
-from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaChange
+from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 
 __all__ = ["AnthropicProtocol"]
@@ -90,11 +90,7 @@ class AnthropicProtocol(ModelProtocol):
         try:
             return strict_schema(tool.parameters_schema)
         except UnstrictError as error:
-            fitted = super().fitted_schema(tool)
-            message = f"strict mode cannot express it ({error}): it is sent without"
-            return FittedSchema(
-                fitted.schema, [SchemaChange("dropped", "/strict", message), *fitted.changes]
-            )
+            return error.noted_in(super().fitted_schema(tool))
 
     def _described(self, tool: Tool) -> dict[str, Any]:
         described = {

@@ -22,7 +22,7 @@ from tool_engine.protocols.openai.decoding import OpenAIDecoder
 from tool_engine.protocols.openai.message import result_messages
 from tool_engine.protocols.openai.strict import UnstrictError, strict_schema, without_nulls
 from tool_engine.protocols.reading import field, payloads_of
-from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaChange
+from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import OPENAI
 
 __all__ = ["OPENAI_NAMES", "OpenAIProtocol"]
@@ -84,10 +84,7 @@ class OpenAIProtocol(ModelProtocol):
         try:
             return strict_schema(tool.parameters_schema)
         except UnstrictError as error:
-            fitted = super().fitted_schema(tool)
-            message = f"strict mode cannot express it ({error}): it is sent without"
-            change = SchemaChange("dropped", "/strict", message)
-            return FittedSchema(fitted.schema, [change, *fitted.changes])
+            return error.noted_in(super().fitted_schema(tool))
 
     def _function(self, tool: Tool) -> dict[str, Any]:
         function = {

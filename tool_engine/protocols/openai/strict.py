@@ -67,6 +67,12 @@ _SUBSET: Final = SchemaSubset(
 class UnstrictError(ValueError):
     """A schema cannot be said strictly; the message says where, and why."""
 
+    def noted_in(self, fitted: FittedSchema) -> FittedSchema:
+        """What is sent instead, with a change that tells of it."""
+        message = f"strict mode cannot express it ({self}): it is sent without"
+        change = SchemaChange("dropped", "/strict", message)
+        return FittedSchema(fitted.schema, [change, *fitted.changes])
+
 
 def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
     """Makes of a tool's schema one for `strict`, and tells what changed.

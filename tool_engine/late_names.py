@@ -1,0 +1,29 @@
+"""How does a package load a module of its own only when a name of it is first used?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["find_later"]
+
+
+def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Makes the `__getattr__` of a package.
+
+    Args:
+        package: Its full name.
+        modules: Where each name is, by the module's name inside of the package.
+    """
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{modules[name]}"), name)
+        # Found without this function from now on.
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find
