@@ -16,6 +16,7 @@ from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
 from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
+from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
@@ -28,6 +29,7 @@ TRIED = set().union(
     FILE_TOOLS,
     OBSERVING,
     RUNNING,
+    RECORDS,
 )
 
 

@@ -42,6 +42,6 @@ def test_bound_that_cannot_be(bound: Any) -> None:
 def test_what_another_version_wrote() -> None:
     """It is told, and never taken for a consent."""
     for read in (request_of, decision_of):
-        with pytest.raises(SessionError, match="delete its session"):
-            read({"is_approved": "perhaps"})
-    assert decision_of(said_of(YES)).is_remembered is True
+        with pytest.raises(SessionError, match="delete the session 's'"):
+            read({"is_approved": "perhaps"}, "s")
+    assert decision_of(said_of(YES), "s").is_remembered is True

@@ -63,7 +63,7 @@ async def texts_of(params: dict[str, Any]) -> dict[str, str]:
     return {
         "question": describe(asked),
         "kept": str(shown_of(asked)),
-        "kept and asked": describe(request_of(shown_of(asked))),
+        "kept and asked": describe(request_of(shown_of(asked), "s")),
         "event": str(AgentEvent(type=REQUESTED, request=asked).to_dict()),
         "difference": str(difference({"pw": SECRET, "user": "u"}, {**params, "pw": "x"}, ["pw"])),
         "preview": str(preview),

@@ -56,13 +56,13 @@ def shown_of(request: ApprovalRequest) -> dict[str, Any]:
     return copied(msgspec.structs.asdict(shown), _REQUEST)
 
 
-def request_of(data: object) -> ApprovalRequest:
-    """The request of which `shown_of` gave `data`.
+def request_of(data: object, session_id: str) -> ApprovalRequest:
+    """The request of a session of which `shown_of` gave `data`.
 
     Raises:
         SessionError: It is none.
     """
-    return _converted(data, ApprovalRequest)
+    return _converted(data, ApprovalRequest, session_id)
 
 
 def said_of(decision: ApprovalDecision) -> dict[str, Any]:
@@ -71,21 +71,22 @@ def said_of(decision: ApprovalDecision) -> dict[str, Any]:
     return copied(msgspec.structs.asdict(remembered), "the decision")
 
 
-def decision_of(data: object) -> ApprovalDecision:
-    """The decision of which `said_of` gave `data`.
+def decision_of(data: object, session_id: str) -> ApprovalDecision:
+    """The decision in a session of which `said_of` gave `data`.
 
     Raises:
         SessionError: It is none.
     """
-    return _converted(data, ApprovalDecision)
+    return _converted(data, ApprovalDecision, session_id)
 
 
-def _converted(data: object, kind: type[_Kept]) -> _Kept:
+def _converted(data: object, kind: type[_Kept], session_id: str) -> _Kept:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise SessionError(
-            f"what is kept is no {kind.__name__} of this version: {error}; delete its session"
+            f"what is kept is no {kind.__name__} of this version: {error}; delete the session "
+            f"{session_id!r}"
         ) from error
 
 
@@ -120,7 +121,7 @@ class MemoryApprovalStorage:
         Raises:
             SessionError: It belongs to no session, or has no token.
         """
-        shown = request_of(shown_of(request))
+        shown = request_of(shown_of(request), request.session_id)
         self._requests.setdefault(request.token, shown)
         while len(self._requests) > self.max_requests:
             self._requests.popitem(last=False)
@@ -145,12 +146,12 @@ class MemoryApprovalStorage:
             and now < each.expires_at
             and (session_id is None or each.session_id == session_id)
         ]
-        return [request_of(shown_of(each)) for each in sorted(found, key=_age)]
+        return [request_of(shown_of(each), each.session_id) for each in sorted(found, key=_age)]
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session."""
         key = (check_session_id(request.session_id), request.fingerprint)
-        self._decisions[key] = decision_of(said_of(decision))
+        self._decisions[key] = decision_of(said_of(decision), key[0])
         self._decisions.move_to_end(key)
         while len(self._decisions) > self.max_requests:
             self._decisions.popitem(last=False)

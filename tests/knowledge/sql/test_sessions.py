@@ -235,7 +235,9 @@ async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
             await connection.execute(
                 getattr(session_statements, table).update().values(data=damage)
             )
-    with pytest.raises(SessionError, match=r"'chat' cannot be read: .* damaged.*delete it"):
+    with pytest.raises(
+        SessionError, match=r"'chat' cannot be read: .* damaged.*delete the session 'chat'"
+    ):
         await storage.sessions.load("chat")
     with pytest.raises(SessionError, match=r"damaged|is no ApprovalRequest"):
         await storage.approvals.pending()
@@ -257,7 +259,7 @@ async def test_answered_arguments_are_gone(database: Path, open_storage: Open) -
     params = {"pin": "made-up-pin", "path": "made-up-path"}
     await storage.approvals.put(request_for(params=params, secret_names=("pin",)))
     ((data,),) = asked(database, "SELECT data FROM tool_approvals")
-    shown = kept.unpacked(data, "it")
+    shown = kept.unpacked(data, "it", "chat")
     assert "made-up-path" in str(shown)
     assert "made-up-pin" not in str(shown)
     assert await storage.approvals.claim("t-1")

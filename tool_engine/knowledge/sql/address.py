@@ -87,11 +87,13 @@ def _value(found: re.Match[str]) -> str:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise ConfigurationError(f"records: the file {name!r}: {reason}") from None
-    if not value:
-        what = "environment variable" if source == "env" else "file"
+    if not value and source == "env":
         raise ConfigurationError(
-            f"records: the {what} {name!r} is not set or empty; set it before the engine starts"
+            f"records: the environment variable {name!r} is not set or empty; set it before the "
+            "engine starts"
         )
+    if not value:
+        raise ConfigurationError(f"records: the file {name!r} is empty; write the secret into it")
     remember_secret(value)
     return value
 

@@ -78,7 +78,7 @@ class SQLApprovalStorage:
         async with self._database.asked(KEEPING) as reader:
             asked = _statements().pending(session_id, self._clock())
             (rows,) = await reader.rows(asked, failing=KEEPING)
-        return await asyncio.to_thread(lambda: [request_of(_read(row)) for row in rows])
+        return await asyncio.to_thread(lambda: [request_of(_read(row), row[1]) for row in rows])
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session, instead of the one before.
@@ -108,7 +108,7 @@ class SQLApprovalStorage:
             (rows,) = await reader.rows(
                 _statements().told(session_id, fingerprint), failing=KEEPING
             )
-        return decision_of(_read(rows[0])) if rows else None
+        return decision_of(_read(rows[0]), session_id) if rows else None
 
     async def forget(self, session_id: str) -> int:
         """Forgets the decisions of a session, and tells how many there were.
@@ -124,7 +124,8 @@ class SQLApprovalStorage:
 
 
 def _read(row: Sequence[Any]) -> Any:
-    return unpacked(row[0], _WHAT)
+    data, session_id = row
+    return unpacked(data, f"{_WHAT} in the session {session_id!r}", session_id)
 
 
 def _statements() -> Any:

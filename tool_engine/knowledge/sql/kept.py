@@ -8,7 +8,7 @@ from typing import Any, Final
 from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import as_json, of_json
 
-__all__ = ["KEEPING", "MOST_BYTES", "packed", "unpacked"]
+__all__ = ["KEEPING", "MOST_BYTES", "damaged", "packed", "unpacked"]
 
 MOST_BYTES: Final = 268_435_456
 """The most bytes of one conversation, compressed."""
@@ -36,7 +36,7 @@ def packed(value: Any, what: str) -> tuple[int, bytes]:
     return len(text), data
 
 
-def unpacked(data: bytes, what: str) -> Any:
+def unpacked(data: bytes, what: str, session_id: str) -> Any:
     """The value that `packed` kept. Blocks: call it in a thread.
 
     Raises:
@@ -45,7 +45,12 @@ def unpacked(data: bytes, what: str) -> Any:
     try:
         return of_json(zlib.decompress(data).decode("utf-8", "surrogatepass"))
     except (zlib.error, ValueError) as error:
-        raise SessionError(
-            f"{what} cannot be read: what is kept of it is damaged ({type(error).__name__}); "
-            "delete it, or take the database from a copy"
-        ) from error
+        raise damaged(what, session_id, type(error).__name__) from error
+
+
+def damaged(what: str, session_id: str, why: str) -> SessionError:
+    """The error of something that cannot be read, which goes with its session alone."""
+    return SessionError(
+        f"{what} cannot be read: what is kept of it is damaged ({why}); delete the session "
+        f"{session_id!r}, or take the database from a copy"
+    )

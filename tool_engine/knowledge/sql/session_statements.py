@@ -162,8 +162,9 @@ def closed(token: str, now: float) -> Update:
 
 
 def pending(session_id: str | None, now: float) -> Select[Any]:
-    """The data of open requests, oldest first."""
-    found = select(approvals.c.data).where(approvals.c.is_open, approvals.c.expires_at > now)
+    """The data and session of open requests, oldest first."""
+    columns = approvals.c.data, approvals.c.session_id
+    found = select(*columns).where(approvals.c.is_open, approvals.c.expires_at > now)
     if session_id is not None:
         found = found.where(approvals.c.session_id == session_id)
     return found.order_by(approvals.c.asked_at, approvals.c.token)
@@ -180,8 +181,8 @@ def remembered(session_id: str, fingerprint: str, now: int, data: bytes) -> Text
 
 
 def told(session_id: str, fingerprint: str) -> Select[Any]:
-    """The data of a decision."""
-    return select(decisions.c.data).where(
+    """The data and session of a decision."""
+    return select(decisions.c.data, decisions.c.session_id).where(
         decisions.c.session_id == session_id, decisions.c.fingerprint == fingerprint
     )
 

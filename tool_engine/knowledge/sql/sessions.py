@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copied
-from tool_engine.knowledge.sql.kept import KEEPING, packed, unpacked
+from tool_engine.knowledge.sql.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.knowledge.sql.keys import date_of, microseconds
 from tool_engine.knowledge.sql.opening import LazyDatabase
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
@@ -92,9 +91,9 @@ class SQLSessionStorage:
             (rows,) = await reader.rows(_statements().kept(session_id), failing=KEEPING)
         if not rows:
             return None
-        found = await asyncio.to_thread(unpacked, rows[0][0], what)
+        found = await asyncio.to_thread(unpacked, rows[0][0], what, session_id)
         if not isinstance(found, dict):
-            raise SessionError(f"{what} cannot be read: what is kept of it is damaged; delete it")
+            raise damaged(what, session_id, "it is no object")
         return found
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:

@@ -1,0 +1,268 @@
+"""What an error about kept records, events or sessions says to do is done, and it goes.
+
+A newer version of tool-engine is a copy of this one with something more in it, which runs in a
+process of its own. Rows as in `test_cures_of_errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import Executable, text
+
+from tests import postgres
+from tests.cli.talking import in_pipe
+from tests.contracts.test_approval_storage_contract import request_for
+from tests.contracts.test_cures_of_errors import names_cure
+from tests.knowledge.sql.conftest import BOUND
+from tool_engine import ToolEngine, ToolEngineConfig, ToolSession
+from tool_engine.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    RecordsUnavailableError,
+    SessionError,
+)
+from tool_engine.knowledge.sql import kept, session_statements
+from tool_engine.knowledge.sql.storage import SQLRecordStorage
+
+ROOT = Path(__file__).parents[2]
+KNOWLEDGE, SQL = "knowledge/", "knowledge/sql/"
+OTHER_VERSION = KNOWLEDGE + "approvals.py: delete the session …"
+CURSOR = KNOWLEDGE + "cursor.py: leave … out to read …"
+SET = SQL + "address.py: set it before the engine starts"
+WRITE = SQL + "address.py: write the secret into it"
+ITS_VERSION = SQL + "event_reader.py: read it with the version of tool-engine that the engine has"
+START = SQL + "events.py: start it, or leave out keep_events"
+DAMAGED = SQL + "kept.py: delete the session …, or take the database from a copy"
+LESS = SQL + "kept.py: keep less of it"
+INSTALL = SQL + "opening.py: run: pip install 'tool-engine[…]'"
+UPGRADE = "upgrade tool-engine, or name another database"
+NEWER = {each: f"{SQL}{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
+TRIED = {
+    OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, *NEWER.values()
+}  # fmt: skip
+MAKE = """
+import asyncio, sys
+from tool_engine import ToolEngine, ToolEngineConfig
+async def main():
+    config = ToolEngineConfig(auto_reload=False, records=sys.argv[1], keep_events=100)
+    async with ToolEngine(config) as engine:
+        engine.register_tool({"name": "t", "description": "A thing.", "effect": "read"}, run)
+        assert (await engine.execute("t", {})).is_success
+async def run(): return 1
+asyncio.run(main())
+"""
+"""A program whose engine keeps a call and its events."""
+
+
+def config(url: str | None, **more: object) -> ToolEngineConfig:
+    return ToolEngineConfig(auto_reload=False, records=url, **more)  # type: ignore[arg-type]
+
+
+async def opens(url: str | None, **more: object) -> None:
+    """An engine begins and ends."""
+    async with asyncio.timeout(BOUND), ToolEngine(config(url, **more)):
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools").mkdir()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/calls.db"
+    fresh: str = request.getfixturevalue("postgres_server").fresh_database()
+    return fresh
+
+
+@pytest_asyncio.fixture
+async def engine(url: str) -> AsyncIterator[ToolEngine]:
+    async with ToolEngine(config(url)) as opened:
+        yield opened
+
+
+async def change(engine: ToolEngine, statement: Executable) -> None:
+    """Does to the database what no program of ours does."""
+    storage = engine.store.storage
+    assert isinstance(storage, SQLRecordStorage)
+    async with storage._database.reader.connection() as connection:
+        await connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("row", "damage"),
+    [(DAMAGED, b"garbage"), (DAMAGED, kept.packed([1], "it")[1]), (OTHER_VERSION, None)],
+)
+async def test_damaged_session(engine: ToolEngine, row: str, damage: bytes | None) -> None:
+    """The message names the session to delete, also where all of them are asked."""
+    sessions, approvals = engine.store.sessions, engine.store.approvals
+    for name in ("other", "chat"):
+        await sessions.save(name, {"turn": 1})
+        await approvals.put(request_for(session_id=name, token=name))
+    tables = {"approvals"} if damage is None else {"sessions", "approvals"}
+    data = damage or kept.packed({"token": 1}, "it")[1]
+    for table in tables:
+        statement = getattr(session_statements, table).update().values(data=data)
+        await change(engine, statement.where(text("session_id = 'chat'")))
+    failures: list[SessionError] = []
+    for read in (approvals.pending(), sessions.load("chat")):
+        try:
+            await read
+        except SessionError as error:
+            failures.append(error)
+    told = [each for each in failures if names_cure(row, str(each))]
+    assert told, failures
+    for each in told:
+        assert "delete the session 'chat'" in str(each)
+    assert await sessions.delete("chat")
+    assert [each.session_id for each in await approvals.pending()] == ["other"]
+    assert await sessions.load("chat") is None
+
+
+@pytest.mark.parametrize("is_oldest_first", [False, True])
+@pytest.mark.parametrize("field", ["before", "after"])
+async def test_place_in_the_records(engine: ToolEngine, field: str, is_oldest_first: bool) -> None:
+    """Both cures: an id of a record that was read, and none."""
+
+    @engine.tool(effect="read")
+    async def count(number: int) -> int:
+        """Gives it."""
+        return number
+
+    for number in range(3):
+        await engine.execute("count", {"number": number})
+    order: dict[str, Any] = {"oldest_first": is_oldest_first}
+    wrong: dict[str, Any] = {field: "nothing"}
+    with pytest.raises(ConfigurationError) as raised:
+        await engine.query_call_records(**wrong, **order)
+    assert names_cure(CURSOR, str(raised.value)), raised.value
+    records = await engine.query_call_records(limit=2, **order)
+    given: dict[str, Any] = {field: records[-1].record_id}
+    assert len(await engine.query_call_records(**given, **order)) == 1
+    every = [each.params["number"] for each in await engine.query_call_records(**order)]
+    assert every == ([0, 1, 2] if is_oldest_first else [2, 1, 0])
+
+
+async def test_too_large_session(engine: ToolEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with less in it is kept."""
+    monkeypatch.setattr(kept, "MOST_BYTES", 2_000)
+    session = ToolSession(engine, "chat")
+    with pytest.raises(SessionError) as raised:
+        await session.save({"text": os.urandom(4_000).hex()})
+    assert names_cure(LESS, str(raised.value)), raised.value
+    await session.save({"text": "short"})
+    assert await engine.store.sessions.load("chat") is not None
+
+
+async def test_secret_of_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine begins once its variable is set, or its file has something in it."""
+    place, file = f"sqlite:///{tmp_path}/calls.db", tmp_path / "secret"
+    file.touch()
+    for row, named in ((SET, "${env:URL_OF_CURES}"), (WRITE, f"${{file:{file}}}")):
+        with pytest.raises(ConfigurationError) as raised:
+            await opens(named)
+        assert names_cure(row, str(raised.value)), raised.value
+    monkeypatch.setenv("URL_OF_CURES", place)
+    file.write_text(place)
+    await opens("${env:URL_OF_CURES}")
+    await opens(f"${{file:{file}}}")
+
+
+async def test_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started, it serves; without kept events an engine begins before it does."""
+    port = postgres._free_port()
+    url = postgres.PostgresServer(port, ROOT).url()
+    with pytest.raises(RecordsUnavailableError) as raised:
+        await opens(url, keep_events=10)
+    assert names_cure(START, str(raised.value)), raised.value
+    await opens(url)
+    monkeypatch.setattr(postgres, "_free_port", lambda: port)
+    with postgres.running_server():
+        await opens(url, keep_events=10)
+
+
+async def test_missing_library(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the message says to install brings the library that is missing."""
+    name = "aiosqlite" if url.startswith("sqlite") else "asyncpg"
+    module = "sqlite" if name == "aiosqlite" else "postgres"
+    with monkeypatch.context() as without:
+        for each in (
+            name,
+            "tool_engine.knowledge.sql.reading",
+            f"tool_engine.knowledge.sql.{module}",
+        ):
+            without.delitem(sys.modules, each, raising=False)
+        without.setitem(sys.modules, name, None)
+        with pytest.raises(MissingExtraError) as raised:
+            await opens(url)
+    assert names_cure(INSTALL, str(raised.value)), raised.value
+    (extra,) = re.findall(r"pip install 'tool-engine\[(\w+)\]'", str(raised.value))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    brought = project["optional-dependencies"][extra]
+    assert any(each.startswith(name) for each in brought), brought
+    await opens(url)
+
+
+def newer(folder: Path, file: str, old: str, new: str) -> str:
+    """Where a copy of the package is in which one text of a file is another."""
+    shutil.copytree(
+        ROOT / "tool_engine", folder / "tool_engine", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    changed = folder / "tool_engine" / file
+    before = changed.read_text("utf-8")
+    assert before.count(old) == 1
+    changed.write_text(before.replace(old, new), "utf-8")
+    return str(folder)
+
+
+def make(place: Path, version: str, url: str) -> None:
+    """An engine of a version keeps a call and its events."""
+    words = [sys.executable, "-c", MAKE, url]
+    env = {**os.environ, "PYTHONPATH": version}
+    subprocess.run(words, cwd=place, env=env, check=True, timeout=BOUND)
+
+
+def test_tables_of_a_newer_version(tmp_path: Path, url: str) -> None:
+    """The newer version reads them, and this one writes to another database."""
+    last = '("ALTER TABLE tool_sessions ADD COLUMN {if_missing}revision TEXT",),\n'
+    more = '    ("CREATE TABLE tool_newer (id INTEGER)",),\n'
+    version = newer(tmp_path / "newer", "knowledge/sql/schema.py", last, last + more)
+    make(tmp_path, version, url)
+    history = ("--records", url, "history")
+    refused = in_pipe(tmp_path, *history)
+    row = NEWER["sqlite" if url.startswith("sqlite") else "postgres"]
+    assert refused.code != 0
+    assert names_cure(row, " ".join(refused.err.split())), refused
+    upgraded = in_pipe(tmp_path, *history, PYTHONPATH=version)
+    assert (upgraded.code, upgraded.err) == (0, "")
+    another = f"sqlite:///{tmp_path}/another.db"
+    make(tmp_path, str(ROOT), another)
+    assert in_pipe(tmp_path, "--records", another, "history").code == 0
+
+
+def test_events_of_a_newer_version(tmp_path: Path, url: str) -> None:
+    """The version that wrote them tells of them."""
+    old, new = '"execution_completed"', '"execution_well_completed"'
+    version = newer(tmp_path / "newer", "model/event.py", old, new)
+    make(tmp_path, version, url)
+    events = ("--records", url, "events", "--json")
+    refused = in_pipe(tmp_path, *events)
+    assert refused.code != 0
+    assert names_cure(ITS_VERSION, " ".join(f"{refused.err} {refused.out}".split())), refused
+    told = in_pipe(tmp_path, *events, PYTHONPATH=version)
+    assert (told.code, new.strip('"') in told.out) == (0, True), told
