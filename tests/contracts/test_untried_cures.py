@@ -14,8 +14,10 @@ from tests.contracts.test_cures_of_code import TRIED as CODE
 from tests.contracts.test_cures_of_commands import TRIED as COMMANDS
 from tests.contracts.test_cures_of_entries import TRIED as ENTRIES
 from tests.contracts.test_cures_of_errors import TRIED as ERRORS
+from tests.contracts.test_cures_of_executors import TRIED as EXECUTORS
 from tests.contracts.test_cures_of_file_tools import TRIED as FILE_TOOLS
 from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
+from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
 
@@ -26,8 +28,10 @@ TRIED = set().union(
     COMMANDS,
     ENTRIES,
     ERRORS,
+    EXECUTORS,
     FILE_TOOLS,
     OBSERVING,
+    PROGRAMS,
     RUNNING,
     RECORDS,
 )

@@ -110,6 +110,7 @@ class ExecutorRegistry:
         self._loaded: dict[str, ToolExecutor] = {}
         self._opened: list[ToolExecutor] = []
         self._entry_points: dict[str, list[EntryPoint]] | None = None
+        self._origins: dict[str, list[str]] = {}
         self._python: PythonHandlers | None = None
         self.may_import = False
         """Whether `check` may import the modules of handlers, which runs their code; the source is
@@ -259,6 +260,8 @@ class ExecutorRegistry:
                 if name in BUILTIN_EXECUTORS:
                     import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
                 elif name in offered and name not in self._registered:
+                    # Here, because it reads files: on the loop a message names it.
+                    self._origins[name] = [*map(_origin, offered[name])]
                     offered[name][0].load()
 
     def _remember(self, executor: ToolExecutor) -> None:
@@ -280,14 +283,17 @@ class ExecutorRegistry:
         executor: ToolExecutor = made(*self._hooks[place]) if place in self._hooks else made()
         return executor
 
+    def _origins_of(self, name: str, points: list[EntryPoint]) -> list[str]:
+        return self._origins.get(name) or [*map(_origin, points)]
+
     def _load_entry_point(self, name: str) -> ToolExecutor | None:
         points = self._offered().get(name)
         if not points:
             return None
         if len(points) > 1:
             raise ExecutorNotFoundError(
-                f"executor {name!r} is offered by {' and '.join(map(_origin, points))}; register "
-                "the one that you mean with register_executor"
+                f"executor {name!r} is offered by {' and '.join(self._origins_of(name, points))}; "
+                "register the one that you mean with register_executor"
             )
         try:
             made = points[0].load()
@@ -297,7 +303,7 @@ class ExecutorRegistry:
             raise
         except Exception as error:
             raise ExecutorNotFoundError(
-                f"executor {name!r} of {_origin(points[0])} cannot be loaded: "
+                f"executor {name!r} of {self._origins_of(name, points)[0]} cannot be loaded: "
                 f"{type(error).__name__}: {error}; repair or uninstall that package"
             ) from error
         return executor  # type: ignore[no-any-return]
