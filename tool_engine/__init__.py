@@ -56,8 +56,6 @@ from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import (
-    ErrorType,
-    Outcome,
     Refusal,
     ToolCall,
     ToolExecutionContext,
@@ -73,6 +71,7 @@ from tool_engine.model.concurrency import (
 )
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.match import ToolMatch
+from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 from tool_engine.model.result import CutStrategy, ResultLimits

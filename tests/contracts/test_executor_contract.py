@@ -210,6 +210,8 @@ KINDS: tuple[Callable[[int], Case], ...] = (
     workflow,
     sql_query,
 )
+PLAIN = (sync_handler, file_read, file_write, folder_read, file_search)
+"""Those whose `execute` has no await."""
 
 
 @pytest.fixture(autouse=True)
@@ -302,10 +304,12 @@ def _stable(output: Any) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    "case", [kind for kind in KINDS if kind not in PLAIN], indirect=True, ids=lambda it: it.__name__
+)
 async def test_cancelled_at_every_await(case: Case) -> None:
     """Wherever a call waits it can be cancelled, and the executor works afterwards."""
-    if not is_async(case):
-        pytest.skip("a plain function has no await")
+    assert is_async(case)
     # A cancelled call of an isolated handler costs a process; where it waits is soon reached.
     for turns in range(6 if case.tool.name == "isolated" else 200):
         task = asyncio.create_task(run(case, copy.deepcopy(case.params)))

@@ -21,7 +21,8 @@ from tool_engine import (
     ValidationError,
     ValidationResult,
 )
-from tool_engine.model.call import DEFAULT_TIMEOUT, outcome_of
+from tool_engine.model.call import DEFAULT_TIMEOUT
+from tool_engine.model.outcome import outcome_of
 
 
 def test_context_fields() -> None:

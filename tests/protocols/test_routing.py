@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tool_engine.model.call import ErrorType, ToolCall
+from tool_engine.model.call import ToolCall
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.routing import Route, Router

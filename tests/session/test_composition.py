@@ -16,8 +16,9 @@ from tests.session.catalogs import Catalog, definition, engine_over, group, writ
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
-from tool_engine.model.call import ErrorType, Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool

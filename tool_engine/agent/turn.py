@@ -19,8 +19,9 @@ from tool_engine.agent.transcript import Transcript
 from tool_engine.agent.words import say
 from tool_engine.errors import ChatModelError, SessionError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.call import ErrorType, ToolCall, ToolExecutionResult
+from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.building import Ending
 from tool_engine.protocols.content import REQUEST_ID, text_of

@@ -1,11 +1,10 @@
-"""Who calls a tool, with which limits, and how did the call end?"""
+"""Who calls a tool, with which limits, and what came of it?"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Final, Self
 
 import msgspec
@@ -16,12 +15,11 @@ from tool_engine.model.context_copy import deep_copy_of, pickled_parts
 from tool_engine.model.data import Data, fields_as_json
 from tool_engine.model.default_timeout import DEFAULT_TIMEOUT
 from tool_engine.model.one_line import describe_result
+from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.output import plain
 
 __all__ = [
     "DEFAULT_TIMEOUT",
-    "ErrorType",
-    "Outcome",
     "Refusal",
     "ToolCall",
     "ToolExecutionContext",
@@ -29,40 +27,7 @@ __all__ = [
     "ValidationError",
     "ValidationResult",
     "check_timeout",
-    "outcome_of",
 ]
-
-
-class ErrorType(str, Enum):
-    """Every `error_type` a result can carry."""
-
-    TOOL_NOT_FOUND = "tool_not_found"
-    TOOL_QUARANTINED = "tool_quarantined"
-    VALIDATION_ERROR = "validation_error"
-    EXECUTOR_NOT_FOUND = "executor_not_found"
-    TIMEOUT = "timeout"
-    EXECUTION_ERROR = "execution_error"
-    QUEUE_FULL = "queue_full"
-    QUEUE_TIMEOUT = "queue_timeout"
-    REJECTED = "rejected"
-    RATE_LIMITED = "rate_limited"
-    CIRCUIT_OPEN = "circuit_open"
-    CANCELLED = "cancelled"
-    ENGINE_CLOSED = "engine_closed"
-    APPROVAL_REQUIRED = "approval_required"
-    EXECUTION_REJECTED = "execution_rejected"
-    RESULT_REJECTED = "result_rejected"
-    LIMIT_REACHED = "limit_reached"
-
-
-class Outcome(str, Enum):
-    """The five ways in which a call can end."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"
-    REJECTED = "rejected"
 
 
 _LARGEST: Final = sys.float_info.max
@@ -71,27 +36,6 @@ _UNBOUND: Final = (
     "this context is not bound to a running call; "
     "use the context that the engine passes to the handler"
 )
-_OUTCOMES: Final = {
-    None: Outcome.SUCCEEDED,
-    "timeout": Outcome.TIMEOUT,
-    "cancelled": Outcome.CANCELLED,
-    "tool_quarantined": Outcome.REJECTED,
-    "queue_full": Outcome.REJECTED,
-    "queue_timeout": Outcome.REJECTED,
-    "rejected": Outcome.REJECTED,
-    "rate_limited": Outcome.REJECTED,
-    "circuit_open": Outcome.REJECTED,
-    "engine_closed": Outcome.REJECTED,
-    "approval_required": Outcome.REJECTED,
-    "execution_rejected": Outcome.REJECTED,
-    "result_rejected": Outcome.REJECTED,
-    "limit_reached": Outcome.REJECTED,
-}
-
-
-def outcome_of(error_type: str | None) -> Outcome:
-    """Maps a result's `error_type` to one of the five outcomes."""
-    return _OUTCOMES.get(error_type, Outcome.FAILED)
 
 
 def check_timeout(name: str, value: float) -> None:

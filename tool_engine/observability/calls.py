@@ -12,8 +12,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from tool_engine.model.call import ErrorType, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.observability.labels import LabelLimit
 

@@ -11,8 +11,9 @@ from typing import Final
 
 from opentelemetry.metrics import Histogram, Meter
 
-from tool_engine.model.call import Outcome, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.outcome import Outcome
 from tool_engine.observability.calls import FollowedCall
 
 __all__ = ["CallInstruments"]

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.call import ErrorType, Outcome, ToolCall, ToolExecutionResult
+from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.output import to_text
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool

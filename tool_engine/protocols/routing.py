@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from tool_engine.model.call import ErrorType, ToolCall
+from tool_engine.model.call import ToolCall
 from tool_engine.model.nearness import suggest_near
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 
 __all__ = ["COMMAND", "Route", "Router"]

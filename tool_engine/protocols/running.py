@@ -16,13 +16,13 @@ from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.logger import get_logger
 from tool_engine.model.call import (
     DEFAULT_TIMEOUT,
-    ErrorType,
     Refusal,
     ToolCall,
     ToolExecutionContext,
     ToolExecutionResult,
 )
 from tool_engine.model.finding import finding_of
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.allowed import Allowed, Consenting, allowed
 from tool_engine.protocols.at_once import workers_for

@@ -15,8 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.logger import current_call
-from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.call import Refusal
 from tool_engine.model.data import Data
+from tool_engine.model.outcome import ErrorType
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.tokens import tokens_of
 

@@ -14,14 +14,10 @@ import msgspec
 
 from tool_engine.errors import VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.call import (
-    ErrorType,
-    Refusal,
-    ToolExecutionContext,
-    ToolExecutionResult,
-)
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.finding import finding_of
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.plain import read_plain
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from tool_engine.errors import ToolConflictError
-from tool_engine.model.call import (
-    ErrorType,
-    Refusal,
-    ToolExecutionContext,
-    ToolExecutionResult,
-)
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import CombinedTools, ToolSource
 from tool_engine.session.identity import leaves_of, origin_of

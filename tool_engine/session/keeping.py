@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tool_engine.model.call import ErrorType, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.output import to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick

@@ -20,7 +20,8 @@ from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.call import ErrorType, Refusal, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.session.copies import copies

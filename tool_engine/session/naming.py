@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.model.call import ErrorType, Refusal, ToolExecutionResult
+from tool_engine.model.call import Refusal, ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
 
 __all__ = ["named", "named_twice", "refusal_named"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from tool_engine.model.call import ErrorType, ToolExecutionResult
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
 from tool_engine.session.formatting import data_of
 
 __all__ = [

@@ -10,8 +10,9 @@ from tool_engine.approval.making import making_of, place_of
 from tool_engine.approval.scopes import token_of
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
-from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.call import Refusal
 from tool_engine.model.copying import copied, live
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same

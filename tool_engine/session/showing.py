@@ -7,7 +7,8 @@ carries the labels of the call that it came from.
 
 from __future__ import annotations
 
-from tool_engine.model.call import ErrorType, Refusal
+from tool_engine.model.call import Refusal
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool

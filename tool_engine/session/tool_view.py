@@ -12,15 +12,11 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
-from tool_engine.model.call import (
-    ErrorType,
-    Refusal,
-    ToolExecutionContext,
-    ToolExecutionResult,
-)
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.nearness import find_near
+from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.identity import leaves_of, origin_of

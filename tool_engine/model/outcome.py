@@ -1,0 +1,63 @@
+"""In which ways can a call end?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+__all__ = ["ErrorType", "Outcome", "outcome_of"]
+
+
+class ErrorType(str, Enum):
+    """Every `error_type` a result can carry."""
+
+    TOOL_NOT_FOUND = "tool_not_found"
+    TOOL_QUARANTINED = "tool_quarantined"
+    VALIDATION_ERROR = "validation_error"
+    EXECUTOR_NOT_FOUND = "executor_not_found"
+    TIMEOUT = "timeout"
+    EXECUTION_ERROR = "execution_error"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    REJECTED = "rejected"
+    RATE_LIMITED = "rate_limited"
+    CIRCUIT_OPEN = "circuit_open"
+    CANCELLED = "cancelled"
+    ENGINE_CLOSED = "engine_closed"
+    APPROVAL_REQUIRED = "approval_required"
+    EXECUTION_REJECTED = "execution_rejected"
+    RESULT_REJECTED = "result_rejected"
+    LIMIT_REACHED = "limit_reached"
+
+
+class Outcome(str, Enum):
+    """The five ways in which a call can end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+_OUTCOMES: Final = {
+    None: Outcome.SUCCEEDED,
+    "timeout": Outcome.TIMEOUT,
+    "cancelled": Outcome.CANCELLED,
+    "tool_quarantined": Outcome.REJECTED,
+    "queue_full": Outcome.REJECTED,
+    "queue_timeout": Outcome.REJECTED,
+    "rejected": Outcome.REJECTED,
+    "rate_limited": Outcome.REJECTED,
+    "circuit_open": Outcome.REJECTED,
+    "engine_closed": Outcome.REJECTED,
+    "approval_required": Outcome.REJECTED,
+    "execution_rejected": Outcome.REJECTED,
+    "result_rejected": Outcome.REJECTED,
+    "limit_reached": Outcome.REJECTED,
+}
+
+
+def outcome_of(error_type: str | None) -> Outcome:
+    """Maps a result's `error_type` to one of the five outcomes."""
+    return _OUTCOMES.get(error_type, Outcome.FAILED)
