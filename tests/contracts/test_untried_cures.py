@@ -20,6 +20,7 @@ from tests.contracts.test_cures_of_observing import TRIED as OBSERVING
 from tests.contracts.test_cures_of_programs import TRIED as PROGRAMS
 from tests.contracts.test_cures_of_records import TRIED as RECORDS
 from tests.contracts.test_cures_of_running import TRIED as RUNNING
+from tests.contracts.test_cures_of_sessions import TRIED as SESSIONS
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 UNTRIED = Path(__file__).with_name("untried_cures.txt")
@@ -33,6 +34,7 @@ TRIED = set().union(
     OBSERVING,
     PROGRAMS,
     RUNNING,
+    SESSIONS,
     RECORDS,
 )
 

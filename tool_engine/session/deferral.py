@@ -37,7 +37,8 @@ def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> 
     if len(same) > 1:
         names = ", ".join(repr(each.name) for each in same)
         raise ApprovalError(
-            f"nobody can tell which tool was meant: {names} are the same; call it again"
+            f"which tool was meant is not known: {names} are the same; call the one that is meant "
+            "itself"
         )
     if same:
         return same[0]
