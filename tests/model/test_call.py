@@ -11,7 +11,6 @@ import pytest
 from tool_engine import (
     ConcurrencyConfig,
     ConfigurationError,
-    ErrorType,
     Outcome,
     ToolCall,
     ToolEngine,
@@ -22,7 +21,6 @@ from tool_engine import (
     ValidationResult,
 )
 from tool_engine.model.call import DEFAULT_TIMEOUT
-from tool_engine.model.outcome import outcome_of
 
 
 def test_context_fields() -> None:
@@ -99,21 +97,6 @@ def test_factories() -> None:
     two = ToolExecutionContext.for_workflow("wf", "node", variables={"x": 1})
     assert (two.caller_id, two.caller_type, two.workflow_id) == ("node", "workflow_node", "wf")
     assert two.variables == {"x": 1}
-
-
-@pytest.mark.parametrize("error_type", [None, *ErrorType], ids=str)
-def test_outcomes(error_type: ErrorType | None) -> None:
-    """K50: each error type means one of the five outcomes, and only success has none."""
-    value = None if error_type is None else error_type.value
-    outcome = outcome_of(value)
-    assert (outcome is Outcome.SUCCEEDED) == (value is None)
-    rejected = {"queue_full", "queue_timeout", "rejected", "rate_limited", "circuit_open"}
-    rejected |= {"engine_closed", "tool_quarantined", "approval_required", "execution_rejected"}
-    rejected |= {"result_rejected", "limit_reached"}
-    assert (outcome is Outcome.REJECTED) == (value in rejected)
-    assert (outcome is Outcome.TIMEOUT) == (value == "timeout")
-    assert (outcome is Outcome.CANCELLED) == (value == "cancelled")
-    assert outcome_of("of somebody else") is Outcome.FAILED
 
 
 def test_result_fields() -> None:
