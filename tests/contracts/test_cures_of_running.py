@@ -43,6 +43,7 @@ from tool_engine import (
 )
 from tool_engine.errors import ChatModelError
 from tool_engine.knowledge.sql.event_reader import EventReader
+from tool_engine.testing import run
 
 BOUND = 30.0
 PLAIN = ToolEngineConfig(auto_reload=False)
@@ -211,32 +212,41 @@ def waiting(timeout: float) -> ToolEngine:
     return engine
 
 
-LONG, SHORT = {"seconds": 0.4}, {"seconds": 0.0}
+LONG, SHORT = {"seconds": 4.0}, {"seconds": 1.0}
 
 
-async def test_call_that_takes_too_long() -> None:
+def test_call_that_takes_too_long() -> None:
     """With more time, and with less to do, it ends in time."""
-    async with asyncio.timeout(BOUND), waiting(0.2) as engine:
-        failed = await engine.execute("t", LONG)
-        check(TOO_LATE, failed.error)
-        assert "; raise its timeout or" in str(failed.error)
-        assert (await engine.execute("t", SHORT)).is_success
-        assert (await engine.execute("t", LONG, ToolExecutionContext(timeout=20.0))).is_success
-    async with asyncio.timeout(BOUND), waiting(20.0) as engine:
-        assert (await engine.execute("t", LONG)).is_success
+
+    async def calls() -> None:
+        async with waiting(2.0) as engine:
+            failed = await engine.execute("t", LONG)
+            check(TOO_LATE, failed.error)
+            assert "; raise its timeout or" in str(failed.error)
+            assert (await engine.execute("t", SHORT)).is_success
+            context = ToolExecutionContext(timeout=20.0)
+            assert (await engine.execute("t", LONG, context)).is_success
+        async with waiting(20.0) as engine:
+            assert (await engine.execute("t", LONG)).is_success
+
+    run(calls())
 
 
-async def test_context_with_too_little_time() -> None:
+def test_context_with_too_little_time() -> None:
     """With a later deadline, and with less to do, it ends in time; a longer timeout is no help."""
-    now = asyncio.get_running_loop().time
-    async with asyncio.timeout(BOUND), waiting(20.0) as engine:
-        soon = ToolExecutionContext(deadline=now() + 0.2, timeout=20.0)
-        failed = await engine.execute("t", LONG, soon)
-        check(TOO_LATE, failed.error)
-        assert "; give the context a later deadline or" in str(failed.error)
-        for params, seconds in ((SHORT, 0.2), (LONG, 20.0)):
-            context = ToolExecutionContext(deadline=now() + seconds)
-            assert (await engine.execute("t", params, context)).is_success
+
+    async def calls() -> None:
+        now = asyncio.get_running_loop().time
+        async with waiting(20.0) as engine:
+            soon = ToolExecutionContext(deadline=now() + 2.0, timeout=20.0)
+            failed = await engine.execute("t", LONG, soon)
+            check(TOO_LATE, failed.error)
+            assert "; give the context a later deadline or" in str(failed.error)
+            for params, seconds in ((SHORT, 2.0), (LONG, 20.0)):
+                context = ToolExecutionContext(deadline=now() + seconds)
+                assert (await engine.execute("t", params, context)).is_success
+
+    run(calls())
 
 
 # Engines.
