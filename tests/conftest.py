@@ -19,6 +19,7 @@ import structlog
 from blockbuster import BlockBuster
 
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
+from tests.tracing import traced_at_first
 from tool_engine.redaction.known import known_secrets
 
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
@@ -33,6 +34,20 @@ LOOP_THREADS = "asyncio_"
 
 def pytest_collection_finish() -> None:
     """Spares each garbage collection of the run the look at all tests that there are."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Does not pay for tracing where it tells nothing new."""
+    with traced_at_first():
+        return (yield)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_stays() -> None:
+    """Spares each garbage collection of a file the look at what the files before it left."""
     gc.collect()
     gc.freeze()
 
