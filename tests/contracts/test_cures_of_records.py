@@ -196,26 +196,27 @@ async def test_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
         await opens(url, keep_events=10)
 
 
-async def test_missing_library(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library(tmp_path: Path, url: str) -> None:
     """What the message says to install brings the library that is missing."""
     name = "aiosqlite" if url.startswith("sqlite") else "asyncpg"
-    module = "sqlite" if name == "aiosqlite" else "postgres"
-    with monkeypatch.context() as without:
-        for each in (
-            name,
-            "tool_engine.knowledge.sql.reading",
-            f"tool_engine.knowledge.sql.{module}",
-        ):
-            without.delitem(sys.modules, each, raising=False)
-        without.setitem(sys.modules, name, None)
-        with pytest.raises(MissingExtraError) as raised:
-            await opens(url)
-    assert names_cure(INSTALL, str(raised.value)), raised.value
-    (extra,) = re.findall(r"pip install 'tool-engine\[(\w+)\]'", str(raised.value))
+    without = f"import sys; sys.modules[{name!r}] = None\n{MAKE}"
+    failed = subprocess.run(
+        [sys.executable, "-c", without, url],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND,
+    )
+    assert failed.returncode != 0
+    message = failed.stderr.strip().splitlines()[-1]
+    assert MissingExtraError.__name__ in message
+    assert names_cure(INSTALL, message), message
+    (extra,) = re.findall(r"pip install 'tool-engine\[(\w+)\]'", message)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     brought = project["optional-dependencies"][extra]
     assert any(each.startswith(name) for each in brought), brought
-    await opens(url)
+    make(tmp_path, str(ROOT), url)
 
 
 def newer(folder: Path, file: str, old: str, new: str) -> str:
