@@ -1,7 +1,7 @@
 """What an error outside of the catalog says to do after a semicolon is done, and the error goes.
 
 `CALLS` are mistakes in code, `SUMS` in what a model sends, `LINES` on the command line, each with
-its cure applied. Those of definitions: `test_cures`. That none is forgotten: `test_untried_cures`.
+its cure applied. Those of definitions: `test_cures`. That none is forgotten: `test_every_cure`.
 """
 
 from __future__ import annotations
