@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from time import monotonic
 
 from coverage import Coverage
@@ -51,7 +50,7 @@ class _Stopper:
                     self._coverage = None
 
 
-_stopper = cache(_Stopper)
+_STOPPER = _Stopper()  # before the first test counts
 
 
 @contextmanager
@@ -61,10 +60,9 @@ def traced_at_first(seconds: float = TRACED) -> Iterator[None]:
     if coverage is None:
         yield
         return
-    stopper = _stopper()
-    stopper.begin(coverage, seconds)
+    _STOPPER.begin(coverage, seconds)
     try:
         yield
     finally:
-        if not stopper.end():
+        if not _STOPPER.end():
             coverage.start()
