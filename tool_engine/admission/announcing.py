@@ -50,7 +50,7 @@ class SlotEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
 class Announcer:
     """Tells callbacks what happened, soon: never before the step that it happened in is over.
 
-    So a callback, however slow, does not stand between a slot and whoever is to get it.
+    So a callback, however slow, does not stand between a slot and the call that is to get it.
     """
 
     __slots__ = ("_callbacks", "_pending")
@@ -60,7 +60,7 @@ class Announcer:
         self._pending: deque[SlotEvent] = deque()
 
     def __bool__(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is a callback to tell."""
         return bool(self._callbacks)
 
     def add(self, callback: Callable[[SlotEvent], None]) -> None:
@@ -95,7 +95,7 @@ class Announcer:
     def _tell(self, event: SlotEvent) -> None:
         self._pending.append(event)
         if len(self._pending) > 1:
-            return  # whoever delivers the first takes this one along
+            return  # the step that delivers the first takes this one along
         try:
             loop = asyncio.get_running_loop()
             # One turn later than those who were given slots in this step.

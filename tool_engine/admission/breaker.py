@@ -54,7 +54,7 @@ class CircuitBreaker:
     def delay(self, now: float) -> float:
         """Seconds until one more call may be tried; 0.0 when it may start now.
 
-        While all probes are taken, nobody knows when the first of them ends: the answer is
+        While all probes are taken, it is not known when the first of them ends: the answer is
         `reset_after` then, for which the breaker will be open again if that one fails.
         """
         if self._opened_at is None:

@@ -324,7 +324,7 @@ class _Errand:
             try:
                 self._answer()
             except RuntimeError:
-                # The caller's loop was closed: nobody is left to use the slot.
+                # The caller's loop was closed: no task is left to use the slot.
                 if self._slot is not None:
                     self._bridge.controller.release(self._slot)
 

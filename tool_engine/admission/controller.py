@@ -254,10 +254,10 @@ class ToolConcurrencyController(Entrance):
             self._put_back(slot, self._clock())
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
-        """Takes a parked slot again, ahead of everybody who waits, once no nested call is left."""
+        """Takes a parked slot again, ahead of all calls that wait, once no nested call is left."""
         waiter = self.ask_back(slot)
         if waiter is not None and waiter.is_waiting:
-            # Whoever is cancelled here may be a task of a tool that goes on: its call still gets
+            # What is cancelled here may be a task of a tool that goes on: its call still gets
             # its slot back. If it ends, `release` takes the waiter out of the line.
             await waiter.future
 
@@ -301,9 +301,9 @@ class ToolConcurrencyController(Entrance):
         slot.renewed_at = self._clock()
 
     def configure(self, config: ConcurrencyConfig) -> None:
-        """Applies another configuration at once, to those who wait too.
+        """Applies another configuration at once, to calls that wait too.
 
-        A limit that grows lets exactly as many more run; one that shrinks ends nobody: slots are
+        A limit that grows lets exactly as many more run; one that shrinks ends no call: slots are
         given again when enough were given back. Calls that wait keep the time that they came and
         the `queue_timeout` that they came with.
         """

@@ -50,7 +50,7 @@ class Deadlines:
             self._arm(loop, due)
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """No call waits any more."""
         self._entries.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -147,7 +147,7 @@ class Entrance(SlotReporter):
             self._hand_over(waiter.lane)
 
     def _end_probes(self, slot: ConcurrencySlot, outcome: bool | None, now: float) -> None:
-        """Tells the breakers how the call ended; whoever waits behind an open one is refused."""
+        """Tells the breakers how the call ended; calls that wait behind an open one are refused."""
         probes, slot.probes = slot.probes, ()
         for breaker, probe in probes:
             breaker.end(probe, outcome, now)
@@ -165,7 +165,7 @@ class Entrance(SlotReporter):
     def _turn_away(
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
     ) -> ConcurrencySlot | None:
-        """Looks again where a pause held the call up that nobody has ended yet."""
+        """Looks again where a pause held the call up that has not been ended yet."""
         bucket = lane.bucket
         until = bucket.paused_until
         if until is not None and until <= now:

@@ -1,4 +1,4 @@
-"""In which order, and when, do those who wait get their slots, if nobody else comes?
+"""In which order, and when, do calls that wait get their slots, if no other call comes?
 
 The lines are copied, and the dispatcher itself gives out the slots of the copy, on a clock that
 jumps. So the order is that in which the slots will really be given out.
@@ -116,7 +116,7 @@ class Forecast(SlotDispatcher):
         """Lets time pass until all have been served, or `until` has.
 
         Returns:
-            When the last of them was served; infinity when nobody knows.
+            When the last of them was served; infinity when it cannot be known.
         """
         for lane in sorted(self._lane_copies.values(), key=Lane.first):
             self._refresh(lane)
@@ -207,14 +207,14 @@ class Forecast(SlotDispatcher):
             copy.set_limit(key.limit)
             copy.used, copy.weight = key.used, key.weight
             copy.round, copy.credit = key.round, key.credit
-            # Only read: who has lent a slot out, and nobody knows until when.
+            # Only read: which lanes have lent a slot out, and for how long is not known.
             copy.lanes = key.lanes
         return copy
 
     def admit_nowait(
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
     ) -> ConcurrencySlot | None:
-        """Nobody else comes."""
+        """No other call comes."""
         return None
 
     def release(

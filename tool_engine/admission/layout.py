@@ -60,7 +60,7 @@ class Layout:
             lane.update(is_observed=self._is_observed)
 
     def observe(self, is_observed: bool) -> None:
-        """Whether anybody is to be told of each slot: then none is given on the short way."""
+        """Whether a callback is to be told of each slot: then none is given on the short way."""
         self._is_observed = is_observed
         for lane in self.lanes.values():
             lane.update(is_observed=is_observed)
@@ -185,7 +185,7 @@ class Layout:
                 key.set_limit(request.tool_key_limit)
 
     def _forget_owned(self) -> None:
-        """Makes room: conversations come and go, and nobody says when one is over."""
+        """Makes room: conversations come and go, and the engine is not told when one is over."""
         owned = [each for each in self._tool_counts.values() if each.owner is not None]
         if len(owned) < _MOST_OWNED:
             return

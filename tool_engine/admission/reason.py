@@ -33,7 +33,7 @@ class Reason(NamedTuple):
 
 
 def name_of(call: Waiter | ConcurrencySlot) -> str | None:
-    """The id of the call that waits or holds a slot; None where nobody said."""
+    """The id of the call that waits or holds a slot; None where the caller gave none."""
     return call.call_id or call.request.call_id
 
 

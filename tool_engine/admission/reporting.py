@@ -60,8 +60,8 @@ class SlotReporter(SlotDispatcher):
     def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
         """Calls `callback` with each `SlotEvent` from now on; returns what ends that.
 
-        It is called shortly after, when whoever got a slot has been woken, so that it delays no
-        grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
+        It is called shortly after, when the call that got a slot has been woken, so that it delays
+        no grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
 
         Example:
             >>> controller = ToolConcurrencyController()
@@ -129,8 +129,8 @@ class SlotReporter(SlotDispatcher):
     def explain(self, call_id: str) -> WaitExplanation:
         """Why a call waits: behind whom, for what, and about how much longer.
 
-        The order and the times are those of a forecast: nobody else comes, and calls run as long as
-        the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
+        The order and the times are those of a forecast: no other call comes, and calls run as long
+        as the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
         """
         for waiter in self._waiters():
             if name_of(waiter) == call_id:
@@ -313,7 +313,7 @@ class SlotReporter(SlotDispatcher):
         forecast.run(until)
         line = [waiter for waiter, _ in forecast.served]
         if len(line) < len(waiters):
-            # Nobody can say when: what holds them up has no end that is known.
+            # There is no telling when: what holds them up has no end that is known.
             served = set(line)
             line += sorted((each for each in waiters if each not in served), key=_order)
         return line if until is None else line[: line.index(until) + 1]

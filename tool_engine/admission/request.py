@@ -33,7 +33,7 @@ _MINDS_LENT: Final = (
     CollisionPolicy.CANCEL_IN_PROGRESS,
 )
 _SECRET: Final = os.urandom(16)
-"""Without it, whoever sees the digest of a short secret could find the secret by trying."""
+"""Without it, a reader of a short secret's digest could find the secret by trying."""
 _editions: Final = count(1)
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic", enc_hook=repr).encode
 
@@ -139,7 +139,7 @@ class AdmissionRequest(msgspec.Struct):
     def for_tool(
         cls, tool: Tool, config: ConcurrencyConfig, owner: int | None = None
     ) -> AdmissionRequest:
-        """What an ordinary call of `tool` asks for, whoever makes it.
+        """What an ordinary call of `tool` asks for, no matter which caller makes it.
 
         Args:
             tool: The tool.
@@ -217,7 +217,7 @@ def digest_of(value: Any) -> str:
         data = _encode(value)
     except OverflowError:  # MessagePack has no whole numbers beyond 64 bits
         data = json.dumps(value, sort_keys=True, default=repr).encode()
-    # Reading definitions needs it as well: whoever has none loads it with the first key.
+    # Reading definitions needs it as well: an engine without any loads it with the first key.
     hashlib = import_module("hashlib")
     digest: str = hashlib.blake2b(data, digest_size=12, key=_SECRET).hexdigest()
     return digest

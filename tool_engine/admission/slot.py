@@ -54,7 +54,7 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     request: Any
     """The `AdmissionRequest` that it was given for."""
     call_id: str | None = None
-    """The call that holds it; None where nobody said."""
+    """The call that holds it; None where the caller named none."""
     is_listed: bool = False
     """Whether snapshots find it among those that are held."""
     key: float = 0.0
@@ -79,7 +79,7 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     on_superseded: Callable[[], None] | None = None
     """Called when a newer call with the same key is to take the place of its call."""
     number: int = 0
-    """Tells it from others, calls of calls included; 0: nobody has asked yet."""
+    """Tells it from others, calls of calls included; 0: it has not been asked for yet."""
 
     @property
     def order(self) -> Order:

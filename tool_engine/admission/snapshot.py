@@ -54,7 +54,7 @@ class ConcurrencySnapshot(msgspec.Struct, frozen=True):
 
     metrics: ConcurrencyMetrics
     is_paused: bool
-    """Whether `pause()` holds everybody up."""
+    """Whether `pause()` holds all calls up."""
     buckets: dict[str, dict[str, Any]]
     """Per bucket: `current`, `limit`, `queue`, `utilization`, `rejected`; `wait_p50`, `wait_p95`
     and `wait_p99` in seconds over the last calls that had to wait (None: none had), `paused_for` in
@@ -68,7 +68,7 @@ class ConcurrencySnapshot(msgspec.Struct, frozen=True):
     held: list[HeldSlot]
     """The oldest first."""
     waiting: list[WaitingCall]
-    """The next one first, if no limit changes and nobody else comes."""
+    """The next one first, if no limit changes and no other call comes."""
 
     def to_dict(self) -> dict[str, Any]:
         """The view as JSON values."""

@@ -29,7 +29,7 @@ from tool_engine.redaction import redact_text, secrets_of
 __all__ = ["ApprovalBook"]
 
 DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds after which a request that nobody answered is refused. U32."""
+"""Seconds after which a request without an answer is refused. U32."""
 MOST_REMEMBERED: Final = 10_000
 """Decisions that one conversation remembers; who was asked longest ago is asked again."""
 
@@ -39,7 +39,7 @@ _log = get_logger(__name__)
 class ApprovalBook:
     """The open requests and the remembered decisions of one conversation.
 
-    A request is open while its call waits for the answer, and, if nobody can answer now, from the
+    A request is open while its call waits for the answer, and, if there is no answer now, from the
     end of its call until it expires: then it is *deferred*, and `answer` takes the answer.
 
     Args:
@@ -47,7 +47,7 @@ class ApprovalBook:
         timeout: Seconds until a request expires.
         clock: Unix time in seconds.
         storage: Keeps deferred requests and remembered decisions for other processes; None:
-            whoever goes on elsewhere takes them along with `to_dict`.
+            a program that goes on elsewhere takes them along with `to_dict`.
 
     Raises:
         ConfigurationError: The timeout is not a positive number of seconds.
@@ -157,7 +157,7 @@ class ApprovalBook:
         self._waiting.discard(token)
 
     async def take_back(self, token: str) -> None:
-        """Closes a request that was deferred, and that nobody is to answer after all."""
+        """Closes a request that was deferred, and that is not to be answered after all."""
         self.withdraw(token)
         if self.storage is not None:
             await self._undo(self.storage, token)
@@ -168,7 +168,7 @@ class ApprovalBook:
                 await storage.claim(token)
 
         undoing = asyncio.ensure_future(claim())
-        # It goes on if whoever waits for it is cancelled once more.
+        # It goes on if the task that waits for it is cancelled once more.
         self._undoing.add(undoing)
         undoing.add_done_callback(self._undoing.discard)
         await asyncio.shield(undoing)
@@ -191,7 +191,7 @@ class ApprovalBook:
     ) -> ApprovalRequest:
         """Takes the one answer to a request that no call waits for, and closes it.
 
-        If it is a yes, whoever gets the request runs its call, once.
+        If it is a yes, the caller of this method runs the request's call, once.
 
         Args:
             token: The request's.
@@ -200,7 +200,7 @@ class ApprovalBook:
 
         Raises:
             ApprovalError: There is no such open request, a call waits for its answer, it has
-                expired, somebody answered it in another process, or the tool or the arguments are
+                expired, it was answered in another process, or the tool or the arguments are
                 not what the consent is for; a refusal of those is taken. A tool that is gone, and
                 arguments that were not kept whole, leave it open for where they are.
         """
@@ -234,12 +234,12 @@ class ApprovalBook:
         self._waiting.discard(token)
 
     def _drop_oldest(self) -> None:
-        """Expired requests that nobody asks about do not pile up."""
+        """Expired requests that are never asked about do not pile up."""
         while self._open and not self.is_open(oldest := next(iter(self._open))):
             self.withdraw(oldest)
 
     async def _close(self, request: ApprovalRequest) -> None:
-        """Closes a request, if nobody is quicker, in this process or another one."""
+        """Closes a request, if no other task is quicker, in this process or another one."""
         is_here = self._open.pop(request.token, None) is not None
         if self.storage is None or self._clock() >= request.expires_at:
             return
@@ -249,7 +249,7 @@ class ApprovalBook:
                 await self.storage.put(request)
             is_ours = await self.storage.claim(request.token)
         except BaseException:
-            # Nobody was told of an answer: it can be given once more.
+            # No answer has been passed on: it can be given once more.
             if is_here:
                 self._open[request.token] = request
             raise
@@ -275,8 +275,8 @@ class ApprovalBook:
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Lets a decision hold for the same call later on, if its request is `is_once`.
 
-        Nothing is remembered of arguments that JSON cannot say: nobody could tell whether others
-        are the same.
+        Nothing is remembered of arguments that JSON cannot say: whether others are the same could
+        not be told.
         """
         is_wanted = request.is_once and decision.is_remembered is not False
         if not is_wanted or request.kind != "execution" or not is_plain(request.params):
@@ -302,7 +302,7 @@ class ApprovalBook:
             return known
         try:
             known = await self.storage.remembered(self.session_id, fingerprint)
-        except Exception as error:  # noqa: BLE001 - then somebody is asked once more
+        except Exception as error:  # noqa: BLE001 - then the approver is asked once more
             _log.warning("decision_not_found", error=redact_text(str(error)))
             return None
         if known is not None:
@@ -349,8 +349,8 @@ class ApprovalBook:
         """The book that `to_dict` wrote, in another process or at another time.
 
         No call waits for the requests any more. With a storage, those stay open that were deferred;
-        without one all do. Processes that share a storage answer a request once; whoever has two
-        copies of the data, and no storage for both, must see to it that one of them is used.
+        without one all do. Processes that share a storage answer a request once; a program
+        that has two copies of the data, and no storage for both, must see to it that one is used.
 
         Raises:
             ApprovalError: The data is not what `to_dict` writes; the message names the place.

@@ -1,4 +1,4 @@
-"""How does a function of the program answer, or nobody for now?"""
+"""How does a function of the program answer, or is the answer left open?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CallbackApprover:
 
     Args:
         function: Called with the `ApprovalRequest`; sync or async. A sync function is called on the
-            event loop and must not wait for anybody: to call one that does, such as `input`, pass
+            event loop and must not wait for a person: to call one that does, such as `input`, pass
             an async function that awaits `asyncio.to_thread(...)`.
 
     Raises:
@@ -51,6 +51,6 @@ class DeferredApprover:
     """Lets every call that needs consent end as `approval_required`; the answer comes later."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """Nobody can answer now."""
+        """There is no answer now."""
         del request
         return None

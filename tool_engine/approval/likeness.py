@@ -69,7 +69,7 @@ class _Forms(NamedTuple):
 
     plain: set[str]
     seen: set[str]
-    """Without what nobody sees; empty where there is no such character in it."""
+    """Without what no reader sees; empty where there is no such character in it."""
 
 
 class Argument:

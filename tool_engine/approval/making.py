@@ -1,4 +1,4 @@
-"""What exactly does somebody consent to: which definition, and which code that runs it?
+"""What exactly does a user consent to: which definition, and which code that runs it?
 
 A definition has a hash, and a `Tool` that was built by hand has its fields. Of code is told what it
 does: its own instructions, and the texts and numbers that are its defaults. What it calls, closes
@@ -129,10 +129,10 @@ def _fields_of(tool: Tool) -> str:
 
 
 def _of_object(value: object) -> list[Any]:
-    # Nobody knows what makes two of these the same, but for being one object.
+    # Nothing tells what makes two of these the same, but for being one object.
     return [type(value).__qualname__, id(value)]
 
 
 def _hashed(data: bytes) -> str:
-    # Loaded by name: most programs ask nobody.
+    # Loaded by name: most programs ask for no consent.
     return str(import_module("hashlib").sha256(data).hexdigest())

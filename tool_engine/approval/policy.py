@@ -1,4 +1,4 @@
-"""Does a call need somebody's consent before it runs, and its result before the model reads it?
+"""Does a call need consent before it runs, and its result before the model reads it?
 
 Several places may say so: a rule about a parameter's value, a rule about a tool, the session, a
 group, the tool's own definition. The most specific one that says anything decides.
@@ -126,7 +126,7 @@ class Decision(msgspec.Struct, frozen=True):
     is_result_silent: bool = False
     """Whether the model is not told why the result was refused."""
     execution_by: str | int | None = None
-    """Who decided: the text of a rule, or the number of a place from 0; None: nobody did."""
+    """Who decided: the text of a rule, or the number of a place from 0; None: none did."""
     result_by: str | int | None = None
 
 
@@ -140,7 +140,7 @@ def decide(
 ) -> Decision:
     """What holds for a call: by the most specific rule, then by the first place that says it.
 
-    Of rules that are equally specific the strictest one decides. Where nobody says anything, a
+    Of rules that are equally specific the strictest one decides. Where none says anything, a
     call runs and its result is read.
 
     Args:

@@ -1,7 +1,7 @@
-"""What would a call change, as far as anybody can tell before it runs?
+"""What would a call change, as far as can be told before it runs?
 
 The executor of the tool may know: it then has `preview(tool, params) -> str | None`, plain or
-async, which changes nothing. Whoever asks for consent finds it here, because a gate knows no
+async, which changes nothing. A gate that asks for consent finds it here, because it knows no
 executors.
 """
 
@@ -22,7 +22,7 @@ from tool_engine.redaction import redact_text, secrets_of
 __all__ = ["executor_of_call", "preview_of", "previewed_by"]
 
 _LONGEST: Final = 5.0
-"""Seconds for a preview: whoever is asked does without it then."""
+"""Seconds for a preview: the approver does without it then."""
 
 _log = get_logger(__name__)
 _executor: Final[ContextVar[Any]] = ContextVar("previewing_executor", default=None)
@@ -39,7 +39,7 @@ def previewed_by(executor: Any) -> Iterator[None]:
 
 
 def executor_of_call() -> object:
-    """What would run the call that somebody is asked about now; None: nobody knows."""
+    """What would run the call that consent is asked for now; None: it is not known."""
     return _executor.get()
 
 

@@ -1,4 +1,4 @@
-"""How does somebody answer who looks at a list, in a window or on a page?"""
+"""How does a user answer who looks at a list, in a window or on a page?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["QueueApprover"]
 
 
 class QueueApprover:
-    """Keeps the requests in a list until somebody answers them by their token. S34.
+    """Keeps the requests in a list until the user answers them by their token. S34.
 
     A request leaves the list when it is answered, when it expires, and when its call ends. To list,
     allow and refuse is possible from any thread.
@@ -62,7 +62,7 @@ class QueueApprover:
 
         Args:
             token: The request's.
-            decision: What a `CallbackApprover`'s function may say, too; None: nobody can answer
+            decision: What a `CallbackApprover`'s function may say, too; None: there is no answer
                 now, and the call ends as `approval_required`.
 
         Raises:
@@ -79,7 +79,7 @@ class QueueApprover:
         return asked.request
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """Puts a request into the list, and waits until somebody answers it."""
+        """Puts a request into the list, and waits until it is answered."""
         asked = self._asked[request.token] = _Asked(request)
         for watcher in self._watchers:
             watcher.set()

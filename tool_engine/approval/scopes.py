@@ -108,7 +108,7 @@ class NarrowedScope:
         """Why the call may not run, by the first of them that says so; None: it may.
 
         Where one of them is asked later, the others have their say all the same: when that one is
-        answered, nobody asks them any more.
+        answered, they are not asked any more.
         """
         waiting: tuple[Any, Refusal] | None = None
         for place, part in enumerate(self.parts):

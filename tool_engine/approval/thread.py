@@ -1,7 +1,7 @@
-"""How is somebody waited for in a thread, without holding up the event loop or the program's end?
+"""How is a person waited for in a thread, without holding up the event loop or the program's end?
 
 A thread that waits for a person cannot be ended. It is a daemon, so that the program can end all
-the same, and what it says when nobody listens any more is dropped.
+the same, and what it says when no task listens any more is dropped.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ async def in_own_thread(function: Callable[..., T], *args: Any) -> T:
         value, error = None, None
         try:
             value = context.run(function, *args)
-        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as raised:  # noqa: BLE001 - the task that waits gets it
             error = raised
-        # A loop that is closed has nobody who waits.
+        # A loop that is closed has no task that waits.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, error)
 

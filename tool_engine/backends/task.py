@@ -125,7 +125,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
     @property
     def is_ending(self) -> bool:
-        """Whether nobody waits for a value any more."""
+        """Whether no caller waits for a value any more."""
         return self.cancellation is not None or self.end_reason is not None
 
     def start(self, caller: asyncio.Task[Any] | None) -> None:
@@ -235,7 +235,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self._resume(waits_for, error)
 
     def close(self) -> None:
-        """Ends the tool where it waits: nobody drives the run any more."""
+        """Ends the tool where it waits: no loop drives the run any more."""
         self._steps.close()
         self.error = asyncio.CancelledError()
         self.is_troubled = self.is_done = True

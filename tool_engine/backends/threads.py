@@ -71,7 +71,7 @@ class ThreadLane:
                 await asyncio.wait([future])
             except asyncio.CancelledError as cancellation:
                 if self._is_closed or self._withdraw(work):
-                    # Nobody counts on the end any more, and the loop must be able to end.
+                    # No caller counts on the end any more, and the loop must be able to end.
                     raise
                 cancelled = cancellation
         value, error = future.result()
@@ -101,7 +101,7 @@ class ThreadLane:
             self._threads += 1
             name = f"tool-{self._threads}"
         try:
-            # In a list: a thread keeps what it began with, and with that whoever called.
+            # In a list: a thread keeps what it began with, and with that its first caller.
             threading.Thread(target=self._serve, args=([work],), name=name, daemon=True).start()
         except RuntimeError:
             with self._lock:
@@ -121,7 +121,7 @@ class ThreadLane:
         work: _Work | None = first.pop()
         while work is not None:
             outcome = _run(work)
-            # A closed loop: nobody is left to hear of it.
+            # A closed loop: no task is left to hear of it.
             with contextlib.suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(work.future.set_result, outcome)
             del outcome

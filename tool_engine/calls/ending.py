@@ -314,7 +314,7 @@ class CallEnding:
         result: ToolExecutionResult | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
-        """Tells whoever listens how far the call has come, with `facts` that only this kind has."""
+        """Tells the subscribers how far the call has come, with `facts` that only this kind has."""
         if not self._bus.listens_to(kind):
             return
         plan, slot, context = call.plan, call.slot, call.context
@@ -429,7 +429,7 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
     else:
         error = None if error is None else redact_text(error)
         if "error_details" in metadata:
-            # With the token of a request for consent, whoever has it could allow the call.
+            # With the token of a request for consent, any reader of it could allow the call.
             metadata["error_details"] = redact(metadata["error_details"])
         try:
             output = redact(_bounded(output))

@@ -222,7 +222,7 @@ class Pipeline:
         arguments: dict[str, Any],
         parent: ConcurrencySlot | None,
     ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
-        """What a call may run; or its result, when nobody consents or another call runs for it."""
+        """What a call may run; or its result, when it may not, or another call runs for it."""
         plan: Any = call.plan
         parent = None if parent is _UNASKED else parent
         # From here on others may change what they sent: nothing is read there again.

@@ -96,9 +96,9 @@ class Plan:
         """Whether each call asks for a slot in its own way."""
         asks = None if tool.permission is None else tool.permission.execution
         self.needs_consent = asks not in (None, ExecutionPolicy.AUTO)
-        """Whether somebody must be asked, or nobody may allow it, when no session says anything."""
+        """Whether it must be asked for, or may not run at all, when no session says anything."""
         self.is_special = self.is_keyed or self.needs_consent
-        """Whether a call of nobody in particular takes more than the shortest way."""
+        """Whether a call outside any session takes more than the shortest way."""
         self.request = request
         self.bucket = tool.bucket
         self.facts: dict[str, Any] = {
@@ -209,7 +209,7 @@ class Planner:
         )
 
     def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
-        """The number of what runs a tool of one conversation, where anybody counts its calls."""
+        """The number of what runs a tool of one conversation, where its calls are counted."""
         wants = tool.concurrency
         is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
         return None if own is None or not is_counted else self._numbers.of(own)
@@ -224,7 +224,7 @@ class Planner:
         return shaped(executor, tool.result, keep_output, has_reader=has_reader)
 
     def unknown_executor(self, tool: Tool) -> Failure:
-        """The failure of a tool whose handler nobody has registered."""
+        """The failure of a tool whose handler is not registered."""
         near = self._registry.nearest(tool.handler)
         hint = f"; did you mean {near!r}?" if near else ""
         return Failure(
@@ -236,7 +236,7 @@ class Planner:
 
 
 def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
-    """The tool, which asks if its executor runs nothing that nobody has consented to."""
+    """The tool, which asks if its executor runs nothing without consent."""
     said = tool.permission or Permission()
     is_free = said.execution in (None, ExecutionPolicy.AUTO)
     if not is_free or not getattr(executor, "needs_consent", False):

@@ -72,7 +72,7 @@ class Retries:
             if (left := deadline - loop.time() - wait) <= 0:
                 return run
             # Calls that failed together do not come back together.
-            wait += random() * min(pause, left) / 2  # noqa: S311 - nobody gains by guessing it
+            wait += random() * min(pause, left) / 2  # noqa: S311 - there is nothing to gain by guessing it
             reason = await self._pause(call, slot, wait, deadline)
             if reason is not None:
                 run.end_reason, run.is_troubled = reason, True

@@ -2,8 +2,8 @@
 
 Calls of a `single_flight` tool with the same key and the same arguments share one run: the first
 one leads, those that come while it runs follow. Followers end in the same step as their leader, so
-that nobody can change the result before they have it. A call whose leader was cancelled, or gave
-up earlier than the call itself would, leads itself.
+that no other task can change the result before they have it. A call whose leader was cancelled, or
+gave up earlier than the call itself would, leads itself.
 
 What is told of one conversation is told to no other one: a call does not get what another one's
 settings have made of the result, and its own are looked at again before it gets any.
@@ -234,7 +234,7 @@ class Flights:
 
 
 def _note_shared(flight: Flight, follower: Call) -> None:
-    """Whoever has a say about results inside of the shared one says it of each that shares it."""
+    """Conversations with a say about results in the shared call say it of each that shares it."""
     follower.note_for_maker(flight.plan.tool)
     inside = flight.call.inside
     if inside is None:

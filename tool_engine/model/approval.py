@@ -1,4 +1,4 @@
-"""What is somebody asked to consent to, and what did they say?"""
+"""What is a user asked to consent to, and what did they say?"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SPOKEN: Final = ("description", "preview", "result")
 
 
 class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """What somebody is asked to consent to."""
+    """What a user is asked to consent to."""
 
     token: str
-    """Names the request; nobody can guess it, and it is good for one answer."""
+    """Names the request; it cannot be guessed, and is good for one answer."""
     session_id: str
     kind: str = "execution"
     """`execution`: may the call run; `result`: may the model read its result."""
@@ -53,21 +53,21 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     secret_names: tuple[str, ...] = ()
     """Arguments, and parts of them, that are not to be shown: see `approval.describe`."""
     preview: str | None = None
-    """What would change, often as a diff; None: nobody can tell. Secrets are hidden in it."""
+    """What would change, often as a diff; None: it cannot be told. Secrets are hidden in it."""
     is_nested: bool = False
     """Whether a tool makes the call, and not the conversation itself."""
     called_name: str = ""
     """The name that the model called: the one that the tool has in its conversation, or that of the
-    tool which makes this call; empty: the tool's own, or nobody knows."""
+    tool which makes this call; empty: the tool's own, or not known."""
     is_shared: bool = False
     """Whether another conversation has a say in the call, too: then it can be allowed only where
     that one is, which is the process that asks."""
     making: str = ""
     """Stands for the version, the definition or else the fields of the tool, and what of the code
-    that runs it can be told; empty: nobody has looked, and the definition stands for it."""
+    that runs it can be told; empty: it was not looked at, and the definition stands for it."""
     engine: str = ""
     """Stands for the engine that has the tool, the same after a restart; empty: the tool is one of
-    the conversation alone, or nobody has looked."""
+    the conversation alone, or it was not looked at."""
     fingerprint: str = ""
     """What a remembered decision is good for: this tool as it is made with these arguments. Made
     from the other fields when it is left out."""
@@ -85,7 +85,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
         """The fields as JSON values, with `[hidden]` in the place of secrets.
 
         A secret argument is hidden by its name, and where its value stands elsewhere. The token is
-        not: whoever shows the question answers with it.
+        not: the program that shows the question answers with it.
         """
         values = super().to_dict() | {"token": self.token}
         # By name: the vocabulary stands below what knows secrets.
@@ -115,7 +115,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
 
 
 class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """What somebody said.
+    """What the user said.
 
     Raises:
         ConfigurationError: `is_approved` is neither True nor False: a word such as "no" is no no.
@@ -148,7 +148,7 @@ def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> st
     The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
     """
     said = _written([tool_name, making, _exact(params)])
-    # Loaded by name: most programs ask nobody.
+    # Loaded by name: most programs ask for no consent.
     hashed = import_module("hashlib").sha256(said.encode("utf-8", "surrogatepass"))
     return str(hashed.hexdigest())
 
@@ -176,7 +176,7 @@ def _exact(value: Any) -> Any:
         pairs = [[_exact(key), _exact(item)] for key, item in value.items()]
         # No two keys are alike: what they stand for need not be written to tell them apart.
         return ["mapping", *sorted(pairs, key=_key_of)]
-    # Nobody knows what makes two of these the same, but for being one object.
+    # Nothing tells what makes two of these the same, but for being one object.
     return [kind.__qualname__, id(value)]
 
 

@@ -1,8 +1,8 @@
-"""What names a call, so that no two share a name and nobody can guess one?
+"""What names a call, so that no two share a name and none can be guessed?
 
-A number could be counted by whoever has seen one, and two processes would count alike: those that a
-server forked, and those that began in one millisecond. So each name ends in a mark that is drawn
-from the system, in a supply that a forked process does not share.
+A caller who has seen a number could go on counting, and two processes would count alike: those
+that a server forked, and those that began in one millisecond. So each name ends in a mark that is
+drawn from the system, in a supply that a forked process does not share.
 """
 
 from __future__ import annotations

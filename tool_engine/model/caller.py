@@ -1,4 +1,4 @@
-"""Is what somebody passes as the context of a call one?"""
+"""Is what a caller passes as the context of a call one?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are arguments copied, so that nobody else can change them; and what is never copied?"""
+"""How are arguments copied, so that no other holder can change them; and what is never copied?"""
 
 from __future__ import annotations
 

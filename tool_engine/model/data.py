@@ -80,7 +80,7 @@ def _entries_as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> A
     entries = value.values() if isinstance(value, Mapping) else value
     if is_free and not any(isinstance(each, Data) for each in entries):
         return hide(plain(value))
-    # Keys are names that somebody gave here: a bucket called `token` is no secret.
+    # Keys are names that a user gave here: a bucket called `token` is no secret.
     copies = [_as_json(each, is_free, hide) for each in entries]
     if isinstance(value, Mapping):
         return dict(zip(map(str, value), copies, strict=True))

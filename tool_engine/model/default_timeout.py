@@ -8,7 +8,7 @@ __all__ = ["DEFAULT_TIMEOUT"]
 
 
 class _DefaultTimeout(float):
-    """The documented default of 30 seconds, told apart from a 30 that somebody asked for."""
+    """The documented default of 30 seconds, told apart from a 30 that the user asked for."""
 
     def __reduce__(self) -> str:
         """Its name: what is copied, or goes to another process, is this same one there."""

@@ -73,7 +73,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True):
     findings: tuple[str, ...] = ()
     """Warnings about the definition, each with its place and cure."""
     is_quarantined: bool = False
-    """Whether nobody approved it as it is: then it adds nothing, and cannot be turned on. Its
+    """Whether it is not approved as it is: then it adds nothing, and cannot be turned on. Its
     first finding says why."""
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[l
 
 
 def _names(what: str, values: Any) -> tuple[str, ...]:
-    # A text is a sequence of texts, too, and would select what nobody named.
+    # A text is a sequence of texts, too, and would select what was never named.
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise ConfigurationError(f"{what} must be a list of names, got {values!r}")
     names = tuple(values)

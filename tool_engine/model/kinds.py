@@ -42,7 +42,7 @@ def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -
             place, fault = _place_of(field.name, field.type, value, error)
             raise ConfigurationError(f"{place}: {fault}, got {shown(value)[:80]}") from error
         if isinstance(converted, _CONTAINERS) and converted is not value:
-            # Whoever passed it may go on changing it: unchecked, and for all who share it.
+            # The caller that passed it may go on changing it: unchecked, and for all who share it.
             msgspec.structs.force_setattr(setting, field.name, converted)
 
 

@@ -138,7 +138,7 @@ def stand_in(value: Any) -> Any:
 
 def is_path(value: Any) -> bool:
     """Whether `value` is a path of `pathlib`."""
-    # Where nobody has imported the module there is no path, and nobody waits for its import.
+    # Where no code has imported the module there is no path, and no call waits for its import.
     pathlib: Any = sys.modules.get("pathlib")
     return pathlib is not None and isinstance(value, pathlib.PurePath)
 

@@ -1,4 +1,4 @@
-"""What does somebody say about whether calls may run, and whether their results may be read?"""
+"""What does a user say about whether calls may run, and whether their results may be read?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "Re
 
 
 class ExecutionPolicy(str, Enum):
-    """When somebody is asked before a call runs. From the loosest to the strictest."""
+    """When the user is asked before a call runs. From the loosest to the strictest."""
 
     AUTO = "auto"
     ASK_ONCE = "ask_once"
@@ -24,7 +24,7 @@ class ExecutionPolicy(str, Enum):
 
 
 class ResultPolicy(str, Enum):
-    """When somebody is asked before the model reads a result. From the loosest to the strictest."""
+    """When the user is asked before the model reads a result. From the loosest to the strictest."""
 
     NEVER = "never"
     ON_ERROR = "on_error"

@@ -1,6 +1,6 @@
 """What does the URL of a PostgreSQL database say about how to connect?
 
-All of it is in the URL: neither `PGPASSWORD` nor a file in somebody's home decides to which
+All of it is in the URL: neither `PGPASSWORD` nor a file in the user's home decides to which
 server a tool speaks or records go, or as whom.
 """
 

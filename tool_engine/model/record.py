@@ -154,7 +154,7 @@ class CallEntry(msgspec.Struct, gc=False):
 
     `params` and `result` are snapshots (`tool_engine.knowledge.snapshot`), so that nothing that a
     caller or a tool changes afterwards changes what is kept. Secrets are still in them: only
-    `tool_engine.knowledge.entry.record_of` may show an entry to anybody.
+    `tool_engine.knowledge.entry.record_of` may show an entry.
     """
 
     tool_name: str

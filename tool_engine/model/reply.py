@@ -24,7 +24,7 @@ class StreamEventType(str, Enum):
 
 
 class ReplyFinding(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
-    """Something about a reply, or about a definition that is sent, that somebody should know.
+    """Something about a reply, or about a definition that is sent, that the user should know.
 
     A value, never raised. The `error_type` of a reply's finding is `truncated`,
     `malformed_arguments`, `malformed_reply`, `missing_name`, `missing_id`, `repeated_id`,

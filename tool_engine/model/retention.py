@@ -52,7 +52,7 @@ class RecordRetention(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass
     max_bytes: int | None = None
     """About the most bytes: of SQLite's file in use, of PostgreSQL's rows."""
     max_session_age: float | None = None
-    """Seconds since a session was saved last; one about which somebody is being asked stays."""
+    """Seconds since a session was saved last; one with an open request for approval stays."""
     interval: float = 3600.0
     """Seconds between two times at which the engine removes what is not kept."""
 

@@ -33,7 +33,7 @@ class SessionInfo(msgspec.Struct, Data, frozen=True, kw_only=True):
     size: int
     """Characters of what is kept of it, as JSON."""
     pending_approvals: int = 0
-    """Requests for approval that nobody has answered yet."""
+    """Requests for approval that have no answer yet."""
 
 
 def check_session_id(session_id: object) -> str:
@@ -55,7 +55,7 @@ def check_session_id(session_id: object) -> str:
 
 
 def revision_of(data: Mapping[str, Any]) -> str:
-    """Which state of a conversation some data are: what is under `revision`; empty: nobody says."""
+    """Which state of a conversation some data are: what is under `revision`; empty: not said."""
     found = data.get("revision")
     return found if isinstance(found, str) and _REVISION.fullmatch(found) else ""
 

@@ -117,7 +117,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     result: ResultLimits | None = None
     """How much of its output is shown; None: all of it."""
     permission: Permission | None = None
-    """Whether somebody is asked before it runs, or before a model reads its result."""
+    """Whether the user is asked before it runs, or before a model reads its result."""
     accepts: list[str] | None = None
     """The labels that a value may carry which is sent to it by reference; None: any."""
     max_uses: int | None = None
