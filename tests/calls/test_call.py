@@ -59,7 +59,7 @@ def test_the_earlier_deadline_counts() -> None:
         (
             {"deadline": 1.0, "parent_call_id": "call-0"},
             1.0,
-            "of the call call-0 that it is part of; raise the timeout of that call",
+            "of the call call-0 that it is part of; raise its timeout",
         ),
     ],
 )

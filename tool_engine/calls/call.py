@@ -212,7 +212,6 @@ def too_late(call: Call, seconds: float = inf) -> Failure:
     if call.context.deadline is not None and seconds < call.timeout:
         if outer := call.context.parent_call_id:
             within = f"by the deadline of the call {outer} that it is part of"
-            cure = "raise the timeout of that call"
         else:
             within = "by the deadline of its context"
             cure = "give the context a later deadline"
