@@ -6,14 +6,26 @@ import pytest
 from msgspec.structs import replace
 
 from tests.session.catalogs import Catalog, definition
-from tool_engine import ToolExecutionContext, ToolSession
+from tool_engine import Tool, ToolExecutionContext, ToolSession
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.session.composition import as_source
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
+from tool_engine.session.references import Expanded
+from tool_engine.session.scope import SessionScope
 
 NO_TOOLS = as_source(Catalog())
 TOOL = ToolConfigLoader().from_mapping(definition("note"))
+
+
+def bound(
+    session: ToolSession, context: ToolExecutionContext | None, tool: Tool | None
+) -> ToolExecutionContext:
+    """A context of the conversation, which has what it adds to the call."""
+    scope = SessionScope(session.own, session.gate, Expanded({}, ()))
+    made = context_of(session, context, tool, scope)
+    assert made.scope is scope
+    return replace(made, scope=None)
 
 
 @pytest.mark.parametrize(
@@ -25,26 +37,26 @@ def test_how_much_time(of_session: float, of_tool: float | None, expected: float
     session = ToolSession(NO_TOOLS, "s", ToolCallConfig(timeout=of_session))
     tool = replace(TOOL, timeout=of_tool)
     for context in (None, ToolExecutionContext(), ToolExecutionContext(timeout=None)):
-        assert context_of(session, context, tool).timeout == expected
-    assert context_of(session, ToolExecutionContext(timeout=7.0), tool).timeout == 7.0
-    assert context_of(session, None, None).timeout == of_session
+        assert bound(session, context, tool).timeout == expected
+    assert bound(session, ToolExecutionContext(timeout=7.0), tool).timeout == 7.0
+    assert bound(session, None, None).timeout == of_session
 
 
 def test_a_helper_has_no_more_time() -> None:
     """A9: of a conversation and those that it works for, the shortest time holds."""
     parent = ToolSession(NO_TOOLS, "p", ToolCallConfig(timeout=3.0))
     child = ToolSession(NO_TOOLS, "p/c", ToolCallConfig(timeout=20.0), parent=parent)
-    assert context_of(child, None, replace(TOOL, timeout=10.0)).timeout == 3.0
+    assert bound(child, None, replace(TOOL, timeout=10.0)).timeout == 3.0
 
 
 def test_who_calls() -> None:
     """X1: a call is the session's own, unless somebody else says who he is."""
     session = ToolSession(NO_TOOLS, "s", agent_id="ada", conversation_id="talk")
-    own = context_of(session, None, TOOL)
-    assert own == context_of(session, ToolExecutionContext(), TOOL)
+    own = bound(session, None, TOOL)
+    assert own == bound(session, ToolExecutionContext(), TOOL)
     assert (own.caller_id, own.caller_type) == ("ada", "conversation_agent")
     assert (own.conversation_id, own.session_id) == ("talk", "s")
     said = ToolExecutionContext(caller_id="bob", caller_type="workflow_node", conversation_id="x")
-    bob = context_of(session, said, TOOL)
+    bob = bound(session, said, TOOL)
     assert (bob.caller_id, bob.caller_type, bob.conversation_id) == ("bob", "workflow_node", "x")
     assert bob.session_id == "s"

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
@@ -22,6 +23,7 @@ from tool_engine.interfaces import ApprovalStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, is_plain
 from tool_engine.model.call import check_timeout
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.output import shown
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text, secrets_of
@@ -70,7 +72,7 @@ class ApprovalBook:
         """What is being asked now, for all gates that ask in the name of the conversation."""
         self._open: dict[str, ApprovalRequest] = {}
         self._waiting: set[str] = set()
-        self._remembered: dict[str, ApprovalDecision] = {}
+        self._remembered: OrderedDict[str, ApprovalDecision] = OrderedDict()
         self._undoing: set[asyncio.Future[None]] = set()
         self._brought: frozenset[str] = frozenset()
         """The tokens of requests that came with the data of another process."""
@@ -310,10 +312,7 @@ class ApprovalBook:
         return known
 
     def _note(self, fingerprint: str, decision: ApprovalDecision) -> None:
-        self._remembered.pop(fingerprint, None)
-        self._remembered[fingerprint] = decision
-        if len(self._remembered) > MOST_REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
+        keep_newest(self._remembered, fingerprint, decision, MOST_REMEMBERED)
 
     async def forget(self) -> None:
         """Forgets all remembered decisions."""
@@ -363,7 +362,7 @@ class ApprovalBook:
         gone = kept.waiting if storage is not None else ()
         book._open = {each.token: each for each in kept.open if each.token not in gone}
         book._brought = frozenset(book._open)
-        book._remembered = dict(kept.remembered)
+        book._remembered = OrderedDict(kept.remembered)
         return book
 
 

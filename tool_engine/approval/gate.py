@@ -6,6 +6,7 @@ Nothing here holds a slot: calls come before they are admitted, results after th
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.output import shown
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
@@ -91,7 +93,7 @@ class ApprovalGate:
         self.on_request = on_request
         self.on_answer = on_answer
         self._policy = policy
-        self._allowed: dict[tuple[str, str], dict[str, Any]] = {}
+        self._allowed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         """Engine and tool -> the arguments that were allowed last."""
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
@@ -296,7 +298,7 @@ class ApprovalGate:
         if answer.decision is not None:
             await self.book.remember(request, answer.decision)
             if answer.decision.is_approved and kind == "execution":
-                self._note_allowed(allowed, params)
+                keep_newest(self._allowed, allowed, params, _MOST_ALLOWED)
         return answer
 
     async def _answer(self, approver: Approver, request: ApprovalRequest, tool: Tool) -> _Answer:
@@ -339,12 +341,6 @@ class ApprovalGate:
             return None
         hidden = secrets_of(tool, params)
         return difference(before, params, hidden.names | hidden.parts)
-
-    def _note_allowed(self, allowed: tuple[str, str], params: dict[str, Any]) -> None:
-        self._allowed.pop(allowed, None)
-        self._allowed[allowed] = params
-        if len(self._allowed) > _MOST_ALLOWED:
-            del self._allowed[next(iter(self._allowed))]
 
     def _tell(self, listener: Callable[..., object] | None, *what: object) -> None:
         try:

@@ -60,6 +60,8 @@ def read_plain(params: Any) -> Any:
 
 def _is_exact(value: Any) -> bool:
     kind = type(value)
+    if kind is dict and _SCALARS.issuperset(map(type, value.values())):
+        return _TEXT.issuperset(map(type, value))
     if kind not in _CONTAINERS:
         return kind in _SCALARS
     level, seen = [value], {id(value)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from binascii import b2a_base64, hexlify
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Final
@@ -121,7 +122,8 @@ class KnownSecrets:
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._lock = Lock()
-        self._grams: dict[str, tuple[int, ...]] = {}
+        # Of a plain dict the first entry would be looked for ever longer.
+        self._grams: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         """Per secret, what its forms are filed under."""
         self._index: dict[int, tuple[str, ...]] = {}
         self._few: tuple[str, ...] | None = ()

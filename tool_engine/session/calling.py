@@ -23,6 +23,7 @@ from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.allowed import Yes, take_yes
 from tool_engine.protocols.written import is_written
+from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
 from tool_engine.session.deferral import (
     check_engine,
@@ -108,9 +109,8 @@ class SessionCalls:
         placed = session.toolbox.find(tool_name) if isinstance(tool_name, str) else None
         # What names no tool may be anything that a program or a model can come up with.
         tool_name = str(tool_name)
-        checked: _Ready | Refusal = changed(tool_name)
-        if yes is None or placed is None or is_same(placed.tool, yes.tool):
-            checked = self._checked(tool_name, placed, params)
+        is_known = yes is None or placed is None or is_same(placed.tool, yes.tool)
+        checked = self._checked(tool_name, placed, params) if is_known else changed(tool_name)
         if isinstance(checked, Refusal):
             return await self._refused(tool_name, placed, params, context, checked)
         return await self._run(checked.placed, params, checked.expanded, context, yes=yes)
@@ -214,8 +214,8 @@ class SessionCalls:
         refusal: Refusal,
     ) -> SessionResult:
         session = self._session
-        bound = context_of(session, context, None if placed is None else placed.tool)
-        bound.scope = SessionScope(session.own, session.gate, _NOTHING, showing=session.showing)
+        scope = SessionScope(session.own, session.gate, _NOTHING, showing=session.showing)
+        bound = context_of(session, context, None if placed is None else placed.tool, scope)
         sent = params if isinstance(params, dict) else {"value": params}
         result = session.source.refuse(str(tool_name), sent, bound, refusal)
         return await self._ended(tool_name, placed, sent, _NOTHING, result)
@@ -231,7 +231,6 @@ class SessionCalls:
         kept: Deferred = _UNKNOWN,
     ) -> SessionResult:
         session, tool_name = self._session, placed.name
-        bound = context_of(session, context, None if placed is None else placed.tool)
         scope = SessionScope(
             session.own,
             session.gate,
@@ -248,7 +247,8 @@ class SessionCalls:
             catalog=session.source,
             is_nested=asked is not None and asked.is_nested,
         )
-        bound.scope = scope if asked is None else scope_of(scope, asked, kept)
+        whole = scope if asked is None else scope_of(scope, asked, kept)
+        bound = context_of(session, context, placed.tool, whole)
         try:
             result = await session.source.execute(placed.name, expanded.params, bound)
         except asyncio.CancelledError:
@@ -427,16 +427,20 @@ class SessionCalls:
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Characters: the session's word, the code's, the definition's, then the default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
-        limits = [
-            _first(config.tool_limits.get(tool_name), presentation.limit, declared, config.limit)
-            for config in (self._session.config, of_reply(self._session))
-            if config is not None
-        ]
-        return min(limits, key=lambda limit: limit if limit > 0 else inf)
+        said = presentation.limit if presentation.limit is not None else declared
+        config, of_its_reply = self._session.config, of_reply(self._session)
+        limit = _limit_by(config, tool_name, said)
+        if of_its_reply is None:
+            return limit
+        other = _limit_by(of_its_reply, tool_name, said)
+        return min(limit, other, key=lambda each: each if each > 0 else inf)
 
 
-def _first(*limits: int | None) -> int:
-    return next(limit for limit in limits if limit is not None)
+def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
+    own = config.tool_limits.get(tool_name)
+    if own is not None:
+        return own
+    return config.limit if said is None else said
 
 
 _ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)

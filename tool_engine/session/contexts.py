@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tool_engine.interfaces import CallScope
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext
 from tool_engine.model.caller import check_context
 from tool_engine.model.tool import Tool
@@ -20,14 +21,18 @@ _UNSET: Final = 30.0
 
 
 def context_of(
-    session: SessionState, context: ToolExecutionContext | None, tool: Tool | None
+    session: SessionState,
+    context: ToolExecutionContext | None,
+    tool: Tool | None,
+    scope: CallScope,
 ) -> ToolExecutionContext:
     """A copy of the context that says which conversation a call belongs to.
 
     Args:
         session: The conversation.
         context: Who calls, and within which limits; None: the conversation itself.
-        tool: What is called; None: nobody knows.
+        tool: What is called; None: it is not known.
+        scope: What the conversation adds to the call.
 
     Raises:
         ConfigurationError: The context is none.
@@ -39,6 +44,7 @@ def context_of(
             conversation_id=session.conversation_id,
             session_id=session.session_id,
             timeout=_timeout(session, tool),
+            scope=scope,
         )
     check_context(context)
     timeout = context.timeout
@@ -54,6 +60,7 @@ def context_of(
         conversation_id=context.conversation_id or session.conversation_id,
         session_id=session.session_id,
         timeout=timeout,
+        scope=scope,
     )
 
 

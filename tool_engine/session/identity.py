@@ -101,6 +101,8 @@ def identity_of(catalog: ToolSource, shown_name: str) -> str:
 
 def source_of(catalog: ToolSource, shown_name: str) -> str:
     """Which of several sources has a tool, in words; empty of the first, or the only one."""
+    if not callable(getattr(catalog, "leaves", None)):
+        return ""
     source = origin_of(catalog, shown_name)[0]
     number = next((at for at, each in enumerate(leaves_of(catalog)) if each is source), 0)
     return f"source {number + 1}" if number else ""

@@ -89,15 +89,12 @@ def labels_of_result(
         source: Which of several sources has the tool; see `source_of`.
     """
     asks = _asks_of(tool)
-    name = _word(result.tool_name)
-    if source:
-        name = f"source-{_number(source)}:{name}"
-    alone = _label(name, tool.effect, asks.host)
+    alone = _label(result.tool_name, source, tool.effect, asks.host)
     asked = _NONE if asks.is_fixed else _hosts(params)
     told = _hosts(result.output)
     if not asked and not told:
         return alone.union(used) if used else alone
-    (label,) = _label(name, tool.effect, None)
+    (label,) = _label(result.tool_name, source, tool.effect, None)
     labels = frozenset[str]() if asked else alone
     return labels.union((f"{label} host:{host}" for host in (*asked, *told)), used)
 
@@ -306,10 +303,11 @@ def _host(address: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _label(name: str, effect: str, host: str | None) -> frozenset[str]:
+def _label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
     """The one label of what came from a tool."""
+    place = f"source-{_number(source)}:" if source else ""
     told = "" if host is None else f" host:{host}"
-    return frozenset({f"tool:{name} effect:{_word(effect)}{told}"})
+    return frozenset({f"tool:{place}{_word(name)} effect:{_word(effect)}{told}"})
 
 
 def _word(text: str) -> str:

@@ -316,8 +316,8 @@ class ToolSession(CycleFacade, SavedSession):
         refusal: Refusal,
     ) -> SessionResult:
         """Ends a call that is not made, as the engine's method of this name."""
-        bound = context_of(self, context, None)
-        bound.scope = SessionScope(self.own, self.gate, Expanded({}, ()), showing=self.showing)
+        scope = SessionScope(self.own, self.gate, Expanded({}, ()), showing=self.showing)
+        bound = context_of(self, context, None, scope)
         return as_session_result(self.source.refuse(tool_name, params, bound, refusal))
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:

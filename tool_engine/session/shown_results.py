@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections import OrderedDict
+from typing import Final, Protocol
 
 from tool_engine.model.call import Refusal
+from tool_engine.model.newest import keep_newest
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
@@ -36,19 +38,19 @@ class ShownResults:
     """What became of the results of a conversation's calls, and of those of its helpers."""
 
     def __init__(self) -> None:
-        self._labels: dict[str, frozenset[str]] = {}
-        self._withheld: dict[str, None] = {}
+        self._labels: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._withheld: OrderedDict[str, None] = OrderedDict()
 
     def note(self, call_id: str | None, labels: frozenset[str]) -> None:
         """The model has read a result, or its beginning, which came from there."""
         if call_id is not None and call_id not in self._withheld:
-            _add(self._labels, call_id, labels)
+            keep_newest(self._labels, call_id, labels, _MOST)
 
     def withhold(self, call_id: str | None) -> None:
         """Somebody has refused to show a result: whatever is allowed later, it stays so."""
         if call_id is not None:
             self._labels.pop(call_id, None)
-            _add(self._withheld, call_id, None)
+            keep_newest(self._withheld, call_id, None, _MOST)
 
     def allow(self, call_id: str | None) -> None:
         """Somebody who was asked about a result later on lets it be read."""
@@ -72,10 +74,3 @@ class ShownResults:
     def withheld(self) -> list[str]:
         """The calls of which somebody has refused to show the result, the oldest first."""
         return list(self._withheld)
-
-
-def _add(known: dict[str, Any], call_id: str, value: object) -> None:
-    known.pop(call_id, None)
-    known[call_id] = value
-    if len(known) > _MOST:
-        del known[next(iter(known))]

@@ -17,6 +17,7 @@ from tool_engine.model.bounds import check_count
 from tool_engine.model.data import Data
 from tool_engine.model.nearness import find_near
 from tool_engine.model.output import to_text
+from tool_engine.session.letters import LEAST
 from tool_engine.session.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.traces import KeptTrace, Traces
 
@@ -28,6 +29,7 @@ MAX_CHARS: Final = 67_108_864
 """The most characters that all variables of a conversation come to, rules not counted."""
 _NAME: Final = re.compile(NAME)
 _LONGEST: Final = 200
+_TEXT: Final = frozenset((str,))
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 
 
@@ -169,8 +171,11 @@ class VariableStore:
         Raises:
             VariableError: As for `add`.
         """
-        self._check_name(variable)
         name = variable.name
+        # What could be the name of a Python variable needs no closer look: names of calls are such.
+        is_plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST
+        if not is_plain or name in self._kept:
+            self._check_name(variable)
         if name in self._used or name in self._kept:
             old = self._kept.get(name) or self._used[name]
             variable = msgspec.structs.replace(variable, created=old.created)
@@ -279,10 +284,7 @@ class VariableStore:
         return store
 
     def _check_name(self, variable: Variable) -> None:
-        name = variable.name
-        # What could be the name of a Python variable needs no closer look: names of calls are such.
-        is_plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST
-        if not is_plain and not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(variable.name):
             raise VariableError(
                 f"no variable can be named {variable.name[:80]!r}: a name has 1 to 200 of the "
                 "characters A-Z, a-z, 0-9, _ . / and -"
@@ -295,17 +297,22 @@ class VariableStore:
     def _forget(self, name: str) -> bool:
         old = self._used.pop(name, None)
         if old is not None:
-            self._chars -= old.chars
+            self._let_go(old)
+        return old is not None
+
+    def _let_go(self, old: Variable) -> None:
+        self._chars -= old.chars
+        if old.chars > LARGE:
             self.texts.forget(old)
+        if old.chars >= LEAST:
             # What was read from it must not be typed out now that it is gone.
             self.traces.add(old.name, old.labels, old.updated, old.value, old.chars)
-        return old is not None
 
     def _evict(self) -> None:
         while len(self._used) > self.capacity or (
             self._chars > self.max_chars and len(self._used) > 1
         ):
-            self._forget(next(iter(self._used)))
+            self._let_go(self._used.popitem(last=False)[1])
             self.evicted += 1
 
     def _near(self, name: str) -> str:
@@ -388,7 +395,9 @@ def _chars_of_plain(value: Any) -> int | None:
     if kind is str:
         return len(value) if value.isascii() else None
     if kind is dict:
-        if not all(type(key) is str and type(item) in _PLAIN for key, item in value.items()):
+        if not (
+            _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values()))
+        ):
             return None
         # Without the space behind each colon and each comma that the text has.
         spaces = max(0, 2 * len(value) - 1)

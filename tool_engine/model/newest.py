@@ -1,0 +1,23 @@
+"""How are only the newest entries kept?"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import TypeVar
+
+__all__ = ["keep_newest"]
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+def keep_newest(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Put an entry last, and drop the first one of more than `most`.
+
+    A plain dict would look for its first entry ever longer: past all that were taken out before.
+    """
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
