@@ -75,7 +75,7 @@ def blockbuster() -> BlockBuster:
         function.can_block_in("tool_engine/agent/models/script.py", {"read_script"})
         function.can_block_in("tool_engine/agent/models/recording.py", {"_check_path"})
         # To judge the first raw schema is to load jsonschema.
-        function.can_block_in("tool_engine/catalog/rules.py", {"_check_raw"})
+        function.can_block_in("tool_engine/catalog/definition/rules.py", {"_check_raw"})
     # Where the process is, the kernel knows without a look at a disk.
     found.functions["os.getcwd"].can_block_in("tool_engine/trusted.py", {"folder_of_now"})
     # Threads that write lines to one place take turns there, for some microseconds.

@@ -22,7 +22,7 @@ from tool_engine import (
     ToolExecutionContext,
     ToolRate,
 )
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.settings.retention import RecordRetention
 
 
 def test_engine_defaults() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Optional
 import pytest
 from structlog.testing import capture_logs
 
-import tool_engine.catalog.raw_schema  # noqa: F401 - its first import reads files
+import tool_engine.catalog.definition.raw_schema  # noqa: F401 - its first import reads files
 from tool_engine import (
     ConcurrencyConfig,
     ConfigurationError,
@@ -30,8 +30,8 @@ from tool_engine import (
     ToolNotFoundError,
 )
 from tool_engine.model.call import Refusal
-from tool_engine.session.composition import combine, prefix
 from tool_engine.session.session import ToolSession
+from tool_engine.session.sources.composition import combine, prefix
 
 NO = Refusal("rejected", "no")
 HELLO = """

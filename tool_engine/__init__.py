@@ -13,9 +13,9 @@ from tool_engine.admission.snapshot import (
     WaitExplanation,
     WaitingCall,
 )
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
 from tool_engine.catalog.generations import Generation
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.config import ConcurrencyConfig, KeyLimits, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import (
@@ -63,18 +63,18 @@ from tool_engine.model.call import (
     ValidationError,
     ValidationResult,
 )
-from tool_engine.model.concurrency import (
-    BreakerPolicy,
-    CollisionPolicy,
-    ToolConcurrency,
-    ToolRate,
-)
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.model.settings.concurrency import (
+    BreakerPolicy,
+    CollisionPolicy,
+    ToolConcurrency,
+    ToolRate,
+)
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory
 from tool_engine.validation.validator import ToolParameterValidator
 
@@ -109,10 +109,10 @@ if TYPE_CHECKING:
     from tool_engine.protocols.running import CycleOptions
     from tool_engine.session.bounds import Usage
     from tool_engine.session.config import ToolCallConfig
-    from tool_engine.session.presentation import Presentation, ReturnType
-    from tool_engine.session.result import ResultStatus, SessionResult, as_tool_call_result
+    from tool_engine.session.reading.presentation import Presentation, ReturnType
+    from tool_engine.session.reading.result import ResultStatus, SessionResult, as_tool_call_result
     from tool_engine.session.session import ToolSession
-    from tool_engine.session.variables import Variable, VariableKind, VariableStore
+    from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
     from tool_engine.subagent import ToolSubAgent
 
 __all__ = [
@@ -265,15 +265,15 @@ _ON_FIRST_USE = {
     "ParsedReply": "tool_engine.model.reply",
     "Permission": "tool_engine.model.permission",
     "PermissionRule": "tool_engine.approval.policy",
-    "Presentation": "tool_engine.session.presentation",
+    "Presentation": "tool_engine.session.reading.presentation",
     "QueueApprover": "tool_engine.approval.queued",
     "RecordedModel": "tool_engine.agent.models.recorded",
     "ReplyFinding": "tool_engine.model.reply",
     "ResultPolicy": "tool_engine.model.permission",
-    "ResultStatus": "tool_engine.session.result",
-    "ReturnType": "tool_engine.session.presentation",
+    "ResultStatus": "tool_engine.session.reading.result",
+    "ReturnType": "tool_engine.session.reading.presentation",
     "SessionInfo": "tool_engine.model.session",
-    "SessionResult": "tool_engine.session.result",
+    "SessionResult": "tool_engine.session.reading.result",
     "SessionStorage": "tool_engine.interfaces",
     "Skill": "tool_engine.model.group",
     "StopReason": "tool_engine.agent.answer",
@@ -285,10 +285,10 @@ _ON_FIRST_USE = {
     "ToolSession": "tool_engine.session.session",
     "ToolSubAgent": "tool_engine.subagent",
     "Usage": "tool_engine.session.bounds",
-    "Variable": "tool_engine.session.variables",
-    "VariableKind": "tool_engine.session.variables",
-    "VariableStore": "tool_engine.session.variables",
-    "as_tool_call_result": "tool_engine.session.result",
+    "Variable": "tool_engine.session.variables.store",
+    "VariableKind": "tool_engine.session.variables.store",
+    "VariableStore": "tool_engine.session.variables.store",
+    "as_tool_call_result": "tool_engine.session.reading.result",
     "chat_model": "tool_engine.agent.models.registry",
     "get_protocol": "tool_engine.protocols.registry",
     "process_tool_calls": "tool_engine.protocols.cycle",

@@ -10,18 +10,18 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count, check_share
 from tool_engine.model.call import ToolExecutionContext, check_timeout
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
-from tool_engine.model.data import Data
-from tool_engine.model.known_fields import KnownFields
+from tool_engine.model.json.data import Data
 from tool_engine.model.nearness import suggest_near
-from tool_engine.model.retention import (
+from tool_engine.model.setting_kinds import check_name, check_path, check_switch
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.known_fields import KnownFields
+from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,
     RecordsURL,
     checked_retention,
 )
-from tool_engine.model.settings import check_name, check_path, check_switch
-from tool_engine.model.source import DatabaseSource, checked_sources
+from tool_engine.model.settings.source import DatabaseSource, checked_sources
 
 __all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig", "checked_concurrency"]
 

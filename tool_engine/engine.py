@@ -14,11 +14,11 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
-from tool_engine.catalog.decorator import ToolDecorator
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.code.decorator import ToolDecorator
 from tool_engine.catalog.generations import Generations, GenerationsView, ReloadChanges
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
 from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
 from tool_engine.events import EventBus, EventLog, MemoryEventStorage
@@ -33,8 +33,8 @@ from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.call_id import name_engine
-from tool_engine.model.copying import live
-from tool_engine.model.source import checked_sources
+from tool_engine.model.json.copying import live
+from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
 from tool_engine.validation import ToolParameterValidator

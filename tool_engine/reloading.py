@@ -11,20 +11,20 @@ from typing import Final
 
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
-from tool_engine.catalog.approvals import Approvals
-from tool_engine.catalog.engine_files import EngineFiles
-from tool_engine.catalog.folder import SETTLE_TIME
-from tool_engine.catalog.folder_outcome import FolderOutcome
-from tool_engine.catalog.gate import Gate, Passed, compared
+from tool_engine.catalog.approval.approvals import Approvals
+from tool_engine.catalog.approval.approved_tools import Gate, Passed, compared
+from tool_engine.catalog.approval.lock import default_lock_file
+from tool_engine.catalog.approval.locked_group import PREFIX
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.definition_files import SETTLE_TIME
+from tool_engine.catalog.folder.engine_files import EngineFiles
+from tool_engine.catalog.folder.folder_outcome import FolderOutcome
+from tool_engine.catalog.folder.folder_reading import PATIENCE, Catalog
+from tool_engine.catalog.folder.group_merging import with_registered
+from tool_engine.catalog.folder.merging import merge, new_tools
+from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.generations import Generations, ReloadChanges, changes_between
-from tool_engine.catalog.group_merging import with_registered
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.lock import default_lock_file
-from tool_engine.catalog.locked_group import PREFIX
-from tool_engine.catalog.merging import merge, new_tools
-from tool_engine.catalog.quarantine import QuarantinedTool
-from tool_engine.catalog.reload import PATIENCE, Catalog
-from tool_engine.catalog.watcher import ToolWatcher
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig
 from tool_engine.errors import EngineClosedError
 from tool_engine.events import EventBus

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from tool_engine.errors import ToolEngineError
-from tool_engine.model.concurrency import BreakerPolicy
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 POLICY = BreakerPolicy(failures=3, reset_after=30.0, probes=2)
 

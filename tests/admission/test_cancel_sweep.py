@@ -14,7 +14,7 @@ from tests.calls.cancel_driver import SWEEPS, Scene, Stage
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import ControllerClosedError, QueueTimeoutError
-from tool_engine.model.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import ToolRate
 
 RATE = ToolRate(1, 8.0)
 

@@ -12,7 +12,7 @@ from tests.admission.sweeping import Call, hold, hold_in_a_block, hold_unless, o
 from tests.calls.cancel_driver import SWEEPS, Scene, Stage
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.errors import QueueTimeoutError
-from tool_engine.model.concurrency import BreakerPolicy
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 
 async def waiting_for_a_key(stage: Stage) -> Call:

@@ -13,7 +13,7 @@ from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import CircuitOpenError
-from tool_engine.model.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
 
 async def ask(crew: Crew, *names: str, bucket: str | None = None, **how: Any) -> None:

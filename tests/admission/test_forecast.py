@@ -16,7 +16,7 @@ from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import ToolRate
 
 STEP = 1 / 64
 """Calls come one after another; all times are sums of halves, so that none is rounded."""

@@ -17,7 +17,7 @@ from tool_engine.admission.request import AdmissionRequest, tool_key_of
 from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import QueueFullError, QueueTimeoutError, SlotRejectedError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import Tool, ToolCategory
 
 

@@ -15,7 +15,7 @@ from tests.admission.test_keys import tool_of, wanted
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import CircuitOpenError, QueueFullError, QueueTimeoutError
-from tool_engine.model.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
 LIMITS = {"key_limits": {"limit": 1}, "max_concurrent": 2}
 STRATEGIES = ["fifo", "priority", "fair"]

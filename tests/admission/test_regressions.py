@@ -7,7 +7,7 @@ import asyncio
 from tests.admission.crew import Crew, controller_of
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.testing import VirtualLoop, run
 
 

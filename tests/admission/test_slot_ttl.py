@@ -12,7 +12,7 @@ from tests.admission.virtual_time import VirtualTimeLoop
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import QueueFullError, RateLimitedError
-from tool_engine.model.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import ToolRate
 
 
 async def test_overdue_slots_are_flagged_and_kept(crew_of: MakeCrew) -> None:

@@ -20,7 +20,7 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ConcurrencySlot
 from tool_engine.admission.snapshot import ConcurrencySnapshot
 from tool_engine.config import ConcurrencyConfig, KeyLimits
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 
 def check_view(controller: ToolConcurrencyController) -> ConcurrencySnapshot:

@@ -18,7 +18,7 @@ from tool_engine.admission.throttle import Throttle
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import QueueTimeoutError, RateLimitedError, SlotRejectedError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import Tool, ToolCategory
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import tool_engine.catalog.raw_schema  # noqa: F401 - reads files when it is loaded
+import tool_engine.catalog.definition.raw_schema  # noqa: F401 - reads files when it is loaded
 from tests.agent.world import BOUND, World
 from tests.calls.audit import check_idle
 from tests.calls.virtual_loop import VirtualLoop

@@ -19,7 +19,7 @@ from tool_engine.model.call import ToolCall
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.bounds import Meter
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables.store import Variable
 
 every_wire = pytest.mark.parametrize("wire", WIRES)
 

@@ -21,8 +21,8 @@ from importlib.util import find_spec
 
 from tests.benchmarks import report
 from tests.knowledge.calls import entry_of
-from tool_engine.knowledge.sql.rows import RowMaker
-from tool_engine.knowledge.sql.schema import COLUMNS
+from tool_engine.knowledge.sql.schema.rows import RowMaker
+from tool_engine.knowledge.sql.schema.schema import COLUMNS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import CallEntry, RecordQuery

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.catalog.folder.merging import merge
+from tool_engine.catalog.folder.watcher import ToolWatcher
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.merging import merge
-from tool_engine.catalog.reload import Catalog
-from tool_engine.catalog.watcher import ToolWatcher
 
 __all__ = ["BOUND", "WAYS", "Follower", "definition", "described", "following", "is_empty"]
 

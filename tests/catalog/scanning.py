@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tool_engine.catalog.folder.folder_reading import Catalog
+from tool_engine.catalog.folder.merging import ScanOutcome
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.merging import ScanOutcome
-from tool_engine.catalog.reload import Catalog
 
 __all__ = ["Folder", "changes"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.properties.definition_reading import read_values, same
 from tool_engine import DefinitionError, ToolConfigLoader
-from tool_engine.catalog.strict_yaml import load_documents
+from tool_engine.catalog.yaml.strict_yaml import load_documents
 
 H = "name: t\ndescription: d\n"
 

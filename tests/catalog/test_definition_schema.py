@@ -17,10 +17,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tool_engine.catalog.definition.starter import KINDS, starter
+from tool_engine.catalog.definition.structure import (
+    RULES_BY_TYPE,
+    definition_schema,
+    structure_faults,
+)
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.starter import KINDS, starter
-from tool_engine.catalog.strict_yaml import load_documents
-from tool_engine.catalog.structure import RULES_BY_TYPE, definition_schema, structure_faults
+from tool_engine.catalog.yaml.strict_yaml import load_documents
 from tool_engine.errors import DefinitionError
 from tool_engine.model.group import Skill, ToolGroup
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter

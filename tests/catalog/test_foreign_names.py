@@ -8,7 +8,7 @@ import pytest
 
 from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
 from tool_engine.catalog.lint import lint_text
-from tool_engine.cli.checking import check_files, print_checked
+from tool_engine.cli.files.checking import check_files, print_checked
 
 NAMES = ["a\nINFO forged.yaml", "a\r\x1b[2K.yaml", "a\u2028INFO.yaml", "a\u202elmay.yaml"]
 GOOD = "name: y\ndescription: Does it.\n"

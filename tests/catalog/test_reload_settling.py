@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.catalog.scanning import Folder, changes
-from tool_engine.catalog import folder as folder_module
-from tool_engine.catalog import reload as reload_module
-from tool_engine.catalog.folder import Contents, FileStamp, read_once
+from tool_engine.catalog import definition_files as folder_module
+from tool_engine.catalog.definition_files import Contents, FileStamp, read_once
+from tool_engine.catalog.folder import folder_reading as reload_module
 
 NOBODY = 65534
 

@@ -14,8 +14,8 @@ import pytest
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
-from tool_engine.model.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import RetryPolicy, ToolCategory
 
 HTTP_REQUEST = """\

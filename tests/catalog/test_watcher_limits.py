@@ -12,7 +12,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, EventEmitter
 
 from tests.catalog.following import definition, described, following
-from tool_engine.catalog import file_events
+from tool_engine.catalog.folder import file_events
 
 _QUEUE = Path("/proc/sys/fs/inotify/max_queued_events")
 MOST_EVENTS = int(_QUEUE.read_text(encoding="utf-8")) if _QUEUE.exists() else 0

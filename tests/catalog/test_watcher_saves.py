@@ -15,7 +15,7 @@ import pytest
 
 from tests.catalog.following import BOUND, WAYS, definition, described, following
 from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig
-from tool_engine.catalog import file_events, watcher
+from tool_engine.catalog.folder import file_events, watcher
 from tool_engine.catalog.index import ToolIndex
 
 PAUSE = 0.1

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from tool_engine import DefinitionError, Tool, ToolConfigLoader
-from tool_engine.catalog.group_definition import is_group
-from tool_engine.catalog.strict_yaml import load_documents
+from tool_engine.catalog.definition.group_definition import is_group
+from tool_engine.catalog.yaml.strict_yaml import load_documents
 from tool_engine.model.group import ToolGroup
 
 TOOLS: Final = Path(__file__).parents[2] / "tools"

@@ -132,7 +132,7 @@ def test_an_error_of_the_engine_is_told_without_a_traceback(
     def fail(*_: object, **__: object) -> int:
         raise error
 
-    monkeypatch.setattr("tool_engine.cli.listing.list_tools", fail)
+    monkeypatch.setattr("tool_engine.cli.files.listing.list_tools", fail)
     assert command("list") == (code, "", f"error: {error}\n")
     assert command("list", "--json").json == {"error": {"type": kind, "message": str(error)}}
 
@@ -159,7 +159,7 @@ def test_a_library_that_ends_the_process_ends_the_command(
     def stop(*_: object, **__: object) -> int:
         raise raised
 
-    monkeypatch.setattr("tool_engine.cli.listing.list_tools", stop)
+    monkeypatch.setattr("tool_engine.cli.files.listing.list_tools", stop)
     assert command("list").code == code
 
 

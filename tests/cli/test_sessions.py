@@ -21,7 +21,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables.store import Variable
 
 ESCAPES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 

@@ -37,8 +37,8 @@ from tool_engine import (
 )
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.approval.book import ApprovalBook
-from tool_engine.model.postgres_url import connect_arguments
-from tool_engine.model.result_path import read_path
+from tool_engine.model.json.result_path import read_path
+from tool_engine.model.settings.postgres_url import connect_arguments
 from tool_engine.testing import parse_trace, run, simulate
 from tool_engine.testing.arguments import ArgumentMaker
 
@@ -117,15 +117,15 @@ CODE: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
      lambda: (registered(lambda q: q, Q), registered(lambda q="x": q, LOOSE),
               registered(lambda q: q, {**LOOSE, "default": "x"}))),
     ("admission/breaker.py: start one when delay() is 0", lambda: started(9), lambda: started(10)),
-    ("model/source.py: the engine decides how the file is opened",
+    ("model/settings/source.py: the engine decides how the file is opened",
      lambda: sources("sqlite:////a.db?mode=rwc"), lambda: sources("sqlite:////a.db")),
-    ("model/concurrency.py: write it as 10/s, 100/min, 1000/h or 5/2s",
+    ("model/settings/concurrency.py: write it as 10/s, 100/min, 1000/h or 5/2s",
      lambda: limited("10 per s"), lambda: [limited(rate) for rate in ("10/s", "100/min", "5/2s")]),
-    ("model/postgres_url.py: known are …",
+    ("model/settings/postgres_url.py: known are …",
      lambda: connect_arguments("postgresql://h/db?ssl=require"),
      lambda: connect_arguments("postgresql://h/db?sslmode=require")),
-    (("model/result_path.py: write names with dots between them and positions in brackets, such "
-      'as items[3].name or "first name"'), lambda: read_path("items.3..name"),
+    (("model/json/result_path.py: write names with dots between them and positions in brackets, "
+       'such as items[3].name or "first name"'), lambda: read_path("items.3..name"),
      lambda: (read_path("items[3].name"), read_path('"first name"'))),
     ("session/deriving.py: write […]", lambda: derived("t"), lambda: derived(["t"])),
     ("agent/models/registry.py: got ……",

@@ -50,35 +50,37 @@ engine = ToolEngine()
 def make(): return ToolEngine()
 text = "no engine"
 """
-ARGUMENTS, QUANTITIES = "cli/arguments.py: ", "cli/quantities.py: got …"
+ARGUMENTS, QUANTITIES = "cli/arguments.py: ", "cli/records/quantities.py: got …"
 AN_ENGINE = "cli/engines.py: name an engine, or a function without arguments that returns one"
-APPROVE = "cli/locking.py: mend what is wrong, or approve single tools with --approve NAME"
+APPROVE = "cli/files/locking.py: mend what is wrong, or approve single tools with --approve NAME"
 MODULE = (
-    "cli/new.py: choose another name, or another folder with --tools DIR and --path DIR above it"
+    "cli/files/new.py: choose another name, or another folder with --tools DIR and --path DIR "
+    "above it"
 )
 NO_RECORDS = (
-    "cli/recording.py: name their database with --records URL or the variable TOOL_ENGINE_RECORDS"
+    "cli/records/recording.py: name their database with --records URL or the variable "
+    "TOOL_ENGINE_RECORDS"
 )
 DEMO = (
-    "cli/demo_files.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
+    "cli/demo/files.py: run it without --tools and TOOL_ENGINE_TOOLS to use the definitions that "
     "come with the package"
 )
 LINES = [
     (DEMO, "--tools tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
     (DEMO, "TOOL_ENGINE_TOOLS=tools demo", ["TOOL_ENGINE_TOOLS= demo"]),
-    ("cli/diff.py: rename or remove one", "diff twice tools",
+    ("cli/files/diff.py: rename or remove one", "diff twice tools",
      ["diff renamed tools", "diff removed tools"]),
     ("cli/engines.py: got …", "test --app engine", ["test --app app_of_cures:engine"]),
     (AN_ENGINE, "test --app app_of_cures:text",
      ["test --app app_of_cures:engine", "test --app app_of_cures:make"]),
-    ("cli/locking.py: leave out --approve", "lock --check --approve echo", ["lock --check"]),
+    ("cli/files/locking.py: leave out --approve", "lock --check --approve echo", ["lock --check"]),
     (APPROVE, "--tools broken lock", ["--tools broken lock --approve echo"]),
-    ("cli/new.py: choose another name", "new echo2", ["new echo3"]),
+    ("cli/files/new.py: choose another name", "new echo2", ["new echo3"]),
     (MODULE, "new class --kind python", ["new classy --kind python"]),
     (MODULE, "--tools more-tools new mine --kind python",
      ["--tools more_tools --path . new mine --kind python",
       "--tools more-tools/inner --path more-tools new mine --kind python"]),
-    ("cli/new.py: name another with --tools DIR",
+    ("cli/files/new.py: name another with --tools DIR",
      "--tools script.yaml new mine", ["--tools new_tools new mine"]),
     (QUANTITIES, "prune --older-than month", [f"prune --older-than {each}" for each in
                                               ("90s", "30m", "12h", "7d", "2w")]),
@@ -95,14 +97,14 @@ TOLD = [
     (ARGUMENTS + "write …=2.5", "call echo message=hi ratio=half"),
     (ARGUMENTS + "write …=true or …=false", "call echo message=hi loud=yes"),
 ]
-NOTHING = "cli/chat_turns.py: write a MESSAGE, or one per line"
+NOTHING = "cli/chat/turns.py: write a MESSAGE, or one per line"
 PENDING = "cli/answering.py: `tool-engine sessions pending` lists those that wait"
 SESSIONS = "cli/sessions.py: `tool-engine sessions` lists those that are"
 STORY = (
     "cli/commands/records.py: write `tool-engine history show CALL_ID` for the story of one call"
 )
-BEGIN = "cli/chat.py: or begin another one with --session ID"
-FOLDERS = "cli/revisions.py: compare two folders"
+BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
+FOLDERS = "cli/files/revisions.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
     PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING

@@ -28,7 +28,7 @@ from tool_engine import (
     ToolExecutionContext,
     ToolExecutionError,
 )
-from tool_engine.catalog.lock import ToolLock
+from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.executors.number import CalculationError, parse
 from tool_engine.executors.python.executor import ProcessExecutor
 from tool_engine.executors.secret_file import MAX_SECRET_BYTES

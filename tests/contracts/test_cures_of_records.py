@@ -33,22 +33,23 @@ from tool_engine.errors import (
     RecordsUnavailableError,
     SessionError,
 )
-from tool_engine.knowledge.sql import kept, session_statements
+from tool_engine.knowledge.sql import session_statements
+from tool_engine.knowledge.sql.schema import kept
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 
 ROOT = Path(__file__).parents[2]
 KNOWLEDGE, SQL = "knowledge/", "knowledge/sql/"
 OTHER_VERSION = KNOWLEDGE + "approvals.py: delete the session …"
 CURSOR = KNOWLEDGE + "cursor.py: leave … out to read …"
-SET = SQL + "address.py: set it before the engine starts"
-WRITE = SQL + "address.py: write the secret into it"
+SET = SQL + "connection/address.py: set it before the engine starts"
+WRITE = SQL + "connection/address.py: write the secret into it"
 ITS_VERSION = SQL + "event_reader.py: read it with the version of tool-engine that the engine has"
 START = SQL + "events.py: start it, or leave out keep_events"
-DAMAGED = SQL + "kept.py: delete the session …, or take the database from a copy"
-LESS = SQL + "kept.py: keep less of it"
-INSTALL = SQL + "opening.py: run: pip install 'tool-engine[…]'"
+DAMAGED = SQL + "schema/kept.py: delete the session …, or take the database from a copy"
+LESS = SQL + "schema/kept.py: keep less of it"
+INSTALL = SQL + "connection/opening.py: run: pip install 'tool-engine[…]'"
 UPGRADE = "upgrade tool-engine, or name another database"
-NEWER = {each: f"{SQL}{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
+NEWER = {each: f"{SQL}writing/{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
 TRIED = {
     OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, *NEWER.values()
 }  # fmt: skip
@@ -242,7 +243,7 @@ def test_tables_of_a_newer_version(tmp_path: Path, url: str) -> None:
     """The newer version reads them, and this one writes to another database."""
     last = '("ALTER TABLE tool_sessions ADD COLUMN {if_missing}revision TEXT",),\n'
     more = '    ("CREATE TABLE tool_newer (id INTEGER)",),\n'
-    version = newer(tmp_path / "newer", "knowledge/sql/schema.py", last, last + more)
+    version = newer(tmp_path / "newer", "knowledge/sql/schema/schema.py", last, last + more)
     make(tmp_path, version, url)
     history = ("--records", url, "history")
     refused = in_pipe(tmp_path, *history)

@@ -26,8 +26,8 @@ from tool_engine import (
 )
 from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.protocols import definitions, prompt
-from tool_engine.session.composition import combine, prefix
 from tool_engine.session.session import ToolSession
+from tool_engine.session.sources.composition import combine, prefix
 
 __all__ = ["engines", "install"]
 
@@ -36,7 +36,7 @@ OBJECT = "protocols/prompts.py: pass them where the object is made"
 UNINSTALL = "protocols/registry.py: uninstall all but one, or make the object yourself"
 ITSELF = "session/deferral.py: call the one that is meant itself"
 OPEN = "session/deferral.py: the request stays open"
-TAKES = "session/variable_definitions.py: … takes …"
+TAKES = "session/variables/variable_definitions.py: … takes …"
 TRIED = {FORMATS, OBJECT, UNINSTALL, ITSELF, OPEN, TAKES}
 
 

@@ -21,10 +21,10 @@ from tool_engine import (
 )
 from tool_engine.cli.console import json_text
 from tool_engine.knowledge.snapshot import beginning, restore, snapshot
-from tool_engine.model.output import plain, to_text
+from tool_engine.model.json.output import plain, to_text
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.redaction import redact
-from tool_engine.session.compression import compressed_args
+from tool_engine.session.reading.compression import compressed_args
 
 ODD: Final[dict[Any, Any]] = {
     1: "odd_a",

@@ -32,16 +32,16 @@ from tool_engine import (
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
 from tool_engine.cli.app import run
-from tool_engine.cli.chat_commands import answer_command
+from tool_engine.cli.chat.commands import answer_command
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _near
 from tool_engine.executors.workflow.evaluation import _keys
-from tool_engine.model.source import checked_sources
+from tool_engine.model.settings.source import checked_sources
 from tool_engine.protocols.sources import CombinedTools
 from tool_engine.reloading import limit_warnings
-from tool_engine.session.composition import combine, keep
-from tool_engine.session.toolbox import Toolbox
+from tool_engine.session.sources.composition import combine, keep
+from tool_engine.session.toolbox.toolbox import Toolbox
 
 PACKAGE = Path(__file__).parents[2] / "tool_engine"
 HEAD = "name: t\ndescription: Does a thing.\n"
@@ -98,13 +98,17 @@ def findings(text: str, arguments: dict[str, Any]) -> Callable[[], str]:
 TOOL = ToolConfigLoader().load_text(Q)
 SYNC: list[tuple[str, Callable[[], Any], str]] = [
     # Definitions.
-    ("catalog/habits.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
-    ("catalog/habits.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
-    ("catalog/structure.py", definition(HEAD + "effect: READ\n"), "read"),
-    ("catalog/structure.py", definition(GET % (", method: get", "")), "GET"),
-    ("catalog/concurrency.py", definition(Q + "concurrency: {key: params.Query}\n"), "query"),
+    ("catalog/definition/habits.py", definition(HEAD + "TIME-OUT: 5\n"), "timeout"),
+    ("catalog/definition/habits.py", definition(HEAD + "retries: {attempts: 2}\n"), "retry"),
+    ("catalog/definition/structure.py", definition(HEAD + "effect: READ\n"), "read"),
+    ("catalog/definition/structure.py", definition(GET % (", method: get", "")), "GET"),
     (
-        "catalog/rules.py",
+        "catalog/definition/concurrency.py",
+        definition(Q + "concurrency: {key: params.Query}\n"),
+        "query",
+    ),
+    (
+        "catalog/definition/rules.py",
         definition(
             HEAD + "parameters: [{name: a, type: object, description: x, validation: "
             "{properties: {max_size: integer}, required: [maxSize]}}]\n"
@@ -112,22 +116,22 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "max_size",
     ),
     (
-        "catalog/raw_schema.py",
+        "catalog/definition/raw_schema.py",
         definition(
             HEAD
             + "parameters: [{name: a, type: string, description: x, schema: {min_Length: 1}}]\n"
         ),
         "minLength",
     ),
-    ("catalog/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),
-    ("catalog/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
+    ("catalog/definition/permission.py", definition(HEAD + "accepts: ['effect:READ']\n"), "read"),
+    ("catalog/definition/permission.py", definition(HEAD + "accepts: ['TOOL:x']\n"), "tool"),
     (
-        "catalog/examples.py",
+        "catalog/definition/examples.py",
         definition(HEAD + "tests: [{name: a, params: {}, expect_error: Time-Out}]\n"),
         "timeout",
     ),
     (
-        "catalog/group_definition.py",
+        "catalog/definition/group_definition.py",
         definition(GROUP + "tools: [get_page]\n'off': [GetPage]\n"),
         "get_page",
     ),
@@ -215,17 +219,17 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "http",
     ),
-    ("model/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
-    ("model/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
+    ("model/settings/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
+    ("model/settings/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
     ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
     ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
     (
-        "model/source.py",
+        "model/settings/source.py",
         of(checked_sources, {"s": {"url": "sqlite:///x", "readOnly": True}}),
         "readonly",
     ),
-    ("model/source.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
-    ("model/retention.py", of(ToolEngineConfig, retention={"maxAge": 1}), "max_age"),
+    ("model/settings/source.py", of(checked_sources, {"s": "SQLite3:///x"}), "sqlite"),
+    ("model/settings/retention.py", of(ToolEngineConfig, retention={"maxAge": 1}), "max_age"),
     ("protocols/registry.py", of(get_protocol, "OPENAI"), "openai"),
     ("protocols/definitions.py", lambda: ToolEngine().tool_definitions("OpenAI"), "openai"),
     ("agent/models/registry.py", of(chat_model, "OpenAI:x"), "openai"),
@@ -244,7 +248,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("cli/arguments.py", output("call", "calculator", "--Expression", "1"), "--expression"),
     ("cli/arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
     ("cli/app.py", output("Validate"), "validate"),
-    ("cli/chat_commands.py", of(_asked, "/Usage"), "/usage"),
+    ("cli/chat/commands.py", of(_asked, "/Usage"), "/usage"),
     ("cli/app.py", output("list", "--catgory", "http"), "--category"),
 ]
 
@@ -331,32 +335,36 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
         lambda _: _raise_text(_keys({"page_title": 1}, "pageTitle")),
         "page_title",
     ),
-    ("session/toolbox.py", lambda engine: Toolbox(engine).toggle_group_enabled("WEB"), "web"),
     (
-        "session/toolbox.py",
+        "session/toolbox/toolbox.py",
+        lambda engine: Toolbox(engine).toggle_group_enabled("WEB"),
+        "web",
+    ),
+    (
+        "session/toolbox/toolbox.py",
         lambda engine: Toolbox(engine).set_tool_enabled("GetPage", False),
         "get_page",
     ),
     (
-        "session/tool_view.py",
+        "session/sources/tool_view.py",
         lambda engine: _view(combine(engine)).get_or_raise("GetPage"),
         "get_page",
     ),
     ("session/config.py", lambda _: ToolCallConfig.from_dict({"MaxUses": {}}), "max_uses"),
-    ("session/variables.py", lambda _: _variable("my-plan"), "my_plan"),
+    ("session/variables/store.py", lambda _: _variable("my-plan"), "my_plan"),
     (
-        "session/variable_definitions.py",
+        "session/variables/variable_definitions.py",
         lambda engine: _session(engine, "list_vars", {"Search": "x"}),
         "search",
     ),
     (
-        "session/composition.py",
+        "session/sources/composition.py",
         lambda engine: _raise_text(str(_view(keep(engine, ["GetPage"])).findings)),
         "get_page",
     ),
-    ("session/skills.py", _skill, "read_it"),
+    ("session/prompt/skills.py", _skill, "read_it"),
     (
-        "session/strangers.py",
+        "session/toolbox/unknown_settings.py",
         lambda engine: _raise_text(
             str(ToolSession(engine, "s", {"tool_toggles": {"GetPage": False}}).findings)
         ),
@@ -394,7 +402,7 @@ async def test_the_name_that_was_meant_is_offered_by_an_engine(
             await waits
     except Exception as error:  # noqa: BLE001 - whatever it raises, its message is what counts
         said = str(error)
-    asks = "near are" if place == "session/variables.py" else "did you mean"
+    asks = "near are" if place == "session/variables/store.py" else "did you mean"
     assert asks in said, (place, said)
     assert meant in said.partition(asks)[2], (place, said)
 

@@ -14,7 +14,7 @@ from tests.knowledge.calls import entry_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.memory import MemoryStorage
-from tool_engine.knowledge.sql.keys import key_of_time, record_id_of
+from tool_engine.knowledge.sql.schema.keys import key_of_time, record_id_of
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult

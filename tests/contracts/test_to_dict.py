@@ -60,8 +60,8 @@ from tool_engine import (
     ValidationResult,
     Variable,
 )
-from tool_engine.model.data import Data
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.json.data import Data
+from tool_engine.model.settings.retention import RecordRetention
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
 KEY: Final = "sk-ant-api03-" + "Zb7" * 12

@@ -21,7 +21,7 @@ from tool_engine import (
 )
 
 # It is loaded with the first function that takes any value, and reads files then.
-import_module("tool_engine.catalog.raw_schema")
+import_module("tool_engine.catalog.definition.raw_schema")
 
 BOUND = 10.0
 Steps = list[dict[str, Any]]

@@ -14,7 +14,7 @@ from tool_engine.knowledge.snapshot import snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.record import RecordQuery
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.settings.retention import RecordRetention
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 AGENT = ToolExecutionContext("agent", AGENT_CALLER, "chat")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tool_engine import Tool, ToolCategory, ToolEngineEvent, ToolEngineEventType, ToolParameter
-from tool_engine.model.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import PACKED_FIELDS, RetryPolicy, pack
 
 

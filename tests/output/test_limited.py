@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tool_engine.model.json.result_path import read_path
 from tool_engine.model.result import CUT_KEY, LEAST_CHARS, ResultLimits
-from tool_engine.model.result_path import read_path
 from tool_engine.output import to_text
 from tool_engine.output.limited import CutOutput, Reader, cut_output
 

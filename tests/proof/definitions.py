@@ -142,7 +142,7 @@ def _fuzz(arguments: Sequence[str]) -> None:
     atheris = importlib.import_module("atheris")
     # What is already loaded is not watched; the reader of YAML is loaded on first use.
     with atheris.instrument_imports(include=["tool_engine.catalog"]):
-        importlib.import_module("tool_engine.catalog.strict_yaml")
+        importlib.import_module("tool_engine.catalog.yaml.strict_yaml")
     atheris.Setup([sys.argv[0], *arguments], lambda data: judge(data) and None)
     atheris.Fuzz()
 

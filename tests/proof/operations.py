@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.properties.admission_calls import TOOLS
 from tests.properties.admission_calls import Call as Asked
 from tool_engine.config import ConcurrencyConfig, KeyLimits
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 __all__ = ["Call", "CallBag", "random_call", "random_config"]
 

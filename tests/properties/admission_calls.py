@@ -8,7 +8,7 @@ from typing import Any
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
 LIVE = ("active", "parked", "resuming", "zombie")
 

@@ -18,7 +18,7 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import CollisionPolicy, ToolRate
+from tool_engine.model.settings.concurrency import CollisionPolicy, ToolRate
 
 __all__ = ["Ledger", "WatchedController"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.properties.admission_calls import LIVE, Breaker, Call, Share
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import ToolRate
 
 Name = tuple[Any, ...]
 Barred = dict[Name, tuple[float, int, int]]

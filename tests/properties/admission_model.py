@@ -7,7 +7,7 @@ import math
 from tests.properties.admission_calls import Breaker, Call, Share
 from tests.properties.admission_lines import Lines
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.settings.concurrency import CollisionPolicy
 
 
 class Model(Lines):

@@ -16,7 +16,7 @@ from tests.properties.admission_calls import TOOLS, Call
 from tests.properties.admission_model import Model
 from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig, KeyLimits
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.testing import VirtualLoop
 
 TURNS = 5

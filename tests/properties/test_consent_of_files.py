@@ -21,7 +21,7 @@ from tests.properties.test_consent_machine import (
     definition,
 )
 from tests.session.catalogs import write
-from tool_engine.catalog.lock import ToolLock
+from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool

@@ -12,7 +12,7 @@ from tests.properties.definition_judge import judge
 from tests.properties.definition_mutants import SAMPLES, mutant
 from tests.properties.definition_reading import differences, read_values, same
 from tool_engine import DefinitionError, ToolConfigLoader
-from tool_engine.catalog.strict_yaml import parse
+from tool_engine.catalog.yaml.strict_yaml import parse
 
 
 @pytest.mark.parametrize("text", SAMPLES)

@@ -17,10 +17,10 @@ import pytest
 
 from tests.growth import growth_of
 from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
-from tool_engine.catalog.strict_yaml import load_all
+from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
 from tool_engine.knowledge.snapshot import restore, shortened, snapshot
-from tool_engine.model.output import as_output, to_text
+from tool_engine.model.json.output import as_output, to_text
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tool_engine.catalog.keywords import KEYWORDS
+from tool_engine.catalog.definition.keywords import KEYWORDS
 from tool_engine.protocols.definitions import FORMATS, MCPDefinitions
 from tool_engine.protocols.model_protocol import DefinitionWriter
 from tool_engine.protocols.registry import get_protocol

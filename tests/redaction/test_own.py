@@ -16,9 +16,9 @@ from tool_engine.knowledge.approvals import request_of, shown_of
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_of
-from tool_engine.session.compression import compressed_args
-from tool_engine.session.variable_tools import keep_call, names_of_call
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.reading.compression import compressed_args
+from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.variable_tools import keep_call, names_of_call
 
 REQUESTED = AgentEventType.APPROVAL_REQUESTED
 SECRET = "Tr0ub4dor&3"

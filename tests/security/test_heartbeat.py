@@ -79,7 +79,7 @@ REPLIES: dict[str, str] = {
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
-    await asyncio.to_thread(import_module, "tool_engine.catalog.raw_schema")  # it blocks
+    await asyncio.to_thread(import_module, "tool_engine.catalog.definition.raw_schema")  # it blocks
     (tmp_path / "long.txt").write_text("a" * 2_000_000 + "!\n" + "a!\n" * 200_000)
     config = ToolEngineConfig(auto_reload=False)
     async with ToolEngine(config) as made:

@@ -136,7 +136,7 @@ async def check(witness: Witness, *, told: bool = True) -> None:
 
 @pytest.fixture(params=STORAGES)
 async def witness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Witness]:
-    await asyncio.to_thread(import_module, "tool_engine.catalog.raw_schema")  # it blocks
+    await asyncio.to_thread(import_module, "tool_engine.catalog.definition.raw_schema")  # it blocks
     made = Witness(tmp_path, STORAGES[request.param](tmp_path))
 
     async def echo(asked: web.Request) -> web.Response:

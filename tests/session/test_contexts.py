@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from tests.session.catalogs import Catalog, definition
 from tool_engine import Tool, ToolExecutionContext, ToolSession
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.session.composition import as_source
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
-from tool_engine.session.references import Expanded
 from tool_engine.session.scope import SessionScope
+from tool_engine.session.sources.composition import as_source
+from tool_engine.session.variables.references import Expanded
 
 NO_TOOLS = as_source(Catalog())
 TOOL = ToolConfigLoader().from_mapping(definition("note"))

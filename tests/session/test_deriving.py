@@ -14,7 +14,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables.store import Variable
 
 DENY = Permission(execution=ExecutionPolicy.DENY)
 ONCE = Permission(execution=ExecutionPolicy.ASK_ONCE)

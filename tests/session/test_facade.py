@@ -17,11 +17,14 @@ from tool_engine.errors import ConfigurationError, ToolConflictError
 from tool_engine.model.call import Refusal, ToolCall
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.cycle import ToolCallCycleResult
-from tool_engine.session.composition import prefix
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.discovery import ToolDiscoveryService, create_tool_discovery_service
-from tool_engine.session.result import ResultStatus, SessionResult
+from tool_engine.session.reading.result import ResultStatus, SessionResult
 from tool_engine.session.session import ToolSession
+from tool_engine.session.sources.composition import prefix
+from tool_engine.session.toolbox.discovery import (
+    ToolDiscoveryService,
+    create_tool_discovery_service,
+)
 
 BOUND = 20.0
 

@@ -18,11 +18,11 @@ from tool_engine.approval.callback import CallbackApprover
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
-from tool_engine.session.composition import combine, keep, prefix, prepare
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.session import ToolSession
-from tool_engine.session.toolbox import Toolbox
+from tool_engine.session.sources.composition import combine, keep, prefix, prepare
+from tool_engine.session.toolbox.toolbox import Toolbox
 
 DENY = Permission(execution="deny")  # type: ignore[arg-type] # it takes texts
 SILENT = {"put::SilentReject": Permission(execution="ask_always")}  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.repetition import Advice
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import Variable, VariableKind
+from tool_engine.session.variables.store import Variable, VariableKind
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),

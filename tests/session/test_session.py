@@ -22,10 +22,10 @@ from tool_engine.errors import (
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.presentation import Presentation, ReturnType
-from tool_engine.session.result import ResultStatus, as_tool_call_result
+from tool_engine.session.reading.presentation import Presentation, ReturnType
+from tool_engine.session.reading.result import ResultStatus, as_tool_call_result
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables.store import Variable
 
 CALL_OF_FAIL = {
     "id": "c1",

@@ -19,7 +19,7 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.result import ResultStatus
+from tool_engine.session.reading.result import ResultStatus
 from tool_engine.session.session import ToolSession
 
 ASK = Permission(execution=ExecutionPolicy.ASK_ALWAYS)

@@ -18,9 +18,9 @@ from tests.session.catalogs import definition, engine_over, write
 from tool_engine.engine import ToolEngine
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.permission import Permission
-from tool_engine.session.composition import keep, rename
-from tool_engine.session.result import SessionResult
+from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.session import ToolSession
+from tool_engine.session.sources.composition import keep, rename
 
 BOUND = 20.0
 SECRET = "Ada earns 99999"

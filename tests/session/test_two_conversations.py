@@ -17,7 +17,7 @@ from tests.approval.people import Person
 from tests.session.catalogs import definition, engine_over, write
 from tool_engine import DeferredApprover, ToolEngine, ToolExecutionContext
 from tool_engine.errors import ApprovalError
-from tool_engine.session.result import SessionResult
+from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.session import ToolSession
 
 BOUND = 20.0

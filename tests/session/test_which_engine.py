@@ -16,9 +16,9 @@ from tool_engine import DeferredApprover, ToolEngine, ToolEngineConfig, ToolExec
 from tool_engine.errors import ApprovalError
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
-from tool_engine.session.composition import combine, prefix
-from tool_engine.session.identity import engine_of, engine_text
 from tool_engine.session.session import ToolSession
+from tool_engine.session.sources.composition import combine, prefix
+from tool_engine.session.sources.identity import engine_of, engine_text
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import tool_engine.catalog.raw_schema  # noqa: F401 - imported before a loop runs
+import tool_engine.catalog.definition.raw_schema  # noqa: F401 - imported before a loop runs
 from tests.calls.samples import bare
 from tool_engine import (
     DefinitionError,

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tool_engine import Tool, ToolCategory, ToolParameter, ToolParameterValidator
-from tool_engine.catalog.keywords import FORMATS
+from tool_engine.catalog.definition.keywords import FORMATS
 
 VALUES: Final[dict[str, tuple[str, str]]] = {
     "date": ("2026-01-31", "2026-02-31"),

@@ -17,7 +17,7 @@ from tool_engine import (
     ToolSubAgent,
 )
 from tool_engine.model.call import Refusal
-from tool_engine.model.plain import Unreadable, read_plain
+from tool_engine.model.json.plain import Unreadable, read_plain
 from tool_engine.protocols import get_protocol
 
 NAMES: dict[type, tuple[str, ...]] = {

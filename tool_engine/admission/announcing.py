@@ -14,7 +14,7 @@ from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import AdmissionError
 from tool_engine.logger import get_logger
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 
 __all__ = ["Announcer", "SlotEvent"]
 

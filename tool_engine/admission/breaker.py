@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tool_engine.errors import ToolEngineError
-from tool_engine.model.concurrency import BreakerPolicy
+from tool_engine.model.settings.concurrency import BreakerPolicy
 
 __all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker"]
 

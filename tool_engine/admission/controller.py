@@ -18,7 +18,7 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.copying import live
+from tool_engine.model.json.copying import live
 
 __all__ = ["ToolConcurrencyController"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.throttle import Throttle
-from tool_engine.model.concurrency import BreakerPolicy, ToolRate
+from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
 __all__ = ["Counts", "ToolCounts"]
 

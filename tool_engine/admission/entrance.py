@@ -22,7 +22,7 @@ from tool_engine.admission.slot import (
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError
-from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.settings.concurrency import CollisionPolicy
 
 __all__ = ["Entrance"]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.interfaces import AdmissionController
-from tool_engine.model.settable import settable
+from tool_engine.model.settings.settable import settable
 
 __all__ = ["SlotLease"]
 

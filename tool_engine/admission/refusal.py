@@ -18,7 +18,7 @@ from tool_engine.errors import (
     SlotRejectedError,
     SupersededError,
 )
-from tool_engine.model.concurrency import CollisionPolicy
+from tool_engine.model.settings.concurrency import CollisionPolicy
 
 __all__ = [
     "broken",

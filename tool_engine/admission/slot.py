@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.copying import live
-from tool_engine.model.settable import settable
+from tool_engine.model.json.copying import live
+from tool_engine.model.settings.settable import settable
 
 __all__ = [
     "ACTIVE",

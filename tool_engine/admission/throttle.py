@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from tool_engine.model.concurrency import ToolRate
+from tool_engine.model.settings.concurrency import ToolRate
 
 __all__ = ["Throttle"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import OwnSecrets
 from tool_engine.session.bounds import Usage

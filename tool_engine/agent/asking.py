@@ -14,7 +14,7 @@ from tool_engine.errors import ChatModelError, ToolEngineError
 from tool_engine.interfaces import ChatModel, ReplyDecoder
 from tool_engine.logger import get_logger
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.output import to_text
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.protocols.large import read_in_time, size_of

@@ -10,8 +10,8 @@ import msgspec
 from tool_engine.agent.answer import AgentAnswer, hidden
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.data import Data
-from tool_engine.model.output import to_text
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text
 from tool_engine.session.bounds import Usage

@@ -21,7 +21,7 @@ from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.bounds import check_count
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.copying import live
+from tool_engine.model.json.copying import live
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import redact_text

@@ -16,10 +16,10 @@ from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.transcript import ChildHistory
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.session.labels import labels_of_copies
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variable_tools import CarriesLabels
-from tool_engine.session.variables import Variable
+from tool_engine.session.variables.labels import labels_of_copies
+from tool_engine.session.variables.store import Variable
+from tool_engine.session.variables.variable_tools import CarriesLabels
 
 if TYPE_CHECKING:
     from tool_engine.agent.loop import AgentLoop

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tool_engine.errors import ApprovalError, ConfigurationError
 from tool_engine.interfaces import Approver
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.output import shown
+from tool_engine.model.json.output import shown
 
 __all__ = ["Answer", "check_approver", "decision_from", "said_by"]
 

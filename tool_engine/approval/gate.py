@@ -22,9 +22,9 @@ from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
+from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
-from tool_engine.model.output import shown
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import redact_text, secrets_of

@@ -14,8 +14,8 @@ import msgspec
 
 from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.data import Data
-from tool_engine.model.kinds import check_kinds
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
 __all__ = ["Decision", "PermissionRule", "decide"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.call import Refusal
-from tool_engine.model.copying import live
+from tool_engine.model.json.copying import live
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool

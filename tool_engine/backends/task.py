@@ -26,7 +26,7 @@ import msgspec
 
 from tool_engine.backends.current import CurrentTask
 from tool_engine.logger import current_call
-from tool_engine.model.settable import settable
+from tool_engine.model.settings.settable import settable
 
 __all__ = ["ABORTED", "SUPERSEDED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
 

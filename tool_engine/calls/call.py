@@ -17,8 +17,8 @@ from tool_engine.errors import ToolEngineError
 from tool_engine.logger import current_call
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
-from tool_engine.model.concurrency import DEFAULT_PRIORITY
-from tool_engine.model.settable import settable
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
+from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
 
 __all__ = [

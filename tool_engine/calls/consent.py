@@ -18,7 +18,7 @@ from tool_engine.calls.plan import Plan
 from tool_engine.interfaces import CallScope
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal
-from tool_engine.model.copying import copied
+from tool_engine.model.json.copying import copied
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.redaction import redact_text

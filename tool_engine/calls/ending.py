@@ -29,7 +29,7 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.finding import finding_of
-from tool_engine.model.output import PLAIN, as_output
+from tool_engine.model.json.output import PLAIN, as_output
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.record import CallEntry
 from tool_engine.model.tool import Tool

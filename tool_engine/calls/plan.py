@@ -22,8 +22,8 @@ from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
-from tool_engine.model.concurrency import CollisionPolicy
 from tool_engine.model.permission import ExecutionPolicy, Permission
+from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.output.shaping import shaped
 from tool_engine.validation import ToolParameterValidator

@@ -14,12 +14,12 @@ from typing import NotRequired, TypedDict
 
 import msgspec
 
-from tool_engine.catalog.group_merging import group_changes
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.folder.group_merging import group_changes
 from tool_engine.catalog.group_view import GroupsView
 from tool_engine.catalog.index import ToolIndex
-from tool_engine.catalog.quarantine import QuarantinedTool
 from tool_engine.errors import ConfigurationError, GenerationNotFoundError, ToolQuarantinedError
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool
 
 __all__ = [

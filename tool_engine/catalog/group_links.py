@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from tool_engine.catalog.document import Path, format_path
-from tool_engine.catalog.fault import Fault
-from tool_engine.catalog.group_definition import split_conditions
+from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.group_definition import split_conditions
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.yaml.document import Path, format_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.group import ToolGroup
 

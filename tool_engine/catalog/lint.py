@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tool_engine.catalog.document import Document, format_path
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.lint_rules.descriptions import DESCRIPTION_RULES
 from tool_engine.catalog.lint_rules.effects import EFFECT_RULES
@@ -24,7 +23,8 @@ from tool_engine.catalog.lint_rules.examples import EXAMPLE_RULES
 from tool_engine.catalog.lint_rules.parameters import PARAMETER_RULES
 from tool_engine.catalog.lint_rules.rule import WARNING, Flaw, LintRule
 from tool_engine.catalog.loader import ToolConfigLoader
-from tool_engine.catalog.strict_yaml import parse
+from tool_engine.catalog.yaml.document import Document, format_path
+from tool_engine.catalog.yaml.strict_yaml import parse
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool

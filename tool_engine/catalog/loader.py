@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from tool_engine.catalog.folder import (
+from tool_engine.catalog.definition_files import (
     FolderError,
     list_definitions,
     read_definition,
@@ -200,7 +200,7 @@ def kind_of(definition: Tool | ToolGroup) -> str:
 
 def _module(name: str) -> ModuleType:
     """A module of the catalog that only those need who read or write definitions."""
-    return import_module(f"tool_engine.catalog.{name}")
+    return import_module(f"tool_engine.catalog.definition.{name}")
 
 
 def duplicate_error(

@@ -15,17 +15,17 @@ import msgspec
 
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.recording import open_records, recording_engine
+from tool_engine.cli.records.recording import open_records, recording_engine
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import SessionConflictError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.variables.store import VariableStore
 
 if TYPE_CHECKING:
-    from tool_engine.session.result import SessionResult
+    from tool_engine.session.reading.result import SessionResult
 
 __all__ = ["Before", "answer", "keep_answered"]
 

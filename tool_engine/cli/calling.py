@@ -9,10 +9,10 @@ import msgspec
 
 from tool_engine.cli.arguments import parse_arguments, read_params
 from tool_engine.cli.batches import read_calls
-from tool_engine.cli.broken import missing_tool
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.recording import recording_engine, records_written
+from tool_engine.cli.files.broken import missing_tool
+from tool_engine.cli.records.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text, fact_table, findings_table, results_table
 from tool_engine.executors.registry import ExecutorRegistry

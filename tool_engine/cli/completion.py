@@ -30,7 +30,7 @@ def complete_strategy(incomplete: str) -> list[str]:
 
 def complete_kind(incomplete: str) -> list[str]:
     """The kinds of new tools that begin with `incomplete`."""
-    from tool_engine.catalog.starter import KINDS
+    from tool_engine.catalog.definition.starter import KINDS
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tool_engine.model.free_key import text_key
+from tool_engine.model.json.free_key import text_key
 from tool_engine.visible import DECEPTIVE
 from tool_engine.visible import visible as written_out
 

@@ -12,8 +12,8 @@ import msgspec
 from tool_engine.approval.describe import describe, shown_fields
 from tool_engine.cli.console import json_text, make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_OK, CommandError
-from tool_engine.cli.history import local_time
-from tool_engine.cli.recording import open_records
+from tool_engine.cli.records.history import local_time
+from tool_engine.cli.records.recording import open_records
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import fact_table, make_table
 from tool_engine.knowledge.store import ToolKnowledgeStore

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError, ToolExecutionError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext, ValidationError
-from tool_engine.model.field_default import is_field
+from tool_engine.model.settings.field_default import is_field
 from tool_engine.model.tool import Tool
 
 __all__ = [

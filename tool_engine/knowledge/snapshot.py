@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.free_key import free_key, text_key
-from tool_engine.model.plain import name_of
-from tool_engine.model.unpacking import unpack
+from tool_engine.model.json.free_key import free_key, text_key
+from tool_engine.model.json.plain import name_of
+from tool_engine.model.json.unpacking import unpack
 from tool_engine.redaction import redact_text
 
 __all__ = [

@@ -27,7 +27,7 @@ from tool_engine.model.record import (
     ToolCallSummary,
     success_rate,
 )
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 

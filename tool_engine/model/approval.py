@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.data import Data
-from tool_engine.model.output import plain, shown
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.output import plain, shown
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool

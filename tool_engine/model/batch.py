@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.plain import read_plain
+from tool_engine.model.json.plain import read_plain
 
 __all__ = ["BatchCall", "parts_of"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.data import Data, redacted
-from tool_engine.model.one_line import shorten_repr
+from tool_engine.model.json.data import Data, redacted
+from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolEngineEvent", "ToolEngineEventType"]

@@ -9,8 +9,8 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice
-from tool_engine.model.data import Data
-from tool_engine.model.kinds import check_kinds
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool, ToolCategory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolMatch"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 
 __all__ = ["PARAMETER_TYPES", "ToolParameter"]
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tool_engine.model.bounds import check_choice
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 
 __all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "ResultPolicy"]
 

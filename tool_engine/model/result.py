@@ -9,8 +9,8 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count
-from tool_engine.model.concurrency import LARGEST
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
+from tool_engine.model.settings.concurrency import LARGEST
 
 __all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
 

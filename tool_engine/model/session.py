@@ -11,7 +11,7 @@ import msgspec
 
 from tool_engine.errors import SessionError
 from tool_engine.model.bounds import check_count
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 
 __all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id", "revision_of"]
 

@@ -13,14 +13,14 @@ import msgspec
 
 from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import check_timeout
-from tool_engine.model.concurrency import ToolConcurrency, ToolRate
-from tool_engine.model.data import Data, redacted
-from tool_engine.model.kinds import check_kinds
-from tool_engine.model.output import plain
+from tool_engine.model.json.data import Data, redacted
+from tool_engine.model.json.kinds import check_kinds
+from tool_engine.model.json.output import plain
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
 __all__ = [
     "PACKED_FIELDS",
@@ -203,7 +203,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         `findings`, `definition_hash`. `register_tool(values, handler)` makes the same tool of it,
         where nothing had to be hidden; `${env:NAME}` is no secret.
         """
-        definition = import_module("tool_engine.catalog.export").definition_of(self)
+        definition = import_module("tool_engine.catalog.definition.export").definition_of(self)
         for parameter in definition.get("parameters", ()):
             if parameter.get("secret") and parameter.get("default") is not None:
                 parameter["default"] = "[hidden]"

@@ -19,8 +19,8 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, Statu
 from opentelemetry.trace import set_span_in_context as with_span
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.concurrency import CollisionPolicy
 from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.model.trace import TraceCarrier, trace_carrier
 from tool_engine.observability.calls import FollowedCall

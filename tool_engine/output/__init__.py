@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tool_engine.model.output import as_output, to_text
+from tool_engine.model.json.output import as_output, to_text
 
 __all__ = ["as_output", "to_text"]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring
 from typing import Any, Final
 
-from tool_engine.model.free_key import free_key, text_key
-from tool_engine.model.output import as_output, shown, stand_in
+from tool_engine.model.json.free_key import free_key, text_key
+from tool_engine.model.json.output import as_output, shown, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
 __all__ = ["MAX_DEPTH", "Measure", "key_of", "plain", "shallow", "text_size"]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.result_path import ResultPath, write_path
+from tool_engine.model.json.result_path import ResultPath, write_path
 from tool_engine.output.measure import text_size
 
 __all__ = ["CutPart", "note_of"]

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.output import as_output, fields_of, is_path
+from tool_engine.model.json.output import as_output, fields_of, is_path
 
 __all__ = ["plain_at_once", "plain_output"]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any, Final
 
-from tool_engine.model.free_key import free_key, text_key
+from tool_engine.model.json.free_key import free_key, text_key
+from tool_engine.model.json.result_path import ResultPath
 from tool_engine.model.result import CUT_KEY, CutStrategy, ResultLimits
-from tool_engine.model.result_path import ResultPath
 from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text_size
 from tool_engine.output.part import CutPart
 from tool_engine.output.places import Splits, place_to_cut

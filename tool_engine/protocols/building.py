@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.output import to_text
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
 from tool_engine.protocols.names import KnownTools

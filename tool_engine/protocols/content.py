@@ -11,8 +11,8 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.json.output import to_text
 from tool_engine.model.outcome import ErrorType, Outcome
-from tool_engine.model.output import to_text
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool
 

@@ -18,8 +18,8 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.logger import get_logger
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.data import Data
-from tool_engine.model.output import to_text
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, ReplyFinding
 from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.protocols.content import REQUEST_ID, text_of

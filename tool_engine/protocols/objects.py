@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tool_engine.model.output import stand_in, to_text
-from tool_engine.model.plain import Unreadable, name_of
+from tool_engine.model.json.output import stand_in, to_text
+from tool_engine.model.json.plain import Unreadable, name_of
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
 from tool_engine.protocols.reading import AmbiguousObject, joined, plain

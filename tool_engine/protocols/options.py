@@ -17,8 +17,8 @@ from tool_engine.model.call import (
     check_timeout,
 )
 from tool_engine.model.caller import check_context
-from tool_engine.model.kinds import check_kinds
-from tool_engine.model.output import shown
+from tool_engine.model.json.kinds import check_kinds
+from tool_engine.model.json.output import shown
 from tool_engine.model.tool import Tool
 
 __all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]

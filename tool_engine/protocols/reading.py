@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.model.plain import read_plain
+from tool_engine.model.json.plain import read_plain
 
 __all__ = [
     "DONE",

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from tool_engine.model.output import stand_in, to_text
+from tool_engine.model.json.output import stand_in, to_text
 
 __all__ = ["read_number", "readings"]
 

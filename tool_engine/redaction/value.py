@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tool_engine.model.free_key import free_key, text_key
+from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text

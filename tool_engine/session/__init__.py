@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 from tool_engine.late_names import find_later
 
 if TYPE_CHECKING:
-    from tool_engine.session.composition import Source, combine, keep, prefix, prepare, rename
-    from tool_engine.session.discovery import ToolDiscoveryService, create_tool_discovery_service
-    from tool_engine.session.placing import GroupState, Placed
-    from tool_engine.session.toolbox import Toolbox
+    from tool_engine.session.sources.composition import (
+        Source,
+        combine,
+        keep,
+        prefix,
+        prepare,
+        rename,
+    )
+    from tool_engine.session.toolbox.discovery import (
+        ToolDiscoveryService,
+        create_tool_discovery_service,
+    )
+    from tool_engine.session.toolbox.placing import GroupState, Placed
+    from tool_engine.session.toolbox.toolbox import Toolbox
 
 __all__ = [
     "GroupState",
@@ -30,17 +40,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "GroupState": "placing",
-    "Placed": "placing",
-    "Source": "composition",
-    "ToolDiscoveryService": "discovery",
-    "Toolbox": "toolbox",
-    "combine": "composition",
-    "create_tool_discovery_service": "discovery",
-    "keep": "composition",
-    "prefix": "composition",
-    "prepare": "composition",
-    "rename": "composition",
+    "GroupState": "toolbox.placing",
+    "Placed": "toolbox.placing",
+    "Source": "sources.composition",
+    "ToolDiscoveryService": "toolbox.discovery",
+    "Toolbox": "toolbox.toolbox",
+    "combine": "sources.composition",
+    "create_tool_discovery_service": "toolbox.discovery",
+    "keep": "sources.composition",
+    "prefix": "sources.composition",
+    "prepare": "sources.composition",
+    "rename": "sources.composition",
 }
 """Where each name is."""
 

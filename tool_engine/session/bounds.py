@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
-from tool_engine.model.data import Data
+from tool_engine.model.json.data import Data
 from tool_engine.model.outcome import ErrorType
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.tokens import tokens_of

@@ -17,8 +17,8 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.finding import finding_of
+from tool_engine.model.json.plain import read_plain
 from tool_engine.model.outcome import ErrorType
-from tool_engine.model.plain import read_plain
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.allowed import Yes, take_yes
@@ -33,11 +33,10 @@ from tool_engine.session.deferral import (
     tool_of,
     withheld,
 )
-from tool_engine.session.identity import source_of
 from tool_engine.session.keeping import REFUSED, Ended, labels_of_call, remember, remember_read
-from tool_engine.session.naming import named_twice, refusal_named
 from tool_engine.session.narrowing import of_reply
-from tool_engine.session.presentation import (
+from tool_engine.session.prompt.skills import READING
+from tool_engine.session.reading.presentation import (
     Presentation,
     Presented,
     present,
@@ -45,19 +44,20 @@ from tool_engine.session.presentation import (
     with_limit,
     without_hidden_limit,
 )
-from tool_engine.session.references import Expanded, expand, make_ready, refers
-from tool_engine.session.result import SessionResult, reason_of
+from tool_engine.session.reading.result import SessionResult, reason_of
 from tool_engine.session.scope import SessionScope, changed
-from tool_engine.session.skills import READING
+from tool_engine.session.sources.identity import source_of
+from tool_engine.session.sources.naming import named_twice, refusal_named
 from tool_engine.session.state import Deferred, Rest, SessionState
-from tool_engine.session.toolbox import Found, Placed
-from tool_engine.session.variable_definitions import VARIABLE_TOOLS, check_arguments
-from tool_engine.session.variable_tools import (
+from tool_engine.session.toolbox.toolbox import Found, Placed
+from tool_engine.session.variables.references import Expanded, expand, make_ready, refers
+from tool_engine.session.variables.store import Variable
+from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS, check_arguments
+from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
     names_of_call,
 )
-from tool_engine.session.variables import Variable
-from tool_engine.session.written import expand_written
+from tool_engine.session.variables.written import expand_written
 
 __all__ = ["SessionCalls"]
 

@@ -12,9 +12,9 @@ from tool_engine.interfaces import CallScope
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
-from tool_engine.session.identity import engine_of
-from tool_engine.session.result import SessionResult
+from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.scope import SessionScope
+from tool_engine.session.sources.identity import engine_of
 from tool_engine.session.state import Deferred, SessionState
 
 __all__ = ["check_engine", "check_shared", "result_of", "scope_of", "tool_of", "withheld"]

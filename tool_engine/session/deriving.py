@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.session.composition import keep
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.sources.composition import keep
 from tool_engine.session.state import SessionState
 
 __all__ = ["derived"]

@@ -24,15 +24,15 @@ from tool_engine.protocols.options import BY_EFFECT, BeforeExecute, CycleOptions
 from tool_engine.protocols.registry import PROTOCOLS
 from tool_engine.session.bounds import Meter
 from tool_engine.session.config import ToolCallConfig, names_said
-from tool_engine.session.discovery import (
+from tool_engine.session.narrowing import in_reply, narrowed
+from tool_engine.session.policy import SessionPolicy
+from tool_engine.session.reading.result import SessionResult, as_session_result
+from tool_engine.session.toolbox.discovery import (
     DiscoveredTool,
     MethodFilter,
     ToolDiscoveryService,
 )
-from tool_engine.session.narrowing import in_reply, narrowed
-from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.result import SessionResult, as_session_result
-from tool_engine.session.toolbox import Toolbox
+from tool_engine.session.toolbox.toolbox import Toolbox
 
 __all__ = ["CycleFacade"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.output import has_odd_keys, stand_in, to_text
+from tool_engine.model.json.output import has_odd_keys, stand_in, to_text
 from tool_engine.protocols.content import blocks_of, text_of_blocks
 
 __all__ = [

@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.json.output import to_text
 from tool_engine.model.outcome import ErrorType
-from tool_engine.model.output import to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
-from tool_engine.session.labels import labels_of_result
-from tool_engine.session.skills import READING
-from tool_engine.session.variable_tools import NamesOfCall, keep_call, keep_call_in_time
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.prompt.skills import READING
+from tool_engine.session.variables.labels import labels_of_result
+from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.variable_tools import NamesOfCall, keep_call, keep_call_in_time
 
 __all__ = ["REFUSED", "Ended", "labels_of_call", "remember", "remember_read"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tool_engine.session.config import ToolCallConfig, names_said
-from tool_engine.session.discovery import as_config
+from tool_engine.session.toolbox.discovery import as_config
 
 __all__ = ["HOW", "in_reply", "marks_of_replies", "narrowed", "of_reply"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.session.presentation import Presentation
+from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.state import SessionState
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.variables.store import VariableStore
 
 __all__ = ["check_parts"]
 

@@ -17,12 +17,12 @@ from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPoli
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.identity import leaves_of, origin_of
-from tool_engine.session.memberships import memberships, owners_of
-from tool_engine.session.skills import READING
-from tool_engine.session.standing import Standing
-from tool_engine.session.tool_view import groups_of, shown_names
-from tool_engine.session.toolbox import Toolbox
+from tool_engine.session.prompt.skills import READING
+from tool_engine.session.sources.identity import leaves_of, origin_of
+from tool_engine.session.sources.memberships import memberships, owners_of
+from tool_engine.session.sources.tool_view import groups_of, shown_names
+from tool_engine.session.toolbox.standing import Standing
+from tool_engine.session.toolbox.toolbox import Toolbox
 
 __all__ = ["SessionPolicy"]
 

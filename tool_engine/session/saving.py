@@ -14,10 +14,10 @@ from tool_engine.interfaces import Approver, SessionStorage
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.moving import Moves, sources_of
+from tool_engine.session.sources.moving import Moves, sources_of
+from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred, SessionState
-from tool_engine.session.tool_view import Source
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.variables.store import VariableStore
 
 __all__ = ["SavedSession"]
 

@@ -11,19 +11,19 @@ from tool_engine.approval.scopes import token_of
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
-from tool_engine.model.copying import copied, live
+from tool_engine.model.json.copying import copied, live
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.bounds import Spending
-from tool_engine.session.identity import engine_of
-from tool_engine.session.labels import refusal_in_time
-from tool_engine.session.memberships import engine_of_inner
 from tool_engine.session.narrowing import marks_of_replies
-from tool_engine.session.references import Expanded
-from tool_engine.session.shown_results import Shows
+from tool_engine.session.reading.shown_results import Shows
+from tool_engine.session.sources.identity import engine_of
+from tool_engine.session.sources.memberships import engine_of_inner
+from tool_engine.session.variables.labels import refusal_in_time
+from tool_engine.session.variables.references import Expanded
 
 __all__ = ["FindOwn", "SessionScope", "changed"]
 

@@ -19,35 +19,35 @@ from tool_engine.executors.handler import executor_for
 from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
-from tool_engine.model.copying import live
+from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.session.bounds import Meter, Usage
 from tool_engine.session.calling import SessionCalls
-from tool_engine.session.composition import Prepare
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.contexts import context_of
 from tool_engine.session.deriving import derived
-from tool_engine.session.discovery import as_config
 from tool_engine.session.facade import CycleFacade
-from tool_engine.session.identity import identity_of
 from tool_engine.session.parts import check_parts
 from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.presentation import Presentation, telling_returns
-from tool_engine.session.prompt import SessionPrompt
-from tool_engine.session.references import Expanded
+from tool_engine.session.prompt.prompt import SessionPrompt
+from tool_engine.session.reading.presentation import Presentation, telling_returns
+from tool_engine.session.reading.result import SessionResult, as_session_result
+from tool_engine.session.reading.shown_results import ShownResults, Shows
 from tool_engine.session.repetition import RepetitionGuard
-from tool_engine.session.result import SessionResult, as_session_result
 from tool_engine.session.saving import SavedSession
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.showing import Showing
-from tool_engine.session.shown_results import ShownResults, Shows
+from tool_engine.session.sources.composition import Prepare
+from tool_engine.session.sources.identity import identity_of
+from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred
-from tool_engine.session.tool_view import Source
-from tool_engine.session.toolbox import Toolbox
-from tool_engine.session.variable_tools import VariableTools
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.toolbox.discovery import as_config
+from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.references import Expanded
+from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.variable_tools import VariableTools
 from tool_engine.subagent import ToolSubAgent
 
 __all__ = ["ToolSession"]

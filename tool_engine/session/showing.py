@@ -13,7 +13,7 @@ from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
 from tool_engine.session.policy import SessionPolicy
-from tool_engine.session.shown_results import ShownResults
+from tool_engine.session.reading.shown_results import ShownResults
 from tool_engine.session.state import SessionState
 
 __all__ = ["Showing"]

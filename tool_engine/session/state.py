@@ -12,13 +12,13 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.session.bounds import Meter
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.presentation import Presentation
+from tool_engine.session.reading.presentation import Presentation
+from tool_engine.session.reading.result import SessionResult
+from tool_engine.session.reading.shown_results import ShownResults, Shows
 from tool_engine.session.repetition import RepetitionGuard
-from tool_engine.session.result import SessionResult
-from tool_engine.session.shown_results import ShownResults, Shows
-from tool_engine.session.tool_view import Source
-from tool_engine.session.toolbox import Toolbox
-from tool_engine.session.variables import VariableStore
+from tool_engine.session.sources.tool_view import Source
+from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.store import VariableStore
 
 __all__ = ["Deferred", "Rest", "SessionState"]
 

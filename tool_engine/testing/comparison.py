@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from tool_engine.catalog.document import Path, format_path
+from tool_engine.catalog.yaml.document import Path, format_path
 
 __all__ = ["differences", "json_line"]
 

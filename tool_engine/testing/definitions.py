@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.catalog.document import Path
-from tool_engine.catalog.folder import read_definition
+from tool_engine.catalog.definition_files import read_definition
 from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import DefinitionError
-from tool_engine.model.concurrency import ToolConcurrency
+from tool_engine.model.settings.concurrency import ToolConcurrency
 from tool_engine.model.tool import Tool
 from tool_engine.testing.cases import CaseRunner
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
@@ -92,7 +92,7 @@ def _locate(report: ToolReport) -> None:
     except DefinitionError:
         # It is gone since it was loaded.
         return
-    documents, _ = import_module("tool_engine.catalog.strict_yaml").parse(data, report.source)
+    documents, _ = import_module("tool_engine.catalog.yaml.strict_yaml").parse(data, report.source)
     for document in documents:
         if isinstance(document.value, dict) and document.value.get("name") == report.tool:
             for case in troubled:

@@ -22,8 +22,8 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import AdmissionError, ToolEngineError
-from tool_engine.model.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.record import ToolCallRecord
+from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.named_file import read_named, why_unread, write_named
 
 __all__ = ["Trace", "TraceCall", "TraceError", "parse_trace", "read_trace", "write_trace"]

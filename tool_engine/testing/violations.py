@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tool_engine.catalog.document import Path
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.testing.arguments import ANNOTATIONS, ArgumentMaker, types_of
 from tool_engine.testing.patterns import MAX_TEXT, NoValueError, TextMaker
 

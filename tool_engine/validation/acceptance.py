@@ -14,7 +14,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from tool_engine.model.unpacking import LARGE, unpack
+from tool_engine.model.json.unpacking import LARGE, unpack
 from tool_engine.validation.at_once import reader_of
 from tool_engine.validation.filling import Filling
 from tool_engine.validation.position import build_validator

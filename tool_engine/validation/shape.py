@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any, Final, NamedTuple
 
-from tool_engine.model.plain import Unreadable, name_of
+from tool_engine.model.json.plain import Unreadable, name_of
 from tool_engine.validation.position import Position
 
 __all__ = [

@@ -133,7 +133,7 @@ def test_credentials_for_any_url(make: Make) -> None:
 
 def test_the_kinds_are_those_of_the_schema() -> None:
     """What editors offer is what is read."""
-    from tool_engine.catalog.structure import definition_schema
+    from tool_engine.catalog.definition.structure import definition_schema
 
     request = definition_schema()["$defs"]["entry"]["properties"]["request"]["properties"]
     assert request["auth"]["properties"]["type"]["enum"] == list(AUTH_TYPES)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.executors.python.test_in_engine import BOUND, define, engine_of
 from tool_engine import ToolEngine
-from tool_engine.catalog.lock import ToolLock
+from tool_engine.catalog.approval.lock import ToolLock
 from tool_engine.executors.python.importing import hash_of, import_source, running_hash
 
 Write = Callable[[str], str]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
-from tool_engine.cli.checking import check_files
+from tool_engine.cli.files.checking import check_files
 from tool_engine.errors import ConfigurationError
 from tool_engine.executors.registry import ExecutorRegistry
 

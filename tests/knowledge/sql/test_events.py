@@ -22,7 +22,7 @@ from tool_engine.errors import (
 from tool_engine.events import EventBus, EventLog
 from tool_engine.knowledge.sql import events
 from tool_engine.knowledge.sql.events import BLOCK, SQLEventStorage
-from tool_engine.knowledge.sql.schema import MIGRATIONS
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 STARTED = ToolEngineEventType.EXECUTION_STARTED
@@ -69,7 +69,7 @@ KILLED = """
 import asyncio, os, sys
 from tool_engine.events import EventBus, EventLog
 from tool_engine.knowledge.sql.events import SQLEventStorage
-from tool_engine.knowledge.sql.schema import MIGRATIONS
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
 async def main():

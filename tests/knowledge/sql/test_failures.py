@@ -20,10 +20,10 @@ from structlog.testing import capture_logs
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, until, written
 from tests.postgres import running_server
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.address import Address
-from tool_engine.knowledge.sql.rows import RowMaker
-from tool_engine.knowledge.sql.sqlite import SQLiteDatabase
+from tool_engine.knowledge.sql.connection.address import Address
+from tool_engine.knowledge.sql.schema.rows import RowMaker
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
+from tool_engine.knowledge.sql.writing.sqlite import SQLiteDatabase
 from tool_engine.model.record import RecordQuery
 
 HOLD = (

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from tests.knowledge.sql.conftest import BOUND, NOON, Open, call
 from tool_engine.knowledge.sql import queries
-from tool_engine.knowledge.sql.keys import record_id_of
+from tool_engine.knowledge.sql.schema.keys import record_id_of
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
 

@@ -13,7 +13,7 @@ from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked, call, until
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
-from tool_engine.model.retention import RecordRetention, checked_retention
+from tool_engine.model.settings.retention import RecordRetention, checked_retention
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -19,7 +19,7 @@ from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.approval import ApprovalDecision
 from tool_engine.model.record import RecordQuery
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.settings.retention import RecordRetention
 
 YES = ApprovalDecision(is_approved=True)
 DAY = 86_400.0

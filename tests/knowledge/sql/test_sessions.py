@@ -19,8 +19,9 @@ from tests.contracts.test_approval_storage_contract import request_for
 from tests.knowledge.sql.conftest import BOUND, Open, asked, call, emptied, written
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.errors import RecordsUnavailableError, SessionError
-from tool_engine.knowledge.sql import kept, session_statements
-from tool_engine.knowledge.sql.schema import MIGRATIONS
+from tool_engine.knowledge.sql import session_statements
+from tool_engine.knowledge.sql.schema import kept
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.model.record import RecordQuery
 

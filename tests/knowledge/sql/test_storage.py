@@ -23,10 +23,10 @@ from tool_engine.errors import (
     ConfigurationError,
     MissingExtraError,
 )
-from tool_engine.knowledge.sql.address import Address
-from tool_engine.knowledge.sql.rows import RowMaker
-from tool_engine.knowledge.sql.schema import MIGRATIONS
-from tool_engine.knowledge.sql.sqlite import SQLiteDatabase
+from tool_engine.knowledge.sql.connection.address import Address
+from tool_engine.knowledge.sql.schema.rows import RowMaker
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
+from tool_engine.knowledge.sql.writing.sqlite import SQLiteDatabase
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 from tool_engine.redaction import remember_secret

@@ -16,11 +16,11 @@ from sqlalchemy import text
 from tests.knowledge.sql.conftest import BOUND, NOON, Open, asked, call
 from tests.knowledge.sql.test_queries import plan_of
 from tool_engine.knowledge.sql import queries
-from tool_engine.knowledge.sql.schema import MIGRATIONS
+from tool_engine.knowledge.sql.schema.schema import MIGRATIONS
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
 from tool_engine.knowledge.sql.summing import split
 from tool_engine.model.record import RecordQuery, RecordTotals
-from tool_engine.model.retention import RecordRetention
+from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 
 OLD = Path(__file__).with_name("version_2.sql")

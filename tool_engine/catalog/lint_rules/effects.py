@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.catalog.document import Path
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import is_secret_key, redact_text
 

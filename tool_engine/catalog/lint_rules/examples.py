@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from tool_engine.catalog.document import Path
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
-from tool_engine.model.error_path import find_error
+from tool_engine.catalog.yaml.document import Path
+from tool_engine.model.json.error_path import find_error
 from tool_engine.model.tool import Tool
 
 __all__ = ["EXAMPLE_RULES"]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tool_engine.catalog.document import Path
 from tool_engine.catalog.lint_rules.prose import repeats_name, word_count
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tool_engine.catalog.document import Path
+from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.tool import Tool
 
 __all__ = ["ERROR", "WARNING", "Flaw", "LintRule"]

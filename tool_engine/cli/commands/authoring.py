@@ -45,7 +45,7 @@ def new_command(
 
     Example: tool-engine new get_weather --kind http
     """
-    from tool_engine.cli.new import new_tool
+    from tool_engine.cli.files.new import new_tool
 
     return new_tool(settings_of(ctx, tools), name, kind, force=force, as_json=as_json)
 
@@ -72,10 +72,10 @@ def validate_command(
     """
     settings = settings_of(ctx, tools)
     if watch:
-        from tool_engine.cli.rechecking import validate_and_watch
+        from tool_engine.cli.files.rechecking import validate_and_watch
 
         return validate_and_watch(settings, paths or [], as_json=as_json)
-    from tool_engine.cli.checking import validate_files
+    from tool_engine.cli.files.checking import validate_files
 
     return validate_files(settings, paths or [], verbose=verbose, as_json=as_json)
 
@@ -110,7 +110,7 @@ def lint_command(
 
     Example: tool-engine lint tools/ --ignore L401,L402 --format github
     """
-    from tool_engine.cli.lint import lint_files, make_options, print_rules
+    from tool_engine.cli.files.lint import lint_files, make_options, print_rules
 
     options = make_options(select or (), ignore or (), form, as_json=as_json)
     if rules:
@@ -135,7 +135,7 @@ def diff_command(
 
     Example: tool-engine diff origin/main:tools tools --format json
     """
-    from tool_engine.cli.diff import diff_files
+    from tool_engine.cli.files.diff import diff_files
     from tool_engine.cli.options import chosen_format
 
     is_json = chosen_format(form, ("text", "json")) == "json" or as_json
@@ -155,9 +155,9 @@ def schema_command(
     Example: tool-engine schema --output tools/.tool.schema.json
     """
     if output is not None:
-        from tool_engine.cli.new import write_schema
+        from tool_engine.cli.files.new import write_schema
 
         return write_schema(output)
-    from tool_engine.cli.listing import print_schema
+    from tool_engine.cli.files.listing import print_schema
 
     return print_schema()

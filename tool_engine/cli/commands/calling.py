@@ -130,7 +130,7 @@ def simulate_command(
 
     Example: tool-engine simulate calls.jsonl --bucket http=8 --strategy priority --plot slots.svg
     """
-    from tool_engine.cli.simulate import Limits, simulate_trace
+    from tool_engine.cli.records.simulate import Limits, simulate_trace
 
     limits = Limits(
         max_concurrent=max_concurrent,

@@ -100,7 +100,7 @@ def chat_command(
 
     Example: tool-engine chat --model openai:qwen3 --base-url http://127.0.0.1:8000/v1 --groups web
     """
-    from tool_engine.cli.chat import ChatOptions, chat
+    from tool_engine.cli.chat.conversation import ChatOptions, chat
 
     options = ChatOptions(
         message=" ".join(message) if message else None,

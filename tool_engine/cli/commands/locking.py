@@ -43,7 +43,7 @@ def lock_command(
 
     Example: tool-engine lock --approve get_weather
     """
-    from tool_engine.cli.locking import lock_tools
+    from tool_engine.cli.files.locking import lock_tools
 
     return lock_tools(
         settings_of(ctx, tools), approve or (), check=check, file=file, as_json=as_json

@@ -36,7 +36,7 @@ def list_command(
 
     Example: tool-engine list --category http --json
     """
-    from tool_engine.cli.listing import Filters, list_tools
+    from tool_engine.cli.files.listing import Filters, list_tools
 
     filters = Filters(category=category, tags=tuple(tag or ()), keyword=search)
     return list_tools(settings_of(ctx, tools), filters, strict=strict, as_json=as_json)
@@ -53,7 +53,7 @@ def show_command(
 
     Example: tool-engine show http_request
     """
-    from tool_engine.cli.listing import show_tool
+    from tool_engine.cli.files.listing import show_tool
 
     return show_tool(settings_of(ctx, tools), name, as_json=as_json)
 
@@ -72,7 +72,7 @@ def search_command(
 
     Example: tool-engine search weather forecast
     """
-    from tool_engine.cli.searching import search_tools
+    from tool_engine.cli.files.searching import search_tools
 
     return search_tools(settings_of(ctx, tools), words, limit, as_json=as_json)
 
@@ -89,7 +89,7 @@ def watch_command(
 
     Example: tool-engine watch --json
     """
-    from tool_engine.cli.watching import watch_tools
+    from tool_engine.cli.files.watching import watch_tools
 
     return watch_tools(settings_of(ctx, tools), as_json=as_json)
 
@@ -99,6 +99,6 @@ def demo_command(ctx: typer.Context, tools: ToolsOption = None) -> int:
 
     Example: tool-engine demo
     """
-    from tool_engine.cli.demo import run_demo
+    from tool_engine.cli.demo.run import run_demo
 
     return run_demo(settings_of(ctx, tools))

@@ -39,7 +39,7 @@ def parse_command(
 
     Example: tool-engine parse --protocol vcp reply.txt
     """
-    from tool_engine.cli.parsing import parse_file
+    from tool_engine.cli.formats.parsing import parse_file
 
     return parse_file(settings_of(ctx, tools), protocol, file, is_stream=stream, as_json=as_json)
 
@@ -64,7 +64,7 @@ def prompt_command(
 
     Example: tool-engine prompt --protocol function_call --language zh echo
     """
-    from tool_engine.cli.prompting import print_prompt
+    from tool_engine.cli.formats.prompting import print_prompt
 
     return print_prompt(
         settings_of(ctx, tools), protocol, names or (), language=language, as_json=as_json
@@ -86,6 +86,6 @@ def convert_command(
 
     Example: tool-engine convert http_request --to openai --to gemini
     """
-    from tool_engine.cli.converting import convert_tool
+    from tool_engine.cli.formats.converting import convert_tool
 
     return convert_tool(settings_of(ctx, tools), name, to or (), as_json=as_json)

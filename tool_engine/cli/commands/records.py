@@ -14,7 +14,7 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 
 if TYPE_CHECKING:
-    from tool_engine.cli.history import RecordFilters
+    from tool_engine.cli.records.history import RecordFilters
 
 __all__ = [
     "events_command",
@@ -90,10 +90,10 @@ def history_command(
     """
     settings = settings_of(ctx, tools, records)
     if words:
-        from tool_engine.cli.story import print_story
+        from tool_engine.cli.records.story import print_story
 
         return print_story(settings, _call_id(words), full=full, as_json=as_json)
-    from tool_engine.cli.history import print_history
+    from tool_engine.cli.records.history import print_history
 
     filters = _filters(
         tool, error_type, caller, conversation, since, until, failed=failed, session=session
@@ -124,7 +124,7 @@ def stats_command(
 
     Example: tool-engine stats --since 24h --plot calls.svg
     """
-    from tool_engine.cli.stats import print_statistics
+    from tool_engine.cli.records.stats import print_statistics
 
     filters = _filters(tool, None, caller, conversation, since, until, session=session)
     return print_statistics(settings_of(ctx, tools, records), filters, plot=plot, as_json=as_json)
@@ -159,7 +159,7 @@ def events_command(
 
     Example: tool-engine events --follow --json
     """
-    from tool_engine.cli.events import EventFilters, print_events
+    from tool_engine.cli.records.events import EventFilters, print_events
 
     calls = _filters(tool, None, caller, conversation, since, None, failed=failed)
     filters = EventFilters(calls, tuple(types or ()), call, after, limit)
@@ -190,7 +190,7 @@ def export_command(
 
     Example: tool-engine export --format csv --output calls.csv
     """
-    from tool_engine.cli.exporting import export_calls
+    from tool_engine.cli.records.exporting import export_calls
 
     filters = _filters(
         tool, error_type, caller, conversation, since, until, failed=failed, session=session
@@ -227,7 +227,7 @@ def prune_command(
 
     Example: tool-engine prune --older-than 30d
     """
-    from tool_engine.cli.pruning import prune_records
+    from tool_engine.cli.records.pruning import prune_records
 
     return prune_records(
         settings_of(ctx, tools, records),
@@ -259,6 +259,6 @@ def _filters(
     failed: bool = False,
     session: str | None = None,
 ) -> RecordFilters:
-    from tool_engine.cli.history import RecordFilters
+    from tool_engine.cli.records.history import RecordFilters
 
     return RecordFilters(tool, failed, error_type, caller, conversation, since, until, session)

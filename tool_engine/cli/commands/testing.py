@@ -52,7 +52,7 @@ def run_tests_command(
 
     Example: tool-engine test get_weather --junit results.xml
     """
-    from tool_engine.cli.testing import RunOptions, run_tests
+    from tool_engine.cli.files.testing import RunOptions, run_tests
 
     options = RunOptions(
         names=tuple(names or ()),

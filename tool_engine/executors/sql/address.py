@@ -15,7 +15,7 @@ from tool_engine.executors.templates import (
     TemplateError,
     TextTemplate,
 )
-from tool_engine.model.source import DatabaseSource
+from tool_engine.model.settings.source import DatabaseSource
 
 __all__ = ["resolved"]
 

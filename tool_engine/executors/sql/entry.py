@@ -22,7 +22,7 @@ from tool_engine.executors.sql.statement import (
 )
 from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
-from tool_engine.model.source import DatabaseSource
+from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
 __all__ = [

@@ -25,7 +25,7 @@ from tool_engine.executors.sql.entry import (
 )
 from tool_engine.executors.sql.watch import Watch
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.source import DatabaseSource
+from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
 __all__ = ["Database", "SQLExecutor"]

@@ -26,7 +26,7 @@ from tool_engine.executors.sql.rows import Rows
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.values import json_of_text
 from tool_engine.executors.sql.watch import Watch, run_watched
-from tool_engine.model.postgres_url import FALLS_BACK, connect_arguments
+from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
 __all__ = ["PostgreSQLDatabase"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tool_engine.knowledge.approvals import decision_of, is_key, request_of, said_of, shown_of
-from tool_engine.knowledge.sql.kept import KEEPING, packed, unpacked
-from tool_engine.knowledge.sql.opening import LazyDatabase
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.kept import KEEPING, packed, unpacked
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.session import check_session_id
 

@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import inspect, text
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError, RecordsUnavailableError
-from tool_engine.knowledge.sql.address import Address
+from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.events import event_of
 from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.model.retention import RecordsURL
+from tool_engine.model.settings.retention import RecordsURL
 
 __all__ = ["EventReader", "EventTail"]
 

@@ -26,13 +26,13 @@ from tool_engine.errors import (
     RecordsUnavailableError,
 )
 from tool_engine.knowledge.snapshot import restore, snapshot
-from tool_engine.knowledge.sql.address import explained
-from tool_engine.knowledge.sql.opening import LazyDatabase
+from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.logger import get_logger
 from tool_engine.model.bounds import check_count
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.retention import RecordsURL
+from tool_engine.model.settings.retention import RecordsURL
 from tool_engine.redaction import redact
 
 __all__ = ["BLOCK", "SQLEventStorage", "event_of"]

@@ -25,18 +25,18 @@ from sqlalchemy import (
 
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.sql.beginning import begins_with
-from tool_engine.knowledge.sql.keys import (
+from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
     key_of_id,
     key_of_time,
     microseconds,
     record_id_of,
 )
-from tool_engine.knowledge.sql.reading import Reader
-from tool_engine.knowledge.sql.rows import plain_text
-from tool_engine.knowledge.sql.schema import EVER
-from tool_engine.knowledge.sql.tables import calls, definitions, values
-from tool_engine.knowledge.sql.tables import statistics as kept
+from tool_engine.knowledge.sql.schema.rows import plain_text
+from tool_engine.knowledge.sql.schema.schema import EVER
+from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
+from tool_engine.knowledge.sql.schema.tables import statistics as kept
 from tool_engine.model.record import RecordQuery
 
 __all__ = [

@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.address import Address, explained
-from tool_engine.knowledge.sql.failing import READING, UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.address import Address, explained
+from tool_engine.knowledge.sql.connection.failing import READING, UnusableDatabaseError
 
 __all__ = ["Reader"]
 
@@ -119,7 +119,7 @@ class Reader:
                 await connection.close()
                 raise
             return connection
-        from tool_engine.knowledge.sql.postgres import connect
+        from tool_engine.knowledge.sql.writing.postgres import connect
 
         return await connect(self._address)
 

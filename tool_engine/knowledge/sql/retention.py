@@ -15,12 +15,12 @@ from sqlalchemy import delete, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.counting import COUNTED, STATISTICS, counted
-from tool_engine.knowledge.sql.kept import KEEPING
-from tool_engine.knowledge.sql.keys import KEY_STEP, date_of, key_of_time, microseconds
 from tool_engine.knowledge.sql.reading import Reader
-from tool_engine.knowledge.sql.tables import approvals, calls, decisions, definitions, values
-from tool_engine.model.retention import RecordRetention
+from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.schema.kept import KEEPING
+from tool_engine.knowledge.sql.schema.keys import KEY_STEP, date_of, key_of_time, microseconds
+from tool_engine.knowledge.sql.schema.tables import approvals, calls, decisions, definitions, values
+from tool_engine.model.settings.retention import RecordRetention
 
 __all__ = ["prune", "prune_sessions", "removed_until"]
 

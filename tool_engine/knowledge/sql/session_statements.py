@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlalchemy.types import TypeEngine
 
-from tool_engine.knowledge.sql.tables import approvals, decisions, sessions
+from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions
 
 __all__ = [
     "closed",

@@ -12,9 +12,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from tool_engine.knowledge.conversation import copied
-from tool_engine.knowledge.sql.kept import KEEPING, damaged, packed, unpacked
-from tool_engine.knowledge.sql.keys import date_of, microseconds
-from tool_engine.knowledge.sql.opening import LazyDatabase
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
 __all__ = ["SQLSessionStorage"]

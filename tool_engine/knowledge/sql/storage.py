@@ -14,17 +14,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.address import explained
 from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
-from tool_engine.knowledge.sql.buffer import MOST_ENTRIES
-from tool_engine.knowledge.sql.opening import LazyDatabase
-from tool_engine.knowledge.sql.rows import record_of_row
+from tool_engine.knowledge.sql.connection.address import explained
+from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.rows import record_of_row
 from tool_engine.knowledge.sql.sessions import SQLSessionStorage
-from tool_engine.knowledge.sql.writer import RecordWriter, Trouble
+from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
+from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
 from tool_engine.model.bounds import check_choice
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
-from tool_engine.model.retention import DURABILITIES, RecordRetention, RecordsURL
+from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
 from tool_engine.model.statistics import CallStatistics
 
 __all__ = ["SQLRecordStorage"]

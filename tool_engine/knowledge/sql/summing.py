@@ -15,10 +15,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tool_engine.knowledge.sql import queries
-from tool_engine.knowledge.sql.keys import date_of, microseconds
 from tool_engine.knowledge.sql.queries import Hours
 from tool_engine.knowledge.sql.reading import Reader
-from tool_engine.knowledge.sql.schema import HOUR
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.knowledge.sql.schema.schema import HOUR
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
 from tool_engine.redaction import redact_text

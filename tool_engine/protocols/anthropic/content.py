@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
-from tool_engine.model.output import shown
+from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.anthropic.blocks import TEXTS, Block, as_message, without_unanswered
 from tool_engine.protocols.arguments.text import read_arguments

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from typing import Any, Final, NoReturn
 
-from tool_engine.model.unpacking import LARGE, without_collection
+from tool_engine.model.json.unpacking import LARGE, without_collection
 
 __all__ = ["RefusedJSONError", "read_json"]
 

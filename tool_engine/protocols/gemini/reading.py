@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from tool_engine.model.plain import read_plain
+from tool_engine.model.json.plain import read_plain
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.gemini.documents import JSONDocuments
 from tool_engine.protocols.reading import DONE, EventStream, plain

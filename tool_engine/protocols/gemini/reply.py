@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tool_engine.model.output import to_text
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import CallInProgress, Ending, ReplyBuilder, unknown_end
 from tool_engine.protocols.gemini.arguments import PartialArguments

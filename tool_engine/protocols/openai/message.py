@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.output import to_text
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.content import ResultPart, parts_of

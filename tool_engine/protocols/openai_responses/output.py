@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from tool_engine.model.output import shown
+from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder

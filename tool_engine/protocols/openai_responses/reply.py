@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.output import shown
+from tool_engine.model.json.output import shown
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import Ending, Refine, ReplyBuilder, unknown_end
 from tool_engine.protocols.event_stream import END, EventStreamDecoder

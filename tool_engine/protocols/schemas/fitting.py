@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from tool_engine.model.output import PLAIN, shown
+from tool_engine.model.json.output import PLAIN, shown
 from tool_engine.protocols.schemas.rewrites import REWRITES, union_of_properties
 from tool_engine.protocols.schemas.words import described, words_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from tool_engine.model.call import ToolCall, ToolExecutionResult
-from tool_engine.model.output import to_text
+from tool_engine.model.json.output import to_text
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.content import request_ids

@@ -1,0 +1,120 @@
+"""Does a definition say who is asked and what a tool takes, in each of the ways to write it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tool_engine.catalog.definition.permission import build_permission, permission_spec
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.errors import DefinitionError
+from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+from tool_engine.model.tool import Tool
+
+HEAD = "name: t\ndescription: d\n"
+
+
+def load(text: str) -> Tool:
+    return ToolConfigLoader().load_text(HEAD + text, "t.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "execution", "result"),
+    [
+        ("ask_always", "ask_always", None),
+        ("ask-once", "ask_once", None),
+        ("auto", "auto", None),
+        ("deny", "deny", None),
+        ("public", "auto", None),
+        ("moderate", "ask_once", None),
+        ("sensitive", "ask_always", None),
+        ("{execution: ask-always, result: on-error}", "ask_always", "on_error"),
+        ("{result: always}", None, "always"),
+        ("{execution: deny}", "deny", None),
+    ],
+)
+def test_every_way_to_write_it(written: str, execution: str | None, result: str | None) -> None:
+    """S2, X3, U34: the short form, the words of other formats and '-' mean the same policies."""
+    permission = load(f"permission: {written}\n").permission
+    assert permission is not None
+    assert permission.execution == (execution and ExecutionPolicy(execution))
+    assert permission.result == (result and ResultPolicy(result))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("permission: ask_alway\n", "t.yaml:3:13: permission:", "did you mean 'ask_always'?"),
+        ("permission: yes\n", "t.yaml:3:13: permission:", "expected one of auto, ask_once"),
+        ("permission: {}\n", "t.yaml:3:13: permission:", "must not be empty"),
+        ("permission: {execution: public}\n", "t.yaml:3:25: permission.execution:", "expected one"),
+        ("permission: {exec: deny}\n", "t.yaml:3:14: permission.exec:", "mean 'execution'?"),
+        ("permission: {result: deny}\n", "t.yaml:3:22: permission.result:", "never, on_error"),
+        ("accepts: user\n", "t.yaml:3:10: accepts:", "write it as a list: [user]"),
+        ("accepts: ['a b']\n", "t.yaml:3:11: accepts[0]:", "write a label such as tool:NAME"),
+        ("max_uses: 0\n", "t.yaml:3:11: max_uses:", "expected at least 1"),
+        ("max_uses: 1.5\n", "t.yaml:3:11: max_uses:", "expected a whole number"),
+        ("result: {limit: -2}\n", "t.yaml:3:17: result.limit:", "expected at least -1"),
+        ("result: {limit: all}\n", "t.yaml:3:17: result.limit:", "expected a whole number"),
+    ],
+)
+def test_a_slip_is_told_with_its_place(text: str, place: str, words: str) -> None:
+    """S2, S7: a wrong word has file, line, column, key and cure; no policy is guessed."""
+    with pytest.raises(DefinitionError) as caught:
+        load(text)
+    assert str(caught.value).startswith(place)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("usr", "no value carries the label 'usr'; did you mean 'user'?"),
+        ("effct:read", "did you mean 'effect'?"),
+        ("effect:raed", "no tool has the effect 'raed'; did you mean 'read'?"),
+        ("whatever:x", "the labels are user, model, rule, tool:NAME, effect:NAME, host:NAME"),
+    ],
+)
+def test_a_label_that_nothing_carries_is_told(label: str, words: str) -> None:
+    """A slip in a label refuses every value, so it is a warning; a program may make own labels."""
+    tool = load(f"accepts: [user, '{label}']\n")
+    assert tool.accepts == ["user", label]
+    (finding,) = tool.findings
+    assert finding.startswith("t.yaml:3:17: accepts[1]:")
+    assert words in finding
+
+
+def test_right_labels_are_no_findings() -> None:
+    """Labels of all kinds and globs are right, and an empty list is not the same as none."""
+    labels = "user, model, rule, 'tool:*', 'effect:r*', 'host:*.example.com', 'h?st:x', '*'"
+    assert load(f"accepts: [{labels}]\n").findings == []
+    assert (load("accepts: []\n").accepts, load("").accepts) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"permission": "ask_once"},
+        {"permission": {"execution": "deny", "result": "on_error"}},
+        {"accepts": []},
+        {"accepts": ["user", "tool:*"]},
+        {"max_uses": 3},
+        {"result": {"limit": 0}},
+        {"result": {"limit": -1, "max_chars": 500}},
+    ],
+)
+def test_export_loads_as_the_same_tool(keys: dict[str, Any]) -> None:
+    """S2, S7: what is written again says the same, and each key makes another definition."""
+    loader = ToolConfigLoader()
+    bare = loader.from_mapping({"name": "t", "description": "d"})
+    tool = loader.from_mapping({"name": "t", "description": "d", **keys})
+    assert loader.load_text(loader.export_to_yaml(tool)).definition_hash == tool.definition_hash
+    assert tool.definition_hash != bare.definition_hash
+
+
+def test_nothing_said_is_no_permission() -> None:
+    """A permission that says nothing is no key: a definition cannot write an empty one."""
+    assert permission_spec(None) is None
+    assert permission_spec(Permission()) is None
+    assert permission_spec(build_permission("ask-once")) == {"execution": "ask_once"}

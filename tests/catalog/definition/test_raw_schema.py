@@ -1,0 +1,80 @@
+"""Is every keyword of a raw schema either enforced or refused?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tool_engine import ToolConfigLoader
+from tool_engine.catalog.definition.keywords import FORMATS, KEYWORDS
+from tool_engine.catalog.definition.raw_schema import raw_schema_faults
+from tool_engine.catalog.definition.workload import Workload
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "patternProperties": {"^a": {"type": "string"}}},
+        {"anyOf": [{"type": "string"}, {"const": 1}], "not": {"enum": [2]}},
+        {"prefixItems": [{"format": "date"}], "items": False},
+        {"dependentSchemas": {"a": {"required": ["b"]}}, "if": True, "then": {}},
+        {"title": "t", "examples": [{"$ref": "no schema, only a value"}]},
+    ],
+)
+def test_supported(schema: dict[str, Any]) -> None:
+    """K8: what the short keys cannot say, raw schema can."""
+    assert raw_schema_faults(schema, (), Workload()) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"$defs": {}}, ("$defs",)),
+        ({"definitions": {}}, ("definitions",)),
+        ({"anyOf": [{"$ref": "#"}]}, ("anyOf", 0, "$ref")),
+        ({"properties": {"a": {"nullable": True}}}, ("properties", "a", "nullable")),
+        ({"not": {"$dynamicRef": "#x"}}, ("not", "$dynamicRef")),
+        ({"patternProperties": {"(?=a)": {}}}, ("patternProperties", "(?=a)")),
+        ({"patternProperties": []}, ("patternProperties",)),
+        ({"anyOf": 3}, ("anyOf",)),
+        ({"format": 3}, ("format",)),
+        ({"pattern": 3}, ("pattern",)),
+        ({"type": "text"}, ("type",)),
+        ({"pattern": "["}, ("pattern",)),
+        ({"items": {"items": {"format": "money"}}}, ("items", "items", "format")),
+    ],
+)
+def test_unsupported(schema: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    """K8: a keyword that would be ignored, or is wrong, is refused at its place."""
+    assert path in [fault.path for fault in raw_schema_faults(schema, (), Workload())]
+
+
+def test_tables() -> None:
+    """K8: references, which could not stand alone, are in no table."""
+    assert not {"$ref", "$id", "$anchor", "$dynamicRef", "contentEncoding"} & KEYWORDS
+    assert "uuid" in FORMATS
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"const": 1}, {"not": {}}, {"enum": ["a"], "pattern": "^b"}, {"allOf": [{"type": "null"}]}],
+)
+def test_a_schema_that_no_value_passes_is_told_of(schema: dict[str, Any]) -> None:
+    """X5: rules that contradict one another, or the type, are a finding of the tool."""
+    parameter = {"name": "p", "type": "string", "description": "x", "schema": schema}
+    found = {"name": "t", "description": "d", "parameters": [parameter]}
+    (finding,) = ToolConfigLoader().from_mapping(found).findings
+    assert "parameters[0].schema: no value would pass" in finding
+    parameter["schema"] = {"minLength": 1, "pattern": "^a"}
+    assert ToolConfigLoader().from_mapping(found).findings == []
+
+
+@pytest.mark.parametrize("kind", ["http", "javascript", "workflow"])
+def test_an_entry_that_nothing_runs_is_told_of(kind: str) -> None:
+    """R4: a type that promises something is told of where nothing in the entry keeps it."""
+    found: dict[str, Any] = {"name": "t", "description": "d", "entry": {"type": kind}}
+    (finding,) = ToolConfigLoader().from_mapping(found).findings
+    assert f"entry.type: the type {kind} runs nothing by itself" in finding
+    found["entry"]["handler"] = "mine"
+    assert ToolConfigLoader().from_mapping(found).findings == []

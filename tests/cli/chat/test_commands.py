@@ -1,0 +1,91 @@
+"""Somebody at a terminal asks about the conversation itself, pastes, and turns tools on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chat.test_conversation import CALCULATES, GROUP
+from tests.cli.chat.test_turns import WRITES, folder, kept, script
+from tests.cli.talking import PROMPT, at_terminal, in_pipe
+
+__all__ = ["folder"]
+
+OFF = GROUP.replace("enabled: false", "enabled: true\n'off': [write_note]")
+
+
+def test_commands_are_not_for_the_model(folder: Path) -> None:
+    """`/help` and its like are answered here; only what is no command reaches the model."""
+    (folder / "tools" / "writing.yaml").write_text(OFF.lstrip(), encoding="utf-8")
+    words = script(folder, {"text": "Yes."})
+    with at_terminal(folder, *words, "--session", "s") as screen:
+        screen.shows(PROMPT)
+        screen.type("/help\n")
+        assert "/usage" in screen.shows("ends the conversation, as Ctrl-D does\r\n> ")
+        screen.type("/tools\n")
+        tools = screen.shows("\r\n> ")
+        screen.type("/groups\n")
+        assert "on   writing: write_note" in screen.shows("write_note\r\n> ")
+        screen.type("/hepl\n")
+        screen.shows("there is no command '/hepl'; did you mean '/help'?\r\n> ")
+        screen.type("/etc/hosts is a file?\n")
+        screen.shows("Yes.\r\n> ")
+        screen.type("/usage\n")
+        screen.shows("1 turns, 0 calls")
+        screen.shows("\r\n> ")
+        screen.type("/quit\n")
+        assert screen.ends() == 0
+    assert "calculator" in tools
+    assert "write_note" not in tools
+    assert [each["content"] for each in kept(folder, "s")] == ["/etc/hosts is a file?", "Yes."]
+
+
+def test_a_paste_is_one_turn(folder: Path) -> None:
+    """What the terminal marks as pasted is said at once, however many lines it has."""
+    words = script(folder, {"text": "One."}, {"text": "Two."})
+    with at_terminal(folder, *words, "--session", "s") as screen:
+        screen.shows(PROMPT)
+        screen.type("\x1b[200~first\nsecond\n\nthird\x1b[201~\n")
+        screen.shows("One.\r\n> ")
+        screen.type("see: \x1b[200~a\nb\n\x1b[201~ there\n")
+        screen.shows("Two.\r\n> ")
+        screen.type("/quit\n")
+        assert screen.ends() == 0
+        assert screen.whole.count("\x1b[?2004h") == screen.whole.count("\x1b[?2004l") == 3
+    said = [each["content"] for each in kept(folder, "s") if each["role"] == "user"]
+    assert said == ["first\nsecond\n\nthird", "see: a\nb\n there"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_tool_that_its_group_has_off_is_turned_on(folder: Path, enabled: bool) -> None:
+    """`--enable` names it; without, the model is told that it is not there now."""
+    (folder / "tools" / "writing.yaml").write_text(OFF.lstrip(), encoding="utf-8")
+    more = ("--enable", "write_note", "--no-confirm") if enabled else ("--no-confirm",)
+    said = in_pipe(folder, "chat", *script(folder, WRITES, {"text": "Done."}), *more, "write")
+    assert said.code == 0, said.err
+    assert ("not enabled in this conversation" in said.err) != enabled, said.err
+
+
+def test_a_tool_that_is_not_there_is_not_turned_on(folder: Path) -> None:
+    """The message names the near one."""
+    said = in_pipe(folder, "chat", *script(folder), "--enable", "WriteNote", "write")
+    assert said.code == 2
+    assert "there is no tool 'WriteNote'; did you mean 'write_note'?" in said.err
+    empty = in_pipe(folder, "chat", *script(folder), "--enable", " , ", "write")
+    assert "--enable takes names of tools" in empty.err
+
+
+def test_a_kept_conversation_is_shown(folder: Path) -> None:
+    """`sessions show` tells what was said and called; control characters steer nothing."""
+    words = script(folder, CALCULATES, {"text": "It is \x1b[31m42."})
+    assert in_pipe(folder, "chat", *words, "--session", "s", "What is it?").code == 0
+    shown = in_pipe(folder, "sessions", "show", "s")
+    assert shown.code == 0
+    told = shown.out[shown.out.index("user:") :]
+    assert told == (
+        "user: What is it?\n"
+        "assistant: I calculate. \n"
+        'tool: calculator({"expression": "6*7"}): 42\n'
+        "assistant: It is \\x1b[31m42.\n"
+    )

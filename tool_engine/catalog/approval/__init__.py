@@ -1,0 +1,1 @@
+"""Which tools and groups are approved, and which may be called?"""

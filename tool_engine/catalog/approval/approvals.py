@@ -1,0 +1,162 @@
+"""Which tools may an engine call, which groups hold, and how does it approve others?
+
+The lock file as one engine holds it: read when the folder is looked at, asked for each tool and
+group, and written when the program that embeds the engine approves something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from tool_engine.catalog.approval.lock import LockedTool, ToolLock, content_hash, is_hash
+from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.loader import kind_of
+from tool_engine.errors import LockFileError, ToolNotFoundError
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+
+__all__ = ["Approvals"]
+
+
+class Approvals:
+    """What a lock file approves.
+
+    Args:
+        file: The lock file.
+        code_hash: The hash of the code that runs a tool; None when nothing runs it yet.
+        is_enforced: False: every tool may be called, and the file is not looked at.
+        is_outdated: Whether the process runs other code than `code_hash` would look at now.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        code_hash: Callable[[Tool], str | None],
+        *,
+        is_enforced: bool,
+        is_outdated: Callable[[Tool], bool] = lambda _: False,
+    ) -> None:
+        self.file = file
+        self.is_enforced = is_enforced
+        self._code_hash = code_hash
+        self._is_outdated = is_outdated
+        self._lock = ToolLock(file=file, problem=f"{file} was not read yet")
+        self._hashes: dict[tuple[str, str], tuple[Tool | ToolGroup, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Approvals({self._lock!r}, is_enforced={self.is_enforced})"
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is approved, when the file cannot be used."""
+        return self._lock.problem if self.is_enforced else None
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Another value than before when the file says something else."""
+        return (self._lock.data, self.problem)
+
+    def read(self) -> None:
+        """Reads the file if approvals are enforced; blocks."""
+        if not self.is_enforced:
+            return
+        try:
+            self._lock = ToolLock.read(self.file, self._lock)
+        except LockFileError as error:
+            self._lock = ToolLock(file=self.file, problem=str(error))
+
+    def covers_code(self, tool: Tool) -> bool:
+        """Whether the code that runs `tool` was approved with it."""
+        return self.code_of(tool) is not None
+
+    def code_of(self, tool: Tool) -> str | None:
+        """The hash of the only code that may run `tool`; None: any may."""
+        approved = self._lock.tools.get(tool.name) if self.is_enforced else None
+        return None if approved is None else approved.handler
+
+    def refusal(self, tool: Tool) -> QuarantinedTool | None:
+        """Why `tool` may not be called; None when it may."""
+        if not self.is_enforced:
+            return None
+        is_covered = self.covers_code(tool)
+        code = self._code_hash(tool) if is_covered else None
+        refusal = self._lock.refusal(tool, self._content_hash(tool), code)
+        if refusal is None and is_covered and self._is_outdated(tool):
+            message = (
+                f"the tool {tool.name!r} is quarantined: this process has imported the code of "
+                f"{tool.handler!r} before it was what is approved now; start the program anew"
+            )
+            return QuarantinedTool(tool, "handler_changed", message, tool.version)
+        return refusal
+
+    def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
+        """The groups as calls see them: of those that are not approved, what takes away."""
+        if not self.is_enforced:
+            return groups
+        held = dict(groups)
+        for name in {*groups, *self._lock.groups}:
+            group = groups.get(name)
+            if group is None or group.source is not None:
+                content = "" if group is None else self._content_hash(group)
+                held[name] = self._lock.held_back(name, group, content) or groups[name]
+        return {name: held[name] for name in sorted(held)}
+
+    def known(self) -> ToolLock:
+        """What the file holds now, no approvals if there is none; blocks.
+
+        Raises:
+            LockFileError: It cannot be read, or is no lock file.
+        """
+        return ToolLock.read_or_start(self.file)
+
+    def with_approved(
+        self,
+        known: ToolLock | None,
+        tools: Mapping[str, Tool],
+        names: Iterable[str],
+        groups: Mapping[str, ToolGroup] = MappingProxyType({}),
+    ) -> ToolLock:
+        """A lock in which `names` are approved as they stand in `tools` and `groups`.
+
+        Args:
+            known: What else stays approved; None: nothing.
+            tools: The tools that files define.
+            names: Whom to approve, groups as `group:NAME`; a name that no file defines loses its
+                approval.
+            groups: The groups that files define.
+
+        Raises:
+            ToolNotFoundError: No file defines a name, and it is not in `known`.
+        """
+        lock = ToolLock(file=self.file) if known is None else known
+        approved, approved_groups = dict(lock.tools), dict(lock.groups)
+        for name in names:
+            bare = name.removeprefix(PREFIX)
+            is_group = bare != name
+            before = approved_groups.pop(bare, None) if is_group else approved.pop(name, None)
+            if is_group and bare in groups:
+                group = groups[bare]
+                approved_groups[bare] = LockedGroup.of(group, self._content_hash(group))
+            elif not is_group and name in tools:
+                approved[name] = self._approved(tools[name])
+            elif before is None:
+                hint = f"; did you mean {PREFIX + name!r}?" if name in groups else ""
+                what = f"group {bare!r}" if is_group else f"tool {name!r}"
+                raise ToolNotFoundError(
+                    f"no file defines the {what}, and {self.file} does not have it{hint}"
+                )
+        return ToolLock(approved.values(), file=self.file, groups=approved_groups.values())
+
+    def _approved(self, tool: Tool) -> LockedTool:
+        code = self._code_hash(tool)
+        handler = code if code is not None and is_hash(code) else None
+        return LockedTool(tool.name, tool.version, self._content_hash(tool), handler)
+
+    def _content_hash(self, definition: Tool | ToolGroup) -> str:
+        key = kind_of(definition), definition.name
+        known = self._hashes.get(key)
+        if known is None or known[0] is not definition:
+            known = self._hashes[key] = (definition, content_hash(definition))
+        return known[1]

@@ -1,0 +1,162 @@
+"""Which of the tools that the folder holds may be called, and which groups hold?
+
+The folder says what its author wants; the gate decides what calls see. In this order: what a
+rollback holds back, what the lock file approves, what the reload policy lets through. A tool that
+was registered in code passes: whoever runs code in the program needs no approval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tool_engine.catalog.approval.approvals import Approvals
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.model.tool import Tool
+
+if TYPE_CHECKING:
+    from tool_engine.catalog.change.compatibility import ToolDiff
+
+__all__ = ["Gate", "Passed", "compared"]
+
+STRICT: Final = "strict"
+
+
+class Passed(msgspec.Struct):
+    """What the gate let through, and what it did not."""
+
+    index: ToolIndex
+    diffs: dict[str, ToolDiff]
+    """How the tools that changed differ from what was called until now."""
+    quarantined: dict[str, QuarantinedTool]
+    errors: list[tuple[str, str]]
+    """`(file, message)` of edits that were refused."""
+
+
+class _Hold(msgspec.Struct, frozen=True):
+    """What a rollback put in the place of a definition, until that changes."""
+
+    against: str | None
+    """The hash of the definition that was rolled back; None: the folder had no such tool."""
+    tool: Tool | None
+    """What is called instead; None: nothing."""
+
+
+class _Note(msgspec.Struct, frozen=True):
+    definition_hash: str
+    text: str
+
+
+class Gate:
+    """Decides, for each reload, what calls see from then on.
+
+    Args:
+        policy: `warn` or `strict`: what a breaking edit without a major version step meets.
+        approvals: Which tools may be called; where they are enforced, they decide alone.
+    """
+
+    def __init__(self, policy: str, approvals: Approvals) -> None:
+        self._is_strict = policy == STRICT and not approvals.is_enforced
+        self._approvals = approvals
+        self._holds: dict[str, _Hold] = {}
+        self._notes: dict[str, _Note] = {}
+
+    @property
+    def held(self) -> list[str]:
+        """The names for which a rollback still holds, sorted."""
+        return sorted(self._holds)
+
+    def hold(self, wanted: ToolIndex, target: ToolIndex) -> None:
+        """Lets calls see `target` from now on, but for the definitions that change after this.
+
+        Args:
+            wanted: What the folder holds.
+            target: An earlier snapshot.
+        """
+        self._holds = {}
+        for name in {*wanted.list_names(), *target.list_names()}:
+            now, then = _of_file(wanted.get(name)), _of_file(target.get(name))
+            if _hash_of(now) != _hash_of(then):
+                self._holds[name] = _Hold(_hash_of(now), then)
+
+    def release(self) -> None:
+        """Ends what a rollback holds back."""
+        self._holds = {}
+
+    def settle(self, wanted: ToolIndex, present: ToolIndex) -> Passed:
+        """What calls see next.
+
+        Args:
+            wanted: What the folder holds, and what was registered in code.
+            present: What calls see now.
+        """
+        passed = Passed(wanted, {}, {}, [])
+        chosen = self._held_back(wanted)
+        if self._approvals.is_enforced:
+            self._quarantine({**{tool.name: tool for tool in wanted}, **chosen}, passed)
+            chosen.update(dict.fromkeys(passed.quarantined))
+        for tool in wanted.new_since(present):
+            before = present.get(tool.name)
+            if before is not None and tool.name not in chosen:
+                chosen[tool.name] = self._choose(tool, before, passed)
+        self._notes = {name: note for name, note in self._notes.items() if name in wanted}
+        chosen = {name: tool for name, tool in chosen.items() if tool is not wanted.get(name)}
+        if chosen:
+            passed.index = wanted.with_changes(chosen)
+        groups = self._approvals.groups_of(wanted.groups)
+        if groups != wanted.groups:
+            passed.index = passed.index.with_groups(groups)
+        return passed
+
+    def _held_back(self, wanted: ToolIndex) -> dict[str, Tool | None]:
+        """What a rollback put in the place of what the folder holds, as far as that is the same."""
+        for name in self.held:
+            if _hash_of(_of_file(wanted.get(name))) != self._holds[name].against:
+                del self._holds[name]
+        in_code = wanted.registered
+        return {name: hold.tool for name, hold in self._holds.items() if name not in in_code}
+
+    def _quarantine(self, tools: Mapping[str, Tool | None], passed: Passed) -> None:
+        for name, tool in tools.items():
+            if tool is not None and tool.source is not None:
+                refusal = self._approvals.refusal(tool)
+                if refusal is not None:
+                    passed.quarantined[name] = refusal
+
+    def _choose(self, tool: Tool, present: Tool, passed: Passed) -> Tool:
+        """The tool, with what is to be said about its edit; the present one where it is refused."""
+        if present.definition_hash == tool.definition_hash:
+            noted = self._noted(tool)
+            return present if present == noted else noted
+        diff = compared(present, tool)
+        if self._is_strict and diff.breaks_unannounced:
+            passed.errors.append((str(tool.source), f"{diff.warning}; the tool of before stays"))
+            return present
+        passed.diffs[tool.name] = diff
+        if diff.warning is not None:
+            self._notes[tool.name] = _Note(tool.definition_hash, f"{tool.source}: {diff.warning}")
+        return self._noted(tool)
+
+    def _noted(self, tool: Tool) -> Tool:
+        note = self._notes.get(tool.name)
+        if note is None or note.definition_hash != tool.definition_hash:
+            return tool
+        return msgspec.structs.replace(tool, findings=[*tool.findings, note.text])
+
+
+def _of_file(tool: Tool | None) -> Tool | None:
+    return None if tool is None or tool.source is None else tool
+
+
+def _hash_of(tool: Tool | None) -> str | None:
+    return None if tool is None else tool.definition_hash
+
+
+def compared(old: Tool, new: Tool) -> ToolDiff:
+    """What an edit changed; only a program whose tools are edited while it runs needs to know."""
+    diff: ToolDiff = import_module("tool_engine.catalog.change.compatibility").compare(old, new)
+    return diff

@@ -1,0 +1,351 @@
+"""Which tools and groups has somebody read and approved, and is this still one of them?
+
+`tools.lock` has one line per approved tool: its version, a hash of what its definition says, and,
+where a program registered the code that runs it, a hash of that code; and one line per approved
+group. It is TOML, sorted by name, so that a review shows each approval as one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.approval.locked_group import PREFIX, LockedGroup, held_back
+from tool_engine.catalog.approval.quarantine import QuarantinedTool
+from tool_engine.errors import LockFileError
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+from tool_engine.named_file import why_unread, why_unwritten
+
+__all__ = [
+    "LockedTool",
+    "ToolLock",
+    "content_hash",
+    "default_lock_file",
+    "is_hash",
+]
+
+_FORMAT: Final = 1
+_HEAD: Final = """\
+# The tools that somebody approved. An engine with `lock: enforce` calls no others.
+# Written by `tool-engine lock`; approve a change with `tool-engine lock --approve NAME`.
+"""
+_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_FIELDS: Final = frozenset({"version", "definition", "handler"})
+
+
+class LockedTool(msgspec.Struct, frozen=True):
+    """One approval."""
+
+    name: str
+    version: str
+    definition: str
+    """`sha256:` and the hash of what the definition says."""
+    handler: str | None = None
+    """The same of the code that runs it; None: the code was not looked at."""
+
+
+class ToolLock:
+    """The approved tools and groups.
+
+    Args:
+        tools: The approvals.
+        file: Where they are kept; named in messages.
+        problem: Why there are none, when the file cannot be used: then nothing is approved.
+        data: What the file held.
+        groups: The approvals of groups.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[LockedTool] = (),
+        *,
+        file: str,
+        problem: str | None = None,
+        data: bytes = b"",
+        groups: Iterable[LockedGroup] = (),
+    ) -> None:
+        self.tools: dict[str, LockedTool] = {tool.name: tool for tool in tools}
+        self.groups: dict[str, LockedGroup] = {group.name: group for group in groups}
+        self.file = file
+        self.problem = problem
+        self.data = data
+
+    def __repr__(self) -> str:
+        groups = f", {len(self.groups)} groups" if self.groups else ""
+        count = f"{len(self.tools)} tools{groups}"
+        state = count if self.problem is None else self.problem
+        return f"ToolLock({self.file!r}, {state})"
+
+    @classmethod
+    def read(cls, file: str, known: ToolLock | None = None) -> ToolLock:
+        """The lock that a file holds; `known` itself when that is still what it holds.
+
+        Raises:
+            LockFileError: It is missing, cannot be read, or is no lock file.
+        """
+        try:
+            if not stat.S_ISREG(Path(file).stat().st_mode):
+                raise _no_file(file)
+            data = Path(file).read_bytes()
+            if known is not None and known.problem is None and known.data == data:
+                return known
+            text = data.decode()
+        except FileNotFoundError:
+            raise LockFileError(
+                f"there is no lock file {file}; write it with `tool-engine lock`"
+            ) from None
+        except OSError as error:
+            raise LockFileError(f"cannot read {file}: {why_unread(error)}") from error
+        except UnicodeDecodeError as error:
+            raise _broken(file, f"it is not UTF-8 text (byte {error.start})") from error
+        tools, groups = _parse(text, file)
+        return cls(tools, file=file, data=data, groups=groups)
+
+    @classmethod
+    def read_or_start(cls, file: str) -> ToolLock:
+        """The lock that a file holds, or one without approvals where there is no file yet.
+
+        Raises:
+            LockFileError: It cannot be read, or is no lock file.
+        """
+        return cls.read(file) if os.path.lexists(file) else cls(file=file)
+
+    def refusal(self, tool: Tool, content: str, handler: str | None) -> QuarantinedTool | None:
+        """Why `tool` may not be called; None when it is approved as it is.
+
+        Args:
+            tool: The tool.
+            content: Its `content_hash`.
+            handler: The hash of the code that runs it; None when nothing can be said about it.
+        """
+        name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
+        known = self.tools.get(name)
+        if self.problem is not None:
+            message = f"the tool {name!r} is quarantined: {self.problem}"
+            return QuarantinedTool(tool, "no_lock", message)
+        if known is None:
+            message = f"the tool {name!r} is quarantined: it is not in {self.file}; {cure}"
+            return QuarantinedTool(tool, "new", message)
+        if known.definition != content:
+            message = (
+                f"the tool {name!r} is quarantined: its definition (version {tool.version}) is not "
+                f"the one that was approved (version {known.version}); {cure}"
+            )
+            return QuarantinedTool(tool, "changed", message, known.version)
+        if known.handler is not None and handler is not None and known.handler != handler:
+            is_named = ":" in tool.handler
+            message = (
+                f"the tool {name!r} is quarantined: the code of {tool.handler!r} is not the one "
+                "that was approved"
+            ) + (
+                f"; {cure}"
+                if is_named
+                else ", or was registered after the last look: await engine.reload(); other code "
+                f"is approved by the program: await engine.lock_tools([{name!r}])"
+            )
+            return QuarantinedTool(tool, "handler_changed", message, known.version)
+        return None
+
+    def held_back(self, name: str, group: ToolGroup | None, content: str) -> ToolGroup | None:
+        """What calls see in the place of a group; None when it is approved as it is.
+
+        Args:
+            name: The group.
+            group: What its file says; None: there is no such file.
+            content: Its `content_hash`.
+        """
+        known = self.groups.get(name)
+        cure = f"`tool-engine lock --approve {PREFIX}{name}`"
+        if self.problem is not None:
+            why = self.problem
+        elif known is None:
+            why = f"it is not in {self.file}; read it, then {cure}"
+        elif group is None:
+            why = f"no file defines it any more; bring it back, or take it out of the lock: {cure}"
+        elif known.definition != content:
+            why = (
+                f"its definition (version {group.version}) is not the one that was approved "
+                f"(version {known.version}); read it, then {cure}"
+            )
+        else:
+            return None
+        message = f"the group {name!r} is quarantined: {why}"
+        place = self.file if group is None else str(group.source)
+        return held_back(group, known, message, place)
+
+    def text(self) -> str:
+        """The lock as it stands in its file."""
+        lines = [_line(self.tools[name]) for name in sorted(self.tools)]
+        if self.groups:
+            # A lock without any reads as it always did, also by an engine that knows no groups.
+            groups = [self.groups[name] for name in sorted(self.groups)]
+            lines += ["", "[groups]", *(_said_in_line(each.name, each.fields()) for each in groups)]
+        return "\n".join([f"{_HEAD}format = {_FORMAT}", "", "[tools]", *lines, ""])
+
+    def write(self) -> None:
+        """Puts the lock in the place of its file, whole or not at all.
+
+        Raises:
+            LockFileError: It cannot be written.
+        """
+        # A link to the file stays a link.
+        target = os.path.realpath(self.file)
+        try:
+            if os.path.lexists(target) and not Path(target).is_file():
+                raise _no_file(self.file)
+            _write_whole(target, self.text().encode())
+        except OSError as error:
+            raise LockFileError(f"cannot write {self.file}: {why_unwritten(error)}") from error
+
+
+def default_lock_file(directory: str) -> str:
+    """The lock file of a folder: beside it and named after it, `tools.lock` for `tools`."""
+    path = os.path.normpath(directory)
+    if Path(path).name in ("", ".", ".."):
+        path = os.path.normpath(Path(directory).absolute())
+    return f"{path}.lock"
+
+
+def content_hash(tool: Tool | ToolGroup) -> str:
+    """A hash of all that the definition of a tool or a group says.
+
+    Unlike `tool.definition_hash` it stays the same when a newer engine knows more keys: those that
+    hold their default are left out.
+    """
+    content = {key: value for key, value in _said(tool).items() if key not in _NOT_CONTENT}
+    return f"sha256:{hashlib.sha256(_encoded(content)).hexdigest()}"
+
+
+def is_hash(text: str) -> bool:
+    """Whether a text is a hash as lock files have them."""
+    return _HASH.fullmatch(text) is not None
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def _said(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: _said(item)
+            for name, default in _fields(type(value))
+            if (item := getattr(value, name)) != default or type(item) is not type(default)
+        }
+    return [_said(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (field.name, field.default_factory() if callable(field.default_factory) else field.default)
+        for field in msgspec.structs.fields(kind)
+    )
+
+
+def _line(tool: LockedTool) -> str:
+    values = {"version": tool.version, "definition": tool.definition, "handler": tool.handler}
+    return _said_in_line(tool.name, values)
+
+
+def _said_in_line(name: str, values: Mapping[str, Any]) -> str:
+    said = ", ".join(
+        f"{key} = {_quoted(value)}" for key, value in values.items() if value is not None
+    )
+    return f"{name if _BARE_KEY.fullmatch(name) else _quoted(name)} = {{ {said} }}"
+
+
+def _quoted(value: Any) -> str:
+    # JSON and TOML write texts and lists of them alike, but for one character that TOML does not
+    # let stand as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _parse(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
+    # Most programs have no lock to read.
+    import tomllib
+
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(file, str(error)) from error
+    if content.get("format") != _FORMAT or type(content["format"]) is not int:
+        raise _broken(file, f"format is {content.get('format')!r}; this engine reads {_FORMAT}")
+    tools, groups = content.get("tools", {}), content.get("groups", {})
+    are_tables = isinstance(tools, dict) and isinstance(groups, dict)
+    if not are_tables or not content.keys() <= {"format", "tools", "groups"}:
+        raise _broken(file, "it has format, [tools] and [groups], and nothing else")
+    return (
+        [_locked_tool(name, fields, file) for name, fields in tools.items()],
+        [_locked_group(name, fields, file) for name, fields in groups.items()],
+    )
+
+
+def _locked_tool(name: str, fields: Any, file: str) -> LockedTool:
+    is_table = isinstance(fields, Mapping) and {"version", "definition"} <= fields.keys() <= _FIELDS
+    if not is_table or not all(isinstance(value, str) for value in fields.values()):
+        raise _broken(file, f"the line of {name!r} has version, definition and handler, as texts")
+    for key in ("definition", "handler"):
+        if key in fields and not is_hash(fields[key]):
+            raise _broken(file, f"{key} of {name!r} is not sha256: and 64 digits")
+    return LockedTool(name, **fields)
+
+
+def _locked_group(name: str, fields: Any, file: str) -> LockedGroup:
+    try:
+        made = LockedGroup.read(name, fields)
+    except ValueError as error:
+        raise _broken(file, f"the line of the group {name!r}: {error}") from error
+    if not is_hash(made.definition):
+        raise _broken(file, f"definition of the group {name!r} is not sha256: and 64 digits")
+    return made
+
+
+def _broken(file: str, why: str) -> LockFileError:
+    return LockFileError(
+        f"{file} is no lock file: {why}; bring back the file of before, or read all tools and "
+        "write it anew with `tool-engine lock`"
+    )
+
+
+def _no_file(file: str) -> LockFileError:
+    return LockFileError(f"the lock file {file} is not a file; name another one with --file")
+
+
+def _write_whole(target: str, data: bytes) -> None:
+    folder, name = os.path.split(target)
+    # Loaded by name on first use, here and in `cache_file`: it brings compression along.
+    tempfile = import_module("tempfile")
+    descriptor, draft = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(draft).chmod(_mode_for(target))
+        Path(draft).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(draft).unlink()
+        raise
+
+
+def _mode_for(target: str) -> int:
+    try:
+        return stat.S_IMODE(Path(target).stat().st_mode)
+    except OSError:
+        return 0o644

@@ -1,0 +1,1 @@
+"""What does an edit of a tool mean for those who call it?"""

@@ -1,0 +1,354 @@
+"""What does an edit of a tool mean for those who call it?
+
+An edit is *breaking* when a call that was right may now be refused or do something else, or when
+its answer may lack what it had; *compatible* when old calls go on meaning what they meant; and
+*cosmetic* when only words for people and models changed. docs/how-to/versions-and-rollback.md says
+why each kind is what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from tool_engine.catalog.change.permission_change import compare_accepts, compare_permission
+from tool_engine.catalog.change.schema_change import Reach, SchemaChange, is_same, schema_changes
+from tool_engine.catalog.change.tool_change import (
+    BREAKING,
+    COMPATIBLE,
+    COSMETIC,
+    NONE,
+    ToolChange,
+    changed,
+)
+from tool_engine.catalog.change.version import is_lower, is_major_step, next_major
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import ResultLimits
+from tool_engine.model.schema import parameters_schema
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import HIDDEN, redact
+
+__all__ = ["BREAKING", "COMPATIBLE", "COSMETIC", "NONE", "ToolChange", "ToolDiff", "compare"]
+
+_LEVELS: Final = (NONE, COSMETIC, COMPATIBLE, BREAKING)
+_SCOPES: Final = ("private", "team", "public")
+
+
+class ToolDiff(msgspec.Struct, frozen=True):
+    """How one version of a tool differs from another."""
+
+    name: str
+    old_version: str
+    new_version: str
+    changes: list[ToolChange]
+    """Every edit, the worst first."""
+
+    @property
+    def level(self) -> str:
+        """The worst level of all changes: `none`, `cosmetic`, `compatible` or `breaking`."""
+        return max((change.level for change in self.changes), key=_LEVELS.index, default=NONE)
+
+    @property
+    def breaks_unannounced(self) -> bool:
+        """Whether it is breaking, and the version does not say so."""
+        return self.level == BREAKING and not is_major_step(self.old_version, self.new_version)
+
+    @property
+    def warning(self) -> str | None:
+        """What is wrong with the step of the version, and the cure; None when it is right."""
+        if self.breaks_unannounced:
+            breaking = [change for change in self.changes if change.level == BREAKING]
+            more = f" and {len(breaking) - 3} more" if len(breaking) > 3 else ""
+            what = "; ".join(f"{change.path}: {change.message}" for change in breaking[:3])
+            step = "still" if self.old_version == self.new_version else "only"
+            return (
+                f"a breaking edit of {self.name!r}, which is {step} version {self.new_version!r}: "
+                f"{what}{more}; make it version {next_major(self.old_version)}"
+            )
+        if is_lower(self.old_version, self.new_version):
+            return (
+                f"the version of {self.name!r} goes down, from {self.old_version} to "
+                f"{self.new_version}; if that is no slip, nothing needs to be done"
+            )
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference as JSON values: `old_version`, `new_version`, `level`, `changes`."""
+        return {
+            "old_version": self.old_version,
+            "new_version": self.new_version,
+            "level": self.level,
+            "changes": [msgspec.structs.asdict(change) for change in self.changes],
+        }
+
+
+def compare(old: Tool, new: Tool) -> ToolDiff:
+    """Every edit between two versions of a tool, each with its level.
+
+    Example:
+        >>> compare(tool, msgspec.structs.replace(tool, description="Other words")).level
+        'cosmetic'
+    """
+    changes: list[ToolChange] = []
+    for field in Tool.__struct_fields__:
+        before, after = getattr(old, field), getattr(new, field)
+        if field not in _NOT_CONTENT and not is_same(before, after):
+            changes += _COMPARED.get(field, _compare_unknown)(field, before, after)
+    if not changes and old.definition_hash != new.definition_hash:
+        message = "the definition is written in another way and means the same"
+        changes.append(ToolChange("", "rewritten", COSMETIC, None, None, message))
+    changes.sort(key=lambda change: -_LEVELS.index(change.level))
+    return ToolDiff(new.name, old.version, new.version, changes)
+
+
+_NOT_CONTENT: Final = frozenset({"id", "definition_hash", "source", "findings"})
+
+_Comparison = Callable[[str, Any, Any], Iterator[ToolChange]]
+
+
+def _compare_unknown(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
+    yield changed(field, BREAKING, old, new)
+
+
+def _compare_plain(level: str, field: str, old: Any, new: Any) -> Iterator[ToolChange]:
+    yield changed(field, level, old, new)
+
+
+def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
+    # Long texts by nature: what they say now stands in the definition.
+    yield ToolChange(field, f"{field}_changed", COSMETIC, None, None, f"another {field}")
+
+
+def _compare_version(field: str, old: str, new: str) -> Iterator[ToolChange]:
+    kind = "version_lowered" if is_lower(old, new) else "version_changed"
+    yield changed(field, COSMETIC, old, new, kind)
+
+
+def _compare_scope(field: str, old: str, new: str) -> Iterator[ToolChange]:
+    is_wider = _SCOPES.index(new) > _SCOPES.index(old)
+    kind = "scope_widened" if is_wider else "scope_narrowed"
+    yield changed(field, COMPATIBLE if is_wider else BREAKING, old, new, kind)
+
+
+def _compare_effect(field: str, old: str, new: str) -> Iterator[ToolChange]:
+    # Callers decide by it what needs approval; to say what nobody said before breaks no promise.
+    yield changed(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
+
+
+def _compare_idempotent(field: str, old: bool, new: bool) -> Iterator[ToolChange]:
+    yield changed(field, COMPATIBLE if new else BREAKING, old, new)
+
+
+def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
+    for name in old.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            # Whether a call waits, ends or shares a result is part of what a call means.
+            level = BREAKING if name == "collision" else COMPATIBLE
+            yield changed(f"{field}.{name}", level, before, after)
+
+
+def _compare_limits(
+    field: str, old: ResultLimits | None, new: ResultLimits | None
+) -> Iterator[ToolChange]:
+    before, after = old or ResultLimits(), new or ResultLimits()
+    for name in ("max_chars", "max_items"):
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now:
+            # Below a lower limit an answer lacks what it had; above a higher one it has more.
+            yield changed(f"{field}.{name}", _level_of_bound(was, now), was, now)
+    if before.limit != after.limit:
+        # Without a limit of the tool, the session's holds, and nobody knows it here.
+        was, now = before.limit, after.limit
+        is_wider = now is not None and (now < 1 or (was is not None and 0 < was < now))
+        is_same = was is not None and now is not None and was < 1 and now < 1
+        level = COSMETIC if is_same else COMPATIBLE if is_wider else BREAKING
+        yield changed(f"{field}.limit", level, was, now)
+    for name in ("strategy", "select"):
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now:
+            yield changed(f"{field}.{name}", BREAKING, was, now)
+    if (old is None) is not (new is None) and before == after:
+        message = "limits that limit nothing"
+        yield changed(field, COSMETIC, old, new, "result_changed", message)
+
+
+def _level_of_bound(old: int | None, new: int | None) -> str:
+    """The level of another upper bound; None is none at all."""
+    is_wider = new is None or (old is not None and new > old)
+    return COMPATIBLE if is_wider else BREAKING
+
+
+def _compare_bound(field: str, old: int | None, new: int | None) -> Iterator[ToolChange]:
+    yield changed(field, _level_of_bound(old, new), old, new)
+
+
+def _compare_entry(
+    field: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[ToolChange]:
+    for path, before, after in _leaves(("entry",), old, new):
+        kind = {"handler": "handler_changed", "url": "endpoint_changed"}.get(path[-1])
+        yield changed(".".join(path), BREAKING, before, after, kind or "entry_changed")
+
+
+def _leaves(
+    path: tuple[str, ...], old: Any, new: Any
+) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """The innermost places at which two mappings differ."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _leaves((*path, key), old.get(key), new.get(key))
+    elif not is_same(old, new):
+        yield path, old, new
+
+
+def _compare_output(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
+    if old is None:
+        yield changed(field, COMPATIBLE, None, new, "output_declared", "is declared now")
+    elif new is None:
+        yield changed(field, BREAKING, old, None, "output_undeclared", "is declared no more")
+    else:
+        for change in schema_changes(old, new):
+            yield _schema_change(field, change, _OUTPUT_LEVELS[change.reach])
+
+
+_INPUT_LEVELS: Final = {
+    Reach.SAME: COSMETIC,
+    Reach.MORE: COMPATIBLE,
+    Reach.FEWER: BREAKING,
+    Reach.OTHER: BREAKING,
+    Reach.DEFAULT: BREAKING,
+}
+_OUTPUT_LEVELS: Final = {
+    **_INPUT_LEVELS,
+    # Who reads an answer is surprised by what it may now hold, not by what it no longer does.
+    Reach.MORE: BREAKING,
+    Reach.FEWER: COMPATIBLE,
+    Reach.DEFAULT: COSMETIC,
+}
+
+
+def _schema_change(
+    field: str, change: SchemaChange, level: str, *, is_secret: bool = False
+) -> ToolChange:
+    path = ".".join((field, *change.path))
+    if is_secret:
+        return ToolChange(path, change.kind, level, HIDDEN, HIDDEN, "a rule of a secret changed")
+    message = str(redact(change.message))
+    return changed(path, level, change.old, change.new, change.kind, message)
+
+
+def _compare_parameters(
+    field: str, old: list[ToolParameter], new: list[ToolParameter]
+) -> Iterator[ToolChange]:
+    before = {parameter.name: parameter for parameter in old}
+    after = {parameter.name: parameter for parameter in new}
+    added = {name: after[name] for name in after if name not in before}
+    for name, parameter in before.items():
+        if name in after:
+            yield from _compare_parameter(f"{field}.{name}", parameter, after[name])
+            continue
+        heir = next((other for other in added.values() if _is_renamed(parameter, other)), None)
+        kind, message = "parameter_removed", f"the parameter {name!r} is gone"
+        if heir is not None:
+            del added[heir.name]
+            kind, message = "parameter_renamed", f"{name!r} is called {heir.name!r} now"
+        heir_name = None if heir is None else heir.name
+        yield changed(f"{field}.{name}", BREAKING, name, heir_name, kind, message)
+    for name, parameter in added.items():
+        level = BREAKING if parameter.required else COMPATIBLE
+        must = "required" if parameter.required else "optional"
+        message = f"the {must} parameter {name!r} is new"
+        yield changed(f"{field}.{name}", level, None, name, "parameter_added", message)
+    if [name for name in before if name in after] != [name for name in after if name in before]:
+        message = "the parameters stand in another order"
+        yield changed(field, COSMETIC, list(before), list(after), "reordered", message)
+
+
+def _is_renamed(old: ToolParameter, new: ToolParameter) -> bool:
+    return msgspec.structs.replace(new, name=old.name) == old
+
+
+def _compare_parameter(path: str, old: ToolParameter, new: ToolParameter) -> Iterator[ToolChange]:
+    if is_same(old, new):
+        return
+    is_secret = old.secret or new.secret
+    if old.required != new.required:
+        kind = "became_required" if new.required else "became_optional"
+        level = BREAKING if new.required else COMPATIBLE
+        yield changed(f"{path}.required", level, old.required, new.required, kind)
+    yield from _compare_default(path, old, new, is_secret)
+    before, after = _schema(old), _schema(new)
+    for change in schema_changes(before, after):
+        yield _schema_change(path, change, _INPUT_LEVELS[change.reach], is_secret=is_secret)
+    if not old.required and _takes_null(before) != _takes_null(after):
+        message = "null, which stood for a value left out, is a value now, or the other way round"
+        yield changed(path, BREAKING, None, None, "null_changed", message)
+    if old.secret != new.secret:
+        level = COMPATIBLE if new.secret else BREAKING
+        yield ToolChange(
+            f"{path}.secret",
+            "became_secret" if new.secret else "became_visible",
+            level,
+            old.secret,
+            new.secret,
+            "its values are hidden now" if new.secret else "its values are hidden no more",
+        )
+
+
+def _compare_default(
+    path: str, old: ToolParameter, new: ToolParameter, is_secret: bool
+) -> Iterator[ToolChange]:
+    if old.has_default == new.has_default and is_same(old.default, new.default):
+        return
+    # The default of a required parameter is never used: no call went without it.
+    level = COSMETIC if old.required else BREAKING
+    before, after = (
+        HIDDEN if is_secret and each.has_default else each.default for each in (old, new)
+    )
+    yield changed(f"{path}.default", level, before, after)
+
+
+def _schema(parameter: ToolParameter) -> dict[str, Any]:
+    """The rules of its value; the default is looked at apart, as a secret's is in no schema."""
+    plain = msgspec.structs.replace(parameter, default=None, has_default=False)
+    schema: dict[str, Any] = parameters_schema([plain])["properties"][parameter.name]
+    return schema
+
+
+def _takes_null(schema: dict[str, Any]) -> bool:
+    return bool(jsonschema_rs.Draft202012Validator(schema).is_valid(None))
+
+
+_cosmetic: Final = partial(_compare_plain, COSMETIC)
+_compatible: Final = partial(_compare_plain, COMPATIBLE)
+_COMPARED: Final[Mapping[str, _Comparison]] = {
+    "name": _compare_unknown,
+    "version": _compare_version,
+    "description": _compare_words,
+    "category": _compatible,
+    "tags": _cosmetic,
+    "parameters": _compare_parameters,
+    "implementation_config": _compare_entry,
+    "status": _compatible,
+    "output": _compare_output,
+    "author": _cosmetic,
+    "icon": _cosmetic,
+    "shareable_scope": _compare_scope,
+    "timeout": _compatible,
+    "retry": _compatible,
+    "effect": _compare_effect,
+    "idempotent": _compare_idempotent,
+    "concurrency": _compare_concurrency,
+    "rate": _compatible,
+    "result": _compare_limits,
+    "permission": compare_permission,
+    "accepts": compare_accepts,
+    "max_uses": _compare_bound,
+    "examples": _compare_words,
+    "tests": _compare_words,
+}

@@ -1,0 +1,1 @@
+"""Which tool does a Python function describe?"""

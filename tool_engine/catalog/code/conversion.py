@@ -1,0 +1,123 @@
+"""How do validated JSON arguments become the Python values that a function is hinted with?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tool_engine.catalog.code.made_defaults import Check, check_of, misfit, runs_code, split
+from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.errors import InvalidArgumentsError
+from tool_engine.model.call import ValidationError
+from tool_engine.redaction import redact, redact_text
+
+__all__ = ["Conversion", "Supplier"]
+
+_LONGEST: Final = 200
+_MEANT: Final = {
+    "Invalid RFC3339 encoded datetime": "a date and time, such as 2026-01-31T09:30:00Z",
+    "Invalid RFC3339 encoded date": "a date, such as 2026-01-31",
+    "Invalid RFC3339 encoded time": "a time, such as 09:30:00",
+    "Invalid ISO8601 duration": "a duration, such as PT1H30M",
+    "Invalid decimal string": "a number written as text, such as 12.50",
+    "Invalid base64 encoded string": "text in base64",
+    "Invalid UUID": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
+}
+"""What a reason of the converter asks for, in words that a model can act on."""
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+
+
+class Supplier(NamedTuple):
+    """What gives the default of one parameter."""
+
+    name: str
+    supply: Callable[[], Any]
+    rule: Any
+    """What the default must be; `Any` where it was judged beforehand."""
+
+
+class Conversion:
+    """Turns arguments into what the hints of a function promise.
+
+    Args:
+        wanted: The hints that ask for more than JSON gives.
+        suppliers: What makes the defaults that only a `Field` describes.
+    """
+
+    def __init__(self, wanted: Mapping[str, Any], suppliers: Iterable[Supplier]) -> None:
+        self._wanted = {
+            name: (hint, check_of(readable_hint(hint))) for name, hint in wanted.items()
+        }
+        self._at_once = {name: hint for name, hint in wanted.items() if not runs_code(hint)}
+        self._suppliers = list(suppliers)
+
+    def misfits(self, arguments: Mapping[str, Any]) -> list[ValidationError]:
+        """What will not convert, as far as that is seen without running code of the hints."""
+        found: list[ValidationError] = []
+        for name, hint in self._at_once.items():
+            if name in arguments:
+                _converted(name, arguments[name], hint, None, found)
+        return found
+
+    def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function wants them, with the defaults that are made for the call.
+
+        Raises:
+            InvalidArgumentsError: Some of them do not convert, or a default breaks its own rules.
+        """
+        converted, found = dict(arguments), list[ValidationError]()
+        for name, (hint, check) in self._wanted.items():
+            if name in converted:
+                converted[name] = _converted(name, converted[name], hint, check, found)
+        for name, supply, hint in self._suppliers:
+            if name not in converted:
+                converted[name] = supply()
+                if (fault := misfit(converted[name], hint)) is not None:
+                    found.append(_finding(name, *fault, converted[name], is_default=True))
+        if found:
+            raise InvalidArgumentsError(
+                "; ".join(each.message for each in found), [each.to_dict() for each in found]
+            )
+        return converted
+
+
+def _converted(
+    name: str, value: Any, hint: Any, check: Check | None, found: list[ValidationError]
+) -> Any:
+    try:
+        made = msgspec.convert(value, hint, str_keys=True)
+    except Exception as error:  # noqa: BLE001 - classes of a user may raise anything
+        found.append(_finding(name, *split(error), value))
+        return None
+    if check is not None:
+        faults = check(value, made, "")
+        found += [_finding(name, *fault, None, is_default=True) for fault in faults]
+    return made
+
+
+def _finding(
+    name: str, place: str, reason: str, value: Any, *, is_default: bool = False
+) -> ValidationError:
+    path = name + place
+    expected = _MEANT.get(reason) or redact_text(reason)[:_LONGEST]
+    meant = f"; it must be {expected}" if reason in _MEANT else ""
+    whose = f"the default that is made for '{path}'" if is_default else f"'{path}'"
+    message = f"{whose} does not fit: {redact_text(reason)[:_LONGEST]}{meant}"
+    actual = None if is_default else _shown(name, place, value)
+    return ValidationError(path, "constraint_violation", message, expected, actual)
+
+
+def _shown(name: str, place: str, value: Any) -> Any:
+    """What was sent at `place`, short and without secrets; a list or an object by its kind."""
+    for key, index in _STEP.findall(place):
+        try:
+            value, name = value[key or int(index)], key or name
+        except (LookupError, TypeError):
+            break
+    if isinstance(value, list | dict):
+        return f"{'an array' if isinstance(value, list) else 'an object'} of {len(value)}"
+    shown = redact({name: value})[name]
+    return shown[:_LONGEST] if isinstance(shown, str) else shown

@@ -1,0 +1,88 @@
+"""How does a decorated Python function become a tool of whoever holds the catalog?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, TypeVar, overload
+
+from tool_engine.model.tool import Tool, ToolCategory
+
+__all__ = ["ToolDecorator"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ToolDecorator:
+    """The decorator `tool`, for a class that registers tools."""
+
+    @abstractmethod
+    def register_tool(
+        self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
+    ) -> Tool:
+        """Adds a tool that no file defines."""
+
+    @overload
+    def tool(self, name: _Function) -> _Function: ...
+
+    @overload
+    def tool(
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        category: ToolCategory | str = ToolCategory.CUSTOM,
+        tags: Iterable[str] = (),
+        **definition_keys: Any,
+    ) -> Callable[[_Function], _Function]: ...
+
+    def tool(
+        self,
+        name: str | Callable[..., Any] | None = None,
+        *,
+        description: str | None = None,
+        category: ToolCategory | str = ToolCategory.CUSTOM,
+        tags: Iterable[str] = (),
+        **definition_keys: Any,
+    ) -> Callable[..., Any]:
+        """Registers the decorated function as a tool.
+
+        Its parameters come from the signature, the type hints and the docstring.
+
+        Args:
+            name: The tool's name; None: the function's. `@engine.tool`, without parentheses, is
+                the same as `@engine.tool()`.
+            description: What the tool does; None: the docstring's text.
+            category: The tool's category.
+            tags: The tool's tags.
+            **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
+
+        Raises:
+            DefinitionError: The function does not say enough; the message names the parameter.
+
+        Example:
+            >>> engine = ToolEngine()
+            >>> @engine.tool(effect="read")
+            ... async def add(a: int, b: int = 0) -> int:
+            ...     "Adds two whole numbers."
+            ...     return a + b
+        """
+        if callable(name):
+            return self.tool()(name)
+
+        def register(function: _Function) -> _Function:
+            # Signatures, hints and docstrings are read by modules that not every program needs.
+            reading = import_module("tool_engine.catalog.code.function")
+            made = reading.tool_from_function(
+                function,
+                name=name,
+                description=description,
+                category=category,
+                tags=tags,
+                **definition_keys,
+            )
+            self.register_tool(made, reading.adapted_handler(function))
+            return function
+
+        return register

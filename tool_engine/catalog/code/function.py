@@ -1,0 +1,353 @@
+"""Which tool does a Python function describe, by its signature, type hints and docstring?"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from tool_engine.catalog.code.annotation import (
+    UnsupportedHintError,
+    annotation_schema,
+    described_as,
+    is_native,
+)
+from tool_engine.catalog.code.conversion import Conversion, Supplier
+from tool_engine.catalog.code.made_defaults import is_known, known_faults, misfit
+from tool_engine.catalog.code.metadata import readable_hint
+from tool_engine.catalog.definition.short_form import short_form
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.settings.field_default import is_field, supplier_of
+from tool_engine.model.tool import Tool, ToolCategory
+
+__all__ = ["adapted_handler", "argument_converter", "context_parameter", "tool_from_function"]
+
+MISFITS: Final = "misfits"
+"""The attribute of a handler that tells which arguments do not convert."""
+_NOT_NAMED: Final = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the / from the signature",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; declare one list instead",
+}
+
+
+def tool_from_function(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    category: ToolCategory | str = ToolCategory.CUSTOM,
+    tags: Iterable[str] = (),
+    **definition_keys: Any,
+) -> Tool:
+    """The tool that `function` describes.
+
+    Each parameter of the signature becomes a parameter of the tool: its type from the hint, its
+    default from the signature, its description from `Annotated` or the docstring (Google, NumPy
+    or Sphinx style). A parameter named `context`, or of type `ToolExecutionContext`, is left to
+    the engine; `**kwargs` is not declared.
+
+    Args:
+        function: Sync or async; also a bound method, a partial or a callable object.
+        name: The tool's name; the function's own, when left out.
+        description: What the tool does; the docstring's text, when left out.
+        category: The tool's category.
+        tags: The tool's tags.
+        **definition_keys: Any other key of a definition, such as `timeout` or `effect`.
+
+    Raises:
+        DefinitionError: Something is missing, or has no JSON form; names the parameter.
+
+    Example:
+        >>> def add(a: int, b: int = 0) -> int:
+        ...     "Adds two numbers."
+        ...     return a + b
+        >>> [parameter.type for parameter in tool_from_function(add).parameters]
+        ['integer', 'integer']
+    """
+    tool_name = name or getattr(function, "__name__", None) or type(function).__name__
+    source = _source(function, tool_name)
+    text, about = _documentation(function)
+    unnamed: list[str] = []
+    parameters = _Signature(function, source, about, unnamed).parameters()
+    definition: dict[str, Any] = {
+        "name": tool_name,
+        "description": description or text,
+        "category": category,
+        "tags": list(tags),
+        "parameters": parameters,
+        "entry": {"type": "custom", "handler": tool_name},
+        **definition_keys,
+    }
+    if not definition["description"]:
+        raise _error(source, "description", "is missing; write a docstring or pass description")
+    tool = ToolConfigLoader().from_mapping(definition, source)
+    findings = [
+        f"{source}: the parameter {parameter!r} has no description; write one in the docstring"
+        for parameter in unnamed
+    ]
+    return msgspec.structs.replace(tool, findings=[*tool.findings, *findings])
+
+
+def context_parameter(function: Callable[..., Any]) -> str | None:
+    """The name under which `function` wants the `ToolExecutionContext`; None when it does not."""
+    try:
+        signature, hints = inspect.signature(function), _hints(function)
+    except (TypeError, ValueError, NameError):
+        return None
+    for parameter in signature.parameters.values():
+        if _is_context(parameter, hints):
+            return parameter.name
+    return None
+
+
+def argument_converter(function: Callable[..., Any]) -> Conversion | None:
+    """What turns validated JSON arguments into the Python values that `function` is hinted with.
+
+    A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives, and a default
+    that pydantic's `Field` describes is to be filled in.
+
+    Returns:
+        A function from arguments to arguments, which raises `InvalidArgumentsError` for a value
+        that does not convert; None when the arguments fit as they are.
+    """
+    signature, hints = inspect.signature(function), _hints(function)
+    wanted = {
+        parameter.name: hints[parameter.name]
+        for parameter in signature.parameters.values()
+        if parameter.name in hints
+        and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        and not _is_context(parameter, hints)
+        and not is_native(hints[parameter.name])
+    }
+    suppliers = _suppliers(signature, hints)
+    if not wanted and not suppliers:
+        return None
+    return Conversion(wanted, suppliers)
+
+
+def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as a handler: called with JSON arguments and a context named `context`.
+
+    `function` itself where it can be called like that as it is.
+    """
+    convert, wanted = argument_converter(function), context_parameter(function)
+    if convert is None and wanted in (None, "context"):
+        return function
+
+    def arguments(context: ToolExecutionContext, values: dict[str, Any]) -> dict[str, Any]:
+        converted = values if convert is None else convert(values)
+        return converted if wanted is None else {**converted, wanted: context}
+
+    def call(*, context: ToolExecutionContext, **values: Any) -> Any:
+        return function(**arguments(context, values))
+
+    async def call_async(*, context: ToolExecutionContext, **values: Any) -> Any:
+        return await function(**arguments(context, values))
+
+    handler: Callable[..., Any] = call_async if _is_async(function) else call
+    if convert is not None:
+        setattr(handler, MISFITS, convert.misfits)
+    return handler
+
+
+class _Signature:
+    """Turns a function's signature into a definition's `parameters`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        source: str,
+        about: Mapping[str, str],
+        unnamed: list[str],
+    ) -> None:
+        self._source = source
+        self._about = about
+        self._unnamed = unnamed
+        try:
+            self._listed = list(inspect.signature(function).parameters.values())
+            self._hints = _hints(function)
+        except (TypeError, ValueError, NameError) as error:
+            raise _error(
+                source, "", f"the signature cannot be read: {error}; use types of the module"
+            ) from error
+
+    def parameters(self) -> list[dict[str, Any]]:
+        specs: list[dict[str, Any]] = []
+        for parameter in self._listed:
+            is_extra = parameter.kind is inspect.Parameter.VAR_KEYWORD
+            if not is_extra and not _is_context(parameter, self._hints):
+                specs.append(self._parameter(parameter, f"parameters[{len(specs)}]"))
+        return specs
+
+    def _parameter(self, parameter: inspect.Parameter, path: str) -> dict[str, Any]:
+        name = parameter.name
+        if parameter.kind in _NOT_NAMED:
+            raise _error(self._source, path, f"{name!r} {_NOT_NAMED[parameter.kind]}")
+        if name not in self._hints:
+            raise _error(self._source, path, f"{name!r} has no type; annotate it: {name}: str")
+        hint = _ruled_hint(parameter, self._hints)
+        try:
+            schema = annotation_schema(hint)
+        except UnsupportedHintError as error:
+            raise _error(self._source, path, f"{name!r}: {error}") from error
+        spec = {"name": name, **_typed(schema)}
+        spec["description"] = self._description(name, hint, spec)
+        self._add_default(parameter, schema, spec, path)
+        for where, reason in known_faults(readable_hint(hint)):
+            message = f"{name!r}: the default of {where} does not fit its type: {reason}"
+            raise _error(self._source, path, message)
+        return spec
+
+    def _description(self, name: str, hint: Any, spec: Mapping[str, Any]) -> str:
+        text = described_as(hint) or spec.get("description") or self._about.get(name)
+        if not text:
+            self._unnamed.append(name)
+            text = name.replace("_", " ").strip() or name
+        return text
+
+    def _add_default(
+        self,
+        parameter: inspect.Parameter,
+        schema: Mapping[str, Any],
+        spec: dict[str, Any],
+        path: str,
+    ) -> None:
+        is_nullable = isinstance(schema["type"], list) and "null" in schema["type"]
+        default, field = parameter.default, _field_of(parameter, self._hints)
+        if field is not None:
+            supply = supplier_of(field)
+            if supply is not None and field.default_factory is not None:
+                # Each call gets a value of its own, which no definition can say beforehand.
+                rule = readable_hint(_ruled_hint(parameter, self._hints))
+                self._check_known(supply, rule, parameter.name, path)
+                return
+            default = inspect.Parameter.empty if supply is None else supply()
+        if default is inspect.Parameter.empty:
+            # Python asks for it, but None is a value like any other for it.
+            if is_nullable and self._hints[parameter.name] not in (Any, object):
+                spec["default"] = None
+            else:
+                spec["required"] = True
+            return
+        if default is None:
+            # Left out, the function's own default applies; a null in the schema would only be
+            # one more thing for a model to copy.
+            return
+        try:
+            spec["default"] = msgspec.to_builtins(default, str_keys=True)
+        except (TypeError, ValueError) as error:
+            raise _error(
+                self._source,
+                f"{path}.default",
+                f"the default of {parameter.name!r} has no JSON form, so that models cannot be told"
+                f" of it ({error}); write a value of JSON, or None and set it in the function",
+            ) from error
+
+    def _check_known(self, supply: Callable[[], Any], hint: Any, name: str, path: str) -> None:
+        found = misfit(supply(), hint) if is_known(supply) else None
+        if found is not None:
+            message = f"the default of {name!r} does not fit its type: {found[1]}"
+            raise _error(self._source, f"{path}.default", message)
+
+
+def _typed(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter's `type` and rules; more than one type is said through raw schema."""
+    kind = schema["type"]
+    if isinstance(kind, str):
+        return short_form(schema)
+    first = next(name for name in kind if name != "null")
+    spec: dict[str, Any] = {"type": first, "schema": dict(schema)}
+    if "description" in schema:
+        spec["description"] = spec["schema"].pop("description")
+    spec["schema"].pop("default", None)
+    return spec
+
+
+def _field_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """The pydantic `Field` that gives the parameter's default; None where none does."""
+    if is_field(parameter.default):
+        return parameter.default
+    if parameter.default is not inspect.Parameter.empty:
+        return None
+    metadata = getattr(hints.get(parameter.name), "__metadata__", ())
+    return next((part for part in metadata if is_field(part) and supplier_of(part)), None)
+
+
+def _ruled_hint(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    """The hint of a parameter, with the rules of a `Field` that stands as its default."""
+    hint = hints[parameter.name]
+    return Annotated[hint, parameter.default] if is_field(parameter.default) else hint
+
+
+def _suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
+    """What gives the defaults that Python does not know, because a `Field` describes them."""
+    found = []
+    for parameter in signature.parameters.values():
+        field = _field_of(parameter, hints)
+        supply = None if field is None else supplier_of(field)
+        if supply is not None:
+            is_made = field.default_factory is not None
+            rule = readable_hint(_ruled_hint(parameter, hints)) if is_made else Any
+            found.append(Supplier(parameter.name, supply, rule))
+    return found
+
+
+def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    hint = hints.get(parameter.name)
+    return (
+        parameter.name == "context"
+        or hint is ToolExecutionContext
+        or ToolExecutionContext in typing.get_args(hint)
+    )
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    function = _innermost(function)
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+
+
+def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What the docstring says about the whole, and about each parameter."""
+    # Only functions that become tools have their docstring parsed.
+    from tool_engine.catalog.code.docstring import read_docstring
+
+    return read_docstring(_docstring(function))
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    function = _innermost(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__
+    )
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    function = _innermost(function)
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    # inspect.getdoc would find the words that every class inherits for __call__.
+    own = type(function).__call__.__doc__ or type(function).__doc__ or ""
+    return inspect.cleandoc(own)
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _source(function: Callable[..., Any], name: str) -> str:
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return f"<function {module}.{getattr(function, '__qualname__', name)}>"
+
+
+def _error(source: str, path: str, message: str) -> DefinitionError:
+    return DefinitionError(DefinitionProblem(message, source, path=path))

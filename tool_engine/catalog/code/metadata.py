@@ -1,0 +1,265 @@
+"""Which rules stand inside `Annotated[...]`, whoever wrote them?
+
+msgspec reads its own `Meta` and passes over everything else, so that a bound in another library's
+words would be dropped without a word. Here such words are put into a `Meta`: those of
+annotated_types and of pydantic, known by their names, so that neither need be installed. What is
+understood by nobody here is an error, because it may be a rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Final, Literal, Union
+
+import msgspec
+
+from tool_engine.model.settings.field_default import is_field, kinds_of
+
+__all__ = ["UnsupportedHintError", "readable_hint"]
+
+_HARMLESS: Final = frozenset({"Doc", "DocInfo", "Unit", "AllowInfNan", "FailFast"})
+"""Classes of metadata that no value of JSON can break."""
+_BOUNDS: Final = {
+    "Gt": "gt",
+    "Ge": "ge",
+    "Lt": "lt",
+    "Le": "le",
+    "MultipleOf": "multiple_of",
+    "MinLen": "min_length",
+    "MaxLen": "max_length",
+}
+"""The classes of annotated_types, and the field of each, which `Meta` calls the same."""
+_META_FIELDS: Final = (
+    *("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz"),
+    *("title", "description", "examples", "extra_json_schema", "extra"),
+)
+_LENIENT: Final = frozenset({"allow_inf_nan", "fail_fast", "defer_build"})
+"""General rules of pydantic that no value of JSON can break."""
+_OF_MODELS_ONLY: Final = ("alias", "validation_alias", "discriminator")
+_CURE: Final = "write msgspec.Meta(...) with the same rule, or check the value in the function"
+
+
+class UnsupportedHintError(TypeError):
+    """A type hint has no JSON Schema; the message says why, and what to write."""
+
+
+def readable_hint(hint: Any) -> Any:
+    """`hint` with all rules in it as `msgspec.Meta`.
+
+    Raises:
+        UnsupportedHintError: Something in it may be a rule, and is not understood.
+    """
+    return _readable(hint, set())
+
+
+def _named(hint: Any) -> Any:
+    """What a name for a type stands for, else `hint`."""
+    while True:
+        if isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":
+            hint = hint.__value__
+        else:
+            return hint
+
+
+def _readable(hint: Any, seen: set[Any]) -> Any:
+    hint = _named(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _with_rules(_readable(hint.__origin__, seen), hint.__metadata__)
+    _check_class(hint if origin is None else origin, seen)
+    if origin is Literal or not arguments:
+        return hint
+    readable = tuple(
+        argument if argument is ... or isinstance(argument, list) else _readable(argument, seen)
+        for argument in arguments
+    )
+    if all(new is old for new, old in zip(readable, arguments, strict=True)):
+        return hint
+    if origin in (Union, types.UnionType):
+        return Union[readable]  # noqa: UP007 - made of a tuple
+    return origin[readable]
+
+
+def _with_rules(hint: Any, metadata: Iterable[Any]) -> Any:
+    rules: dict[str, Any] = {}
+    for part in metadata:
+        for name, value in _rules_of(part):
+            rules[name] = _both(name, rules[name], value) if name in rules else value
+    words = {
+        name: rules.pop(name) for name in ("title", "description", "examples") if name in rules
+    }
+    _check_pairs(rules)
+    ruled = _ruled(hint, rules) if rules else hint
+    return Annotated[ruled, msgspec.Meta(**words)] if words else ruled
+
+
+def _ruled(hint: Any, rules: dict[str, Any]) -> Any:
+    """`hint` with `rules`; of a union each member but None has them."""
+    origin = typing.get_origin(hint)
+    if origin in (Union, types.UnionType):
+        members = typing.get_args(hint)
+        ruled = tuple(each if each is type(None) else _ruled(each, rules) for each in members)
+        return Union[ruled]  # noqa: UP007 - made of a tuple
+    if hint is int:
+        rules = {name: _whole(value) for name, value in rules.items()}
+    try:
+        return Annotated[hint, msgspec.Meta(**rules)]
+    except (TypeError, ValueError) as error:
+        raise UnsupportedHintError(f"the rules of {hint!r} are none: {error}; {_CURE}") from error
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _rules_of(part: Any) -> Iterator[tuple[str, Any]]:
+    """The rules in one piece of metadata, in the words of `msgspec.Meta`."""
+    kinds = kinds_of(part)
+    if part is None or isinstance(part, str) or not _HARMLESS.isdisjoint(kinds):
+        return
+    if isinstance(part, msgspec.Meta):
+        for name in _META_FIELDS:
+            if getattr(part, name) is not None:
+                yield name, getattr(part, name)
+    elif is_field(part):
+        yield from _rules_of_field(part)
+    elif getattr(part, "__is_annotated_types_grouped_metadata__", False):
+        for each in part:
+            yield from _rules_of(each)
+    elif bound := next((_BOUNDS[kind] for kind in kinds if kind in _BOUNDS), None):
+        yield bound, _bound(part, getattr(part, bound))
+    elif "PydanticGeneralMetadata" in kinds or "_PydanticGeneralMetadata" in kinds:
+        yield from _general_rules(part)
+    else:
+        raise UnsupportedHintError(f"the annotation {part!r} is not understood; {_CURE}")
+
+
+def _rules_of_field(field: Any) -> Iterator[tuple[str, Any]]:
+    for name in _OF_MODELS_ONLY:
+        if getattr(field, name, None) is not None:
+            raise UnsupportedHintError(
+                f"{name} of Field is not understood; name the parameter as models shall know it"
+            )
+    for part in field.metadata:
+        yield from _rules_of(part)
+    for name in ("description", "examples"):
+        if getattr(field, name, None):
+            yield name, getattr(field, name)
+    extra = getattr(field, "json_schema_extra", None)
+    if callable(extra):
+        raise UnsupportedHintError("json_schema_extra of Field is a function; write a mapping")
+    if extra:
+        yield "extra_json_schema", dict(extra)
+
+
+def _general_rules(part: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(part).items():
+        if name == "pattern" and value is not None:
+            yield name, _pattern(value)
+        elif name not in _LENIENT and value not in (None, False):
+            raise UnsupportedHintError(f"{name}={value!r} is not understood; {_CURE}")
+
+
+def _pattern(value: Any) -> str:
+    if isinstance(value, re.Pattern):
+        if value.flags & ~re.UNICODE:
+            flags = re.RegexFlag(value.flags & ~re.UNICODE)
+            raise UnsupportedHintError(
+                f"the pattern {value.pattern!r} has flags ({flags!r}); write it without"
+            )
+        value = value.pattern
+    return str(value)
+
+
+def _bound(part: Any, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UnsupportedHintError(f"{part!r} bounds no number of JSON; {_CURE}")
+    return value
+
+
+_TIGHTER: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    **dict.fromkeys(("gt", "ge", "min_length"), max),
+    **dict.fromkeys(("lt", "le", "max_length"), min),
+}
+
+
+def _both(name: str, one: Any, other: Any) -> Any:
+    """What holds where a rule is given twice."""
+    if name in _TIGHTER:
+        return _TIGHTER[name](one, other)
+    if name in ("extra_json_schema", "extra"):
+        return {**one, **other}
+    if one != other and name not in ("title", "description", "examples"):
+        raise UnsupportedHintError(f"{name} is given twice, as {one!r} and {other!r}; keep one")
+    return one
+
+
+def _check_pairs(rules: dict[str, Any]) -> None:
+    """Leaves the tighter one of two bounds of the same side, as only one may be given."""
+    for strict, loose, is_tighter in (("gt", "ge", max), ("lt", "le", min)):
+        if strict in rules and loose in rules:
+            tighter = is_tighter(rules[strict], rules[loose])
+            del rules[loose if tighter == rules[strict] else strict]
+
+
+def _check_class(kind: Any, seen: set[Any]) -> None:
+    """Looks for rules in the fields of a class, which nobody can put into other words there."""
+    if not isinstance(kind, type) or kind in seen:
+        return
+    seen.add(kind)
+    if hasattr(kind, "__pydantic_validator__") or hasattr(kind, "__pydantic_core_schema__"):
+        raise UnsupportedHintError(
+            f"the type {kind.__name__} is checked by pydantic, which cannot be a parameter's type: "
+            "declare a dataclass, a TypedDict or a msgspec.Struct, with rules as msgspec.Meta, or "
+            f"take a dict and build {kind.__name__} of it in the function"
+        )
+    if kind.__module__ == "builtins" or not _fields_of(kind):
+        return
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except (TypeError, NameError):
+        return  # what cannot be read is told by what makes the schema
+    for name, hint in hints.items():
+        place = f"{kind.__name__}.{name}"
+        try:
+            readable = _readable(hint, seen)
+        except UnsupportedHintError as error:
+            raise UnsupportedHintError(f"{place}: {error}") from error
+        if readable is not hint and _has_foreign(hint):
+            raise UnsupportedHintError(
+                f"{place} has rules that are not enforced inside a class: write them as "
+                "Annotated[..., msgspec.Meta(...)]"
+            )
+
+
+def _fields_of(kind: type) -> bool:
+    """Whether `kind` is a class of fields: a dataclass, a struct, a named tuple and so on."""
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            if is_field(field.default):
+                raise UnsupportedHintError(
+                    f"{kind.__name__}.{field.name} has a Field(...) as its default: write "
+                    "Annotated[..., msgspec.Meta(...)] and the default itself"
+                )
+        return True
+    marks = ("__struct_fields__", "_fields", "__total__", "__attrs_attrs__")
+    return any(hasattr(kind, mark) for mark in marks)
+
+
+def _has_foreign(hint: Any) -> bool:
+    """Whether rules stand in `hint` in other words than `msgspec.Meta`."""
+    hint = _named(hint)
+    if typing.get_origin(hint) is Annotated:
+        ruled = [part for part in hint.__metadata__ if not isinstance(part, msgspec.Meta)]
+        if any(
+            name not in ("title", "description") for part in ruled for name, _ in _rules_of(part)
+        ):
+            return True
+        return _has_foreign(hint.__origin__)
+    return any(map(_has_foreign, typing.get_args(hint)))

@@ -1,0 +1,197 @@
+"""How does a text or a mapping become tools and groups, or a list of all that is wrong with it?
+
+`ToolConfigLoader` loads this module when it reads for the first time: whoever calls tools that come
+from a cache or are made otherwise needs nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from tool_engine.catalog.definition.fault import Fault, describe, locate
+from tool_engine.catalog.definition.group_definition import (
+    GROUP,
+    build_group,
+    group_faults,
+    group_findings,
+    is_group,
+)
+from tool_engine.catalog.definition.sent_text import sent_text_faults
+from tool_engine.catalog.definition.tool_definition import (
+    build_tool,
+    definition_faults,
+    definition_warnings,
+    plain_data,
+)
+from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.yaml.document import Document
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+
+__all__ = ["definitions_of_text", "group_of_mapping", "tool_of_mapping"]
+
+
+def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
+    """The tool that a definition in code defines; errors call the definition `source`.
+
+    Raises:
+        DefinitionError: The mapping is not a right definition.
+    """
+    faults: list[Fault] = []
+    definition = plain_data(mapping, (), faults)
+    if not faults and is_group(definition):
+        cure = "register it as a group, or remove kind"
+        faults = [Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)]
+    if not faults:
+        faults = definition_faults(definition)
+    if faults:
+        raise DefinitionError(*_problems(faults, source, None))
+    warnings = definition_warnings(definition)
+    return build_tool(definition, None, [str(_problem(fault, source, None)) for fault in warnings])
+
+
+def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
+    """The group that a definition in code defines; `kind: group` may be left out.
+
+    Raises:
+        DefinitionError: The mapping is not a right definition.
+    """
+    faults: list[Fault] = []
+    if not isinstance(mapping, Mapping):
+        fault = Fault((), expected="a mapping", got=describe(mapping))
+        raise DefinitionError(*_problems([fault], source, None))
+    definition = plain_data({"kind": GROUP, **mapping}, (), faults)
+    if not faults and not is_group(definition):
+        expected, got = GROUP, describe(definition["kind"])
+        faults = [Fault(("kind",), expected=expected, got=got, cure="or remove the key")]
+    faults = faults or group_faults(definition)
+    if faults:
+        raise DefinitionError(*_problems(faults, source, None))
+    found = [str(_problem(fault, source, None)) for fault in group_findings(definition)]
+    return build_group(definition, None, found)
+
+
+def definitions_of_text(
+    text: str | bytes, source: str, *, allow_aliases: bool, only_one_tool: bool
+) -> list[Tool | ToolGroup]:
+    """The tools and groups that `text` defines, in its order; errors call the text `source`.
+
+    Args:
+        text: One definition, or several with a line `---` between them.
+        source: The name of the text, such as its file.
+        allow_aliases: Whether `*name` may stand for a copy of what `&name` was put before.
+        only_one_tool: Whether a second definition is an error, and a group, too.
+
+    Raises:
+        DefinitionError: Something is wrong with one of the definitions.
+    """
+    # PyYAML takes as long to import as the rest of the catalog, and no mapping needs it.
+    strict_yaml = import_module("tool_engine.catalog.yaml.strict_yaml")
+    documents, problems = strict_yaml.parse(text, source, allow_aliases=allow_aliases)
+    may_be_several = not only_one_tool
+    if only_one_tool and len(documents) == 1 and is_group(documents[0].value):
+        problems = [*problems, _no_tool(documents[0], source)]
+    if not problems and documents and (may_be_several or len(documents) == 1):
+        names: dict[tuple[str, str], int] = {}
+        found: list[DefinitionProblem] = []
+        for document in documents:
+            found += _problems(_document_faults(document, names, documents), source, document)
+            if len(found) >= MAX_PROBLEMS:
+                break
+        if found:
+            raise DefinitionError(*found[:MAX_PROBLEMS])
+        built = [_built(document, source) for document in documents[:-1]]
+        return [*built, _built(documents[-1], source, _cut_findings(text, source))]
+    raise DefinitionError(*_all_problems(documents, problems, source, may_be_several))
+
+
+def _problem(fault: Fault, source: str, document: Document | None) -> DefinitionProblem:
+    return locate([fault], source, document)[0]
+
+
+def _problems(
+    faults: list[Fault], source: str, document: Document | None
+) -> list[DefinitionProblem]:
+    return locate(faults[:MAX_PROBLEMS], source, document)
+
+
+def _built(document: Document, source: str, findings: Sequence[str] = ()) -> Tool | ToolGroup:
+    definition = document.value
+    of_group = is_group(definition)
+    warnings = (group_findings if of_group else definition_warnings)(definition)
+    found = [str(_problem(fault, source, document)) for fault in warnings]
+    found += findings
+    if of_group:
+        return build_group(definition, source, found)
+    return build_tool(definition, source, found)
+
+
+def _no_tool(document: Document, source: str) -> DefinitionProblem:
+    cure = "read it with load_definitions or load_file_definitions"
+    fault = Fault(("kind",), "this is a group, and a tool was asked for", cure=cure)
+    return _problem(fault, source, document)
+
+
+def _cut_findings(text: str | bytes, source: str) -> list[str]:
+    """What is told of a file whose last line does not end; text from code may end as it likes."""
+    if not isinstance(text, bytes) or text.endswith((b"\n", b"\r")):
+        return []
+    line, last = text.count(b"\n") + 1, text.rpartition(b"\n")[2]
+    message = "the last line does not end, so the file may have been cut short"
+    column = len(last.decode("utf-8", "replace")) + 1
+    cure = "end it with a line break"
+    return [str(DefinitionProblem(f"{message}; {cure}", source, line, column, cure=cure))]
+
+
+def _document_faults(
+    document: Document, names: dict[tuple[str, str], int], documents: list[Document]
+) -> list[Fault]:
+    """What is wrong with one of several definitions; notes in `names` where each name stands."""
+    if document.value is None and len(documents) > 1:
+        cure = "remove the line, or write a tool"
+        return [Fault((), "there is nothing after this ---", cure=cure)]
+    kind = GROUP if is_group(document.value) else "tool"
+    if kind == GROUP:
+        faults = group_faults(document.value)
+    else:
+        faults = definition_faults(document.value) + sent_text_faults(document)
+    name = document.value.get("name") if isinstance(document.value, dict) else None
+    if isinstance(name, str) and len(documents) > 1:
+        line, _ = document.position(("name",))
+        first = names.setdefault((kind, name), line)
+        if first != line:
+            message = f"the {kind} {name[:80]!r} is already defined on line {first}"
+            faults.append(Fault(("name",), message, cure="rename or remove one"))
+    return faults
+
+
+def _all_problems(
+    documents: list[Document],
+    problems: list[DefinitionProblem],
+    source: str,
+    may_be_several: bool,
+) -> list[DefinitionProblem]:
+    """The problems of the YAML, and of the definitions in it where they could still be read."""
+    if not documents:
+        cure = "write a definition, which has name and description"
+        return problems or [
+            DefinitionProblem(f"the file is empty; {cure}", source, 1, 1, cure=cure)
+        ]
+    if len(documents) > 1 and not may_be_several:
+        line, column = documents[1].position(())
+        cure = "split the text, or read all of its tools with load_tools or load_file_tools"
+        message = f"a second definition starts here, and one tool was asked for; {cure}"
+        return [*problems, DefinitionProblem(message, source, line, column, cure=cure)]
+    places = {(problem.line, problem.column) for problem in problems}
+    names: dict[tuple[str, str], int] = {}
+    for document in documents:
+        faults = _problems(_document_faults(document, names, documents), source, document)
+        # What the YAML reader refused has a stand-in value, about which nothing can be said.
+        problems += [found for found in faults if (found.line, found.column) not in places]
+        if len(problems) >= MAX_PROBLEMS:
+            break
+    problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
+    return problems[:MAX_PROBLEMS]

@@ -1,0 +1,211 @@
+"""How is a tool written as a definition that loads as the same tool again?"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from tool_engine.catalog.definition.group_definition import GROUP
+from tool_engine.catalog.definition.permission import permission_spec
+from tool_engine.catalog.definition.short_form import short_form
+from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.group import Skill, ToolGroup
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.model.schema import output_schema
+from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.tool import RetryPolicy, Tool
+
+__all__ = ["definition_of", "export_to_yaml", "group_definition_of"]
+
+_PLAIN: Final = re.compile(r"[\w./][\w ./_-]*", re.ASCII)
+_BLOCK: Final = re.compile(
+    r"[^\s\x7f-\x9f\u2028\u2029\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f"
+    r"\u2028\u2029\ufeff\ufffe\uffff]*\n[^\x00-\x09\x0b-\x1f\x7f-\x9f"
+    r"\u2028\u2029\ufeff\ufffe\uffff]*"
+)
+_UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
+
+
+def export_to_yaml(tool: Tool | ToolGroup) -> str:
+    """The definition of `tool`, or of a group, as YAML text.
+
+    Raises:
+        ConfigurationError: The tool holds a value that a definition cannot say.
+    """
+    definition = definition_of(tool) if isinstance(tool, Tool) else group_definition_of(tool)
+    try:
+        text: str = yaml.dump(
+            definition,
+            Dumper=_Dumper,
+            allow_unicode=True,
+            sort_keys=False,
+            default_flow_style=False,
+            width=100,
+        )
+    except yaml.YAMLError as error:
+        raise ConfigurationError(
+            f"the {definition.get('kind', 'tool')} {tool.name!r} cannot be written as YAML: "
+            f"{error}; use JSON values only"
+        ) from error
+    return text
+
+
+def definition_of(tool: Tool) -> dict[str, Any]:
+    """The definition of `tool` as a mapping; keys that hold their default are left out."""
+    optional = {
+        "tags": list(tool.tags),
+        "parameters": [_parameter(parameter) for parameter in tool.parameters],
+        "entry": tool.implementation_config,
+        "output": _output(tool.output),
+        "author": tool.author,
+        "icon": tool.icon,
+        "shareable_scope": _unless(tool.shareable_scope, "private"),
+        "status": _unless(tool.status, "published"),
+        "timeout": tool.timeout,
+        "retry": _retry(tool.retry),
+        "effect": _unless(tool.effect, "unknown"),
+        "idempotent": tool.idempotent or None,
+        "concurrency": _concurrency(tool.concurrency),
+        "rate": _rate(tool.rate),
+        "result": _limits(tool.result),
+        "permission": permission_spec(tool.permission),
+        "max_uses": tool.max_uses,
+        "examples": tool.examples,
+        "tests": tool.tests,
+    }
+    said = {key: value for key, value in optional.items() if value not in (None, [], {})}
+    if tool.accepts is not None:
+        # An empty list says something: nothing is taken by reference.
+        said["accepts"] = tool.accepts
+    return {
+        "name": tool.name,
+        "version": tool.version,
+        "description": tool.description,
+        "category": tool.category.value,
+        **said,
+    }
+
+
+def group_definition_of(group: ToolGroup) -> dict[str, Any]:
+    """The definition of `group` as a mapping; keys that hold their default are left out."""
+    optional = {
+        "description": group.description,
+        "enabled": group.is_enabled,
+        "tools": list(group.tools),
+        "tags": list(group.tags),
+        "categories": list(group.categories),
+        "off": list(group.disabled_tools),
+        "rules": group.rules,
+        "skills": [_skill(skill) for skill in group.skills],
+        "permission": permission_spec(group.permission),
+    }
+    said = {key: value for key, value in optional.items() if value}
+    return {"kind": GROUP, "name": group.name, "version": group.version, **said}
+
+
+def _skill(skill: Skill) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.structs.asdict(skill)
+    return {key: value for key, value in values.items() if value}
+
+
+def _parameter(parameter: ToolParameter) -> dict[str, Any]:
+    spec: dict[str, Any] = {"name": parameter.name, "type": parameter.type}
+    if parameter.required:
+        spec["required"] = True
+    if parameter.has_default:
+        spec["default"] = parameter.default
+    spec["description"] = parameter.description
+    if parameter.validation:
+        spec["validation"] = parameter.validation
+    if parameter.schema is not None:
+        spec["schema"] = parameter.schema
+    if parameter.secret:
+        spec["secret"] = True
+    return spec
+
+
+def _output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
+        return None
+    spec = short_form(schema, is_output=True)
+    return spec if output_schema(spec) == schema else {"schema": schema}
+
+
+def _retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
+    if retry is None:
+        return None
+    return {"attempts": retry.attempts, "backoff": retry.backoff, "on": list(retry.on)}
+
+
+def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
+    values = {name: getattr(concurrency, name) for name in ToolConcurrency.__struct_fields__}
+    # The last ones first: a key stays, and the limit that follows from it goes.
+    for name in reversed(ToolConcurrency.__struct_fields__):
+        fewer = {key: value for key, value in values.items() if key != name}
+        if ToolConcurrency(**fewer) == concurrency:
+            values = fewer
+    if "collision" in values:
+        values["collision"] = concurrency.collision.value
+    if "breaker" in values:
+        values["breaker"] = msgspec.structs.asdict(values["breaker"])
+    return values
+
+
+def _rate(rate: ToolRate | None) -> str | None:
+    if rate is None:
+        return None
+    if rate.period in _UNITS:
+        return f"{rate.calls}/{_UNITS[rate.period]}"
+    # Unlike str(rate), this does not round.
+    return f"{rate.calls}/{Decimal(repr(rate.period)):f}s"
+
+
+def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
+    if limits is None:
+        return None
+    values = {
+        "max_chars": limits.max_chars,
+        "max_items": limits.max_items,
+        "strategy": _unless(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
+        "select": limits.select,
+        "limit": limits.limit,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _unless(value: str, default: str) -> str | None:
+    return None if value == default else value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text so that `strict_yaml` reads the same text again."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    if _PLAIN.fullmatch(text) and not text.endswith(" ") and _is_text(text):
+        style = None
+    else:
+        style = "|" if _BLOCK.fullmatch(text) and " \n" not in text else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return isinstance(resolve_plain(text), str)
+    except UnreadableScalarError:
+        return False
+
+
+_Dumper.add_representer(str, _represent_text)

@@ -1,0 +1,130 @@
+"""What is wrong at one place of a definition, and how is it told to the author?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from tool_engine.catalog.yaml.document import Document, Path, format_path
+from tool_engine.errors import DefinitionProblem
+from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_forms
+
+__all__ = ["Fault", "describe", "listing", "locate"]
+
+_LONGEST_TEXT: Final = 80
+"""Characters of a text that are repeated."""
+_MOST_READ: Final = 4_096
+"""More than that, so that a secret is seen as a whole before the text is cut."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a definition, before its place in a file is known."""
+
+    path: Path
+    message: str = ""
+    """What is wrong; empty where `expected` and `got` say it. It may hold the cure after `; `."""
+    at_key: bool = False
+    """The place is the key at `path`, not its value."""
+    expected: str = ""
+    got: str = ""
+    nearest: str = ""
+    """The known word that is nearest to the one that was found."""
+    cure: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, what was expected and found, and the cure, in one line."""
+        wrong = self.message or f"expected {self.expected}, got {self.got}"
+        hint = f"; did you mean {self.nearest!r}?" if self.nearest else ""
+        return f"{wrong}{hint}{'; ' if self.cure else ''}{self.cure}"
+
+
+def locate(
+    faults: Sequence[Fault], source: str, document: Document | None
+) -> list[DefinitionProblem]:
+    """The problems that `faults` are in the text of `source`, in the order of the text."""
+    if document is None or not faults:
+        return [_problem(_visible(fault), source, None, None) for fault in faults]
+    marks = document.marks((fault.path, fault.at_key) for fault in faults)
+    problems = [
+        _problem(
+            _visible(_as_written(fault, document, mark), document.value),
+            source,
+            mark.line + 1,
+            mark.column + 1,
+        )
+        for fault, mark in zip(faults, marks, strict=True)
+    ]
+    return sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+
+
+def describe(value: Any) -> str:
+    """What `value` is, in words: `the number 3`, `the text 'a'`, `a list`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {redact_text(value[:_MOST_READ])[:_LONGEST_TEXT]!r}"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def listing(names: Iterable[object]) -> str:
+    """The first of these names, for a message."""
+    shown = [str(name)[:40] for name in islice(names, 21)]
+    return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
+
+
+def _problem(fault: Fault, source: str, line: int | None, column: int | None) -> DefinitionProblem:
+    return DefinitionProblem(
+        message=fault.sentence,
+        file=source,
+        line=line,
+        column=column,
+        path=format_path(fault.path),
+        expected=fault.expected,
+        got=fault.got,
+        nearest=fault.nearest,
+        cure=fault.cure or fault.message.partition("; ")[2],
+    )
+
+
+def _visible(fault: Fault, definition: Any = None) -> Fault:
+    """What is wrong, without the secret that somebody wrote into a file."""
+    texts = [fault.message, fault.expected, fault.got, fault.cure]
+    secret = _secret_at(fault.path, definition)
+    forms = {*secret_forms(secret), *secret_forms(secret[:_LONGEST_TEXT])}
+    for form in sorted(forms, key=len, reverse=True):
+        texts = [text.replace(form, HIDDEN) for text in texts]
+    message, expected, got, cure = map(redact_text, texts)
+    return fault._replace(message=message, expected=expected, got=got, cure=cure)
+
+
+def _secret_at(path: Path, definition: Any) -> str:
+    """The secret that stands at `path`, by the name of a key or of the parameter; or nothing."""
+    value, is_secret = definition, False
+    for step in path:
+        if isinstance(value, dict):
+            is_value = step in ("default", "validation", "enum", "schema")
+            is_declared = value.get("secret") is True or is_secret_key(str(value.get("name")))
+            is_secret |= is_value and is_declared
+            is_secret |= is_secret_key(str(step))
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return ""
+    # A flag is no secret: `secret: 'true'` is told as it stands there.
+    is_flag = str(value).lower() in ("true", "false", "yes", "no", "on", "off")
+    is_told = is_flag or not is_secret or not isinstance(value, str | int | float)
+    return "" if is_told else str(value)
+
+
+def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:
+    # 1.10 is read as the number 1.1, and its author would not find that in the file.
+    if not fault.got.startswith("the number"):
+        return fault
+    written = document.number_as_written(fault.path, mark)
+    return fault if written is None else fault._replace(got=f"the number {written[:80]}")

@@ -1,0 +1,130 @@
+"""What do people write who come from other formats, and how is it written here?"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.model.nearness import find_nearest
+from tool_engine.model.schema import SHORT_KEYS
+
+__all__ = ["SCHEMA_KEYS", "entry_type_cure", "list_cure", "meant_key", "meant_type", "schema_cure"]
+
+SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
+"""Keys under which other formats have the JSON Schema of all parameters."""
+_OTHER_NAMES: Final = {
+    **{keyword: key for key, keyword in SHORT_KEYS.items() if keyword != key},
+    "returns_schema": "output",
+    "outputSchema": "output",
+    "output_schema": "output",
+    "title": "description",
+    "params": "parameters",
+    "executor": "handler",
+}
+_HANDLERS: Final = {
+    **dict.fromkeys(("sql", "database", "sqlite", "postgres", "postgresql"), "sql_query"),
+    **dict.fromkeys(("command", "cmd", "exec", "process", "program", "cli"), "run_command"),
+    **dict.fromkeys(("shell", "bash", "script"), "run_shell_command"),
+    **dict.fromkeys(
+        ("file", "files", "filesystem"),
+        "read_file, or write_file, edit_file, read_folder or search_files",
+    ),
+}
+"""What is written as a type, and the built-in handler that it means."""
+_TYPES: Final = {
+    **dict.fromkeys(("function", "code", "py", "module"), "python"),
+    **dict.fromkeys(("api", "rest", "https", "url", "web", "request"), "http"),
+    **dict.fromkeys(("js", "node"), "javascript"),
+    **dict.fromkeys(("steps", "pipeline", "chain"), "workflow"),
+}
+_LONGEST_CURE: Final = 1_000
+_FORM: Final = (
+    "write a list, with a mapping for each parameter: "
+    '[{"name": "q", "type": "string", "required": true, "description": "what it is"}]'
+)
+_REFERENCE: Final = re.compile(r"'\$(?:ref|defs|dynamicRef)'")
+_UNQUOTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
+
+
+def meant_key(key: str, known: Iterable[str]) -> str:
+    """The known key that was meant by another; empty when none is near."""
+    listed = list(known)
+    habit = _OTHER_NAMES.get(key, "")
+    return habit if habit in listed else find_nearest(key, listed)
+
+
+def meant_type(value: str) -> str:
+    """The type of an entry that goes by another name elsewhere; empty when there is none."""
+    return _TYPES.get(value.lower(), "")
+
+
+def entry_type_cure(value: str, types: Iterable[str]) -> str:
+    """What to write for a type of an entry that is a handler here; empty when it is none."""
+    kinds = import_module("tool_engine.catalog.definition.starter").KINDS
+    name = value.lower()
+    is_type = name in types
+    handler = _HANDLERS.get(name) or (name if name in kinds and not is_type else "")
+    return f"write type: builtin, handler: {handler}" if handler else ""
+
+
+def list_cure(key: object, text: str) -> str:
+    """How a text is written as the list that it stands for, as YAML reads it."""
+    try:
+        # A command line may have quotes of its own.
+        words = shlex.split(text) if key == "argv" else text.strip("[]").split(",")
+    except ValueError:
+        words = [text]
+    cure = f"write it as a list: [{', '.join(_in_yaml(word.strip()) for word in words)}]"
+    return cure if len(cure) <= _LONGEST_CURE else "write it as a list"
+
+
+def schema_cure(value: Mapping[str, Any]) -> str:
+    """How the parameters read here that are written as a mapping or as one JSON Schema."""
+    listed = _from_schema(value) if _is_schema(value) else _from_names(value)
+    # A parameter has one type, so what may be of several is left to its author.
+    if not listed or not all(isinstance(each.get("type"), str) for each in listed):
+        return _FORM
+    text = msgspec.json.encode([{"description": "what it is", **each} for each in listed]).decode()
+    if len(text) > _LONGEST_CURE:
+        return _FORM
+    return f"write a list, with a mapping for each parameter: {text}"
+
+
+def _is_schema(value: Mapping[str, Any]) -> bool:
+    properties = value.get("properties")
+    return isinstance(properties, Mapping) and all(
+        isinstance(each, Mapping) for each in properties.values()
+    )
+
+
+def _from_schema(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if _REFERENCE.search(str(value)):
+        return []
+    # It needs what explains a definition, which needs this module.
+    short_form = import_module("tool_engine.catalog.definition.short_form").short_form
+    required = value.get("required")
+    needed = required if isinstance(required, list) else []
+    return [
+        {"name": name, **({"required": True} if name in needed else {}), **short_form(schema)}
+        for name, schema in value["properties"].items()
+    ]
+
+
+def _from_names(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not all(isinstance(each, str | Mapping) for each in value.values()):
+        return []
+    return [
+        {"name": name, **({"type": each} if isinstance(each, str) else each)}
+        for name, each in value.items()
+    ]
+
+
+def _in_yaml(word: str) -> str:
+    is_plain = _UNQUOTED.fullmatch(word) and word.lower() not in _WORDS
+    return word if is_plain else msgspec.json.encode(word).decode()

@@ -1,0 +1,34 @@
+"""On which line does a problem stand that was found in a loaded tool?
+
+An executor reads the entry of the loaded tool, which no longer knows the lines of its text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tool_engine.catalog.yaml.strict_yaml import parse
+from tool_engine.errors import DefinitionError, DefinitionProblem
+
+__all__ = ["placed"]
+
+_PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+
+
+def placed(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
+    """`problem` of the `number`-th definition in `text`, with line and column where it has none."""
+    if problem.line is not None:
+        return problem
+    try:
+        documents, _ = parse(text, problem.file)
+    except DefinitionError:
+        documents = []
+    if number >= len(documents):
+        # The file is another one by now, and its next check finds out.
+        return problem
+    parts = _PATH_PART.findall(problem.path)
+    line, column = documents[number].position(
+        tuple(int(position) if position else key for position, key in parts)
+    )
+    return problem._replace(line=line, column=column)

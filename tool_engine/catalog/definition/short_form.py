@@ -1,0 +1,89 @@
+"""How does a JSON Schema read in the short keys of a definition?
+
+The way back from `model/schema.py`. What the short keys cannot say stays under `schema`, so nothing
+is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.catalog.definition.structure import RULES_BY_TYPE
+from tool_engine.model.parameter import PARAMETER_TYPES
+from tool_engine.model.schema import SHORT_KEYS
+
+__all__ = ["short_form"]
+
+_SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
+
+
+def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[str, Any]:
+    """The definition's way to write `schema`: `type`, `description`, `validation`, `schema`.
+
+    Args:
+        schema: JSON Schema that stands alone, without references.
+        is_output: Objects may carry more than was declared, as in a tool's output.
+
+    Returns:
+        A mapping that `value_schema` (or `output_schema`) turns into `schema` again.
+    """
+    rest = dict(schema)
+    spec: dict[str, Any] = {}
+    kind = rest.get("type", "any")
+    if isinstance(kind, str) and kind in (*PARAMETER_TYPES, "any"):
+        spec["type"] = kind
+        rest.pop("type", None)
+    for key in ("description", "default"):
+        if key in rest and (key == "default" or isinstance(rest[key], str)):
+            spec[key] = rest.pop(key)
+    rules = _rules(spec.get("type", "any"), rest, is_output=is_output)
+    if rules:
+        spec["validation"] = rules
+    if rest:
+        spec["schema"] = rest
+    return spec
+
+
+def _rules(kind: str, rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
+    """Takes out of `rest` what the short keys for `kind` can say."""
+    applicable = RULES_BY_TYPE[kind]
+    rules = {
+        key: rest.pop(keyword)
+        for keyword, key in _SHORT_NAMES.items()
+        if key in applicable and keyword in rest
+    }
+    if kind == "array" and isinstance(rest.get("items"), dict):
+        rules["items"] = _nested(rest.pop("items"), is_output=is_output)
+    if kind == "object":
+        rules.update(_object_rules(rest, is_output=is_output))
+    return rules
+
+
+def _object_rules(rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
+    properties = rest.get("properties")
+    required = rest.get("required", [])
+    is_closed = rest.get("additionalProperties") is False
+    if not properties:
+        return {}
+    # An output's objects are open, a parameter's are closed; any other form has no short key.
+    has_own_form = is_closed if not is_output else "additionalProperties" not in rest
+    if not has_own_form or not all(name in properties for name in required):
+        return {}
+    rules: dict[str, Any] = {
+        "properties": {
+            name: _nested(item, is_output=is_output)
+            for name, item in rest.pop("properties").items()
+        }
+    }
+    rest.pop("additionalProperties", None)
+    if rest.pop("required", None):
+        rules["required"] = required
+    return rules
+
+
+def _nested(schema: Mapping[str, Any], *, is_output: bool) -> str | dict[str, Any]:
+    spec = short_form(schema, is_output=is_output)
+    if spec.keys() == {"type"}:
+        return str(spec["type"])
+    return spec

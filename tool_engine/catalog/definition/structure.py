@@ -1,0 +1,295 @@
+"""Does a definition have the right keys, with values of the right kind?
+
+`definition.schema.json` says what is right, for this module and for editors alike. jsonschema-rs
+decides in a few microseconds; only a definition that it refuses pays for being explained.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from itertools import islice
+from pkgutil import get_data
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from tool_engine.catalog.definition.fault import Fault, describe
+from tool_engine.catalog.definition.habits import (
+    SCHEMA_KEYS,
+    entry_type_cure,
+    list_cure,
+    meant_key,
+    meant_type,
+    schema_cure,
+)
+from tool_engine.catalog.limits import MAX_PROBLEMS
+from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.model.json.error_path import find_error
+from tool_engine.model.nearness import find_nearest
+from tool_engine.model.parameter import PARAMETER_TYPES
+
+__all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]
+
+RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
+    "string": ("pattern", "min_length", "max_length", "enum"),
+    "number": ("min", "max", "enum"),
+    "integer": ("min", "max", "enum"),
+    "boolean": (),
+    "array": ("items", "min_items", "max_items"),
+    "object": ("properties", "required"),
+    "any": ("enum",),
+}
+"""Which keys of a `validation` block apply to which type."""
+
+_KIND_NAMES: Final = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+_ENTRY_TYPE: Final = ("entry", "type")
+_BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+# Read with the module: the first definition may come from code that runs on the event loop.
+_SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
+
+
+@cache
+def definition_schema() -> dict[str, Any]:
+    """The JSON Schema of a definition, as it is shipped for editors.
+
+    `$defs` holds the two kinds: `tool` and `group`.
+    """
+    schema: dict[str, Any] = msgspec.json.decode(_SCHEMA)
+    return schema
+
+
+def structure_faults(definition: Any) -> list[Fault]:
+    """Everything that is wrong with the form of `definition`; empty when it is right.
+
+    Args:
+        definition: Of a tool, or of a group: one with `kind: group`.
+    """
+    if _validator().is_valid(definition):
+        return []
+    if not isinstance(definition, dict):
+        expected, got = "a mapping with name, description, …", describe(definition)
+        return [Fault((), f"a definition is {expected}; got {got}", expected=expected, got=got)]
+    faults: dict[Fault, None] = {}
+    for error in islice(_validator().iter_errors(definition), MAX_PROBLEMS):
+        faults.update(dict.fromkeys(_explain(error, definition)))
+    return list(faults)
+
+
+@cache
+def _validator() -> jsonschema_rs.Validator:
+    return jsonschema_rs.Draft202012Validator(
+        definition_schema(), pattern_options=jsonschema_rs.RegexOptions(), offline=True
+    )
+
+
+def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[Fault]:
+    path: Path = find_error(error, definition)[0]
+    keyword = error.kind.name
+    if keyword == "additionalProperties":
+        return _unknown_keys(path, error, definition)
+    if keyword == "required":
+        return [_missing_key(path, error)]
+    if keyword == "falseSchema":
+        return [_inapplicable(path, definition)]
+    if keyword == "not":
+        cure = "give one"
+        return [Fault(("returns",), "output and returns say the same", at_key=True, cure=cure)]
+    if keyword == "propertyNames":
+        return [_wrong_name(path, error)]
+    fault = _EXPLAINED.get(keyword, _otherwise)(path, error)
+    if path == ("parameters",) and isinstance(definition["parameters"], dict):
+        # The error has a copy, whose keys are sorted.
+        fault = fault._replace(cure=schema_cure(definition["parameters"]))
+    return [fault]
+
+
+def _unknown_keys(
+    path: Path, error: jsonschema_rs.ValidationError, definition: Any
+) -> Iterable[Fault]:
+    known = list(_schema_at(error.schema_path[:-1])["properties"])
+    listing = f"the keys here are {', '.join(known)}"
+    for key in islice(error.kind.as_dict()["unexpected"], MAX_PROBLEMS):
+        if not path and key in SCHEMA_KEYS and isinstance(definition.get(key), dict):
+            cure = f"rename it to parameters, and {schema_cure(definition[key])}"
+            yield Fault((key,), f"unknown key {key!r}", at_key=True, cure=cure)
+            continue
+        near = meant_key(key, known)
+        if not near and not path and key in definition_schema()["$defs"]["group"]["properties"]:
+            cure = "add kind: group if this is a group of tools, or remove it"
+            yield Fault((key,), f"{key} is a key of groups", at_key=True, cure=cure)
+            continue
+        yield Fault(
+            (*path, key),
+            f"unknown key {key[:80]!r}",
+            at_key=True,
+            expected=f"one of {', '.join(known)}",
+            got=f"the key {key[:80]!r}",
+            nearest=near,
+            cure="" if near else listing,
+        )
+
+
+def _missing_key(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    name = error.kind.as_dict()["property"]
+    about = _schema_at(error.schema_path[:-1])["properties"][name].get("description", "")
+    cure = f"add it{': ' + about if about else ''}"
+    return Fault(path, f"the key {name!r} is missing", expected=f"the key {name!r}", cure=cure)
+
+
+def _wrong_name(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    name = error.kind.as_dict()["error"].instance
+    cure = _as_cure(_schema_at(error.schema_path[:-1]).get("description", "Change it."))
+    return Fault((*path, name), f"the name {name[:80]!r} is not allowed", at_key=True, cure=cure)
+
+
+def _inapplicable(path: Path, definition: Any) -> Fault:
+    key = path[-1]
+    owner_path = path[:-2] if len(path) > 1 and path[-2] == "validation" else path[:-1]
+    owner = definition
+    for part in owner_path:
+        owner = owner[part]
+    kind = owner.get("type", "any")
+    if kind == "any":
+        return Fault(path, f"{key} needs a type", at_key=True, cure="add one beside it")
+    rules = RULES_BY_TYPE[kind]
+    cure = f"the rules for it are {', '.join(rules)}" if rules else "it has no rules"
+    return Fault(path, f"{key} does not apply to the type {kind}", at_key=True, cure=cure)
+
+
+def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    value = error.instance
+    types = error.kind.as_dict()["types"]
+    expected = " or ".join(_KIND_NAMES[name] for name in types)
+    cure = _form_cure(error, value) or type_cure(types, value, path[-1] if path else "")
+    return Fault(path, expected=expected, got=describe(value), cure=cure)
+
+
+def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
+    """What a text must look like that even a quoted number would not."""
+    rule = _schema_at(error.schema_path[:-1])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or re.search(rule.get("pattern", ""), str(value)):
+        return ""
+    return _as_cure(rule["description"])
+
+
+def type_cure(types: list[str], value: Any, key: object = "") -> str:
+    """What to do about a value that is of none of these types; empty when nothing is obvious.
+
+    Args:
+        types: The types that may stand there.
+        value: What stands there.
+        key: The key that has the value.
+    """
+    if value is None:
+        return "give it a value or remove the key"
+    if isinstance(value, str):
+        return _cure_for_text(types, value, key)
+    if "string" in types and isinstance(value, int | float):
+        return "quote it"
+    if isinstance(value, list) and types == ["boolean"]:
+        return "the names of required properties belong into validation.required"
+    return ""
+
+
+def _cure_for_text(types: list[str], text: str, key: object) -> str:
+    if "boolean" in types and text.lower() in _BOOLEAN_WORDS:
+        return f"write {_BOOLEAN_WORDS[text.lower()]}"
+    if "array" in types:
+        return list_cure(key, text)
+    if {"number", "integer"} & set(types):
+        return _cure_for_number(text)
+    return ""
+
+
+def _cure_for_number(text: str) -> str:
+    try:
+        resolve_plain(text)
+    except UnreadableScalarError as error:
+        return error.number_cure
+    return "write a plain number without quotes or unit"
+
+
+def _wrong_choice(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    options = error.kind.as_dict()["options"]
+    value = error.instance
+    # `ask-once` is only another way to write `ask_once`.
+    listing = ", ".join(word for word in options if "-" not in word)
+    if set(PARAMETER_TYPES) <= set(options) and not isinstance(value, str | dict):
+        listing += ", or a mapping with a type" if error.schema_path[-2] == "else" else ""
+    near, cure = "", ""
+    if isinstance(value, str):
+        cure = entry_type_cure(value, options) if path == _ENTRY_TYPE else ""
+        near = "" if cure else _meant_word(value, options, path)
+    return Fault(path, expected=f"one of {listing}", got=describe(value), nearest=near, cure=cure)
+
+
+def _meant_word(value: str, options: list[str], path: Path) -> str:
+    return (meant_type(value) if path == _ENTRY_TYPE else "") or find_nearest(value, options)
+
+
+def _wrong_form(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    rule = _schema_at(error.schema_path[:-1])
+    if rule["pattern"] == r"\S":
+        return _empty(path, error)
+    got = describe(error.instance)
+    return Fault(path, f"{got} is not allowed", got=got, cure=_as_cure(rule["description"]))
+
+
+def _as_cure(description: str) -> str:
+    return f"{description[0].lower()}{description[1:].removesuffix('.')}"
+
+
+def _too_small(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    word = "more than" if error.kind.name == "exclusiveMinimum" else "at least"
+    return _out_of_bounds(path, error, word)
+
+
+def _too_large(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    return _out_of_bounds(path, error, "at most")
+
+
+def _out_of_bounds(path: Path, error: jsonschema_rs.ValidationError, word: str) -> Fault:
+    limit = error.kind.as_dict()["limit"]
+    return Fault(path, expected=f"{word} {limit}", got=describe(error.instance))
+
+
+def _empty(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    what = "an empty list" if error.instance == [] else "nothing in it"
+    return Fault(path, "must not be empty", got=what, cure="give it a value or remove the key")
+
+
+def _otherwise(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
+    return Fault(path, error.message[:300], got=describe(error.instance), cure="change it")
+
+
+_EXPLAINED: Final[Mapping[str, Callable[[Path, jsonschema_rs.ValidationError], Fault]]] = {
+    "type": _wrong_type,
+    "enum": _wrong_choice,
+    "pattern": _wrong_form,
+    "minimum": _too_small,
+    "exclusiveMinimum": _too_small,
+    "maximum": _too_large,
+    "minLength": _empty,
+    "minItems": _empty,
+    "minProperties": _empty,
+}
+
+
+def _schema_at(path: Iterable[str | int]) -> Any:
+    schema: Any = definition_schema()
+    for part in path:
+        schema = schema[part]
+    return schema

@@ -1,0 +1,281 @@
+"""Which tool does a definition, read into plain data, describe?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from importlib import import_module
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.definition.concurrency import (
+    build_concurrency,
+    concurrency_faults,
+    rate_faults,
+)
+from tool_engine.catalog.definition.examples import example_faults
+from tool_engine.catalog.definition.fault import Fault
+from tool_engine.catalog.definition.permission import build_permission, label_warnings
+from tool_engine.catalog.definition.private_host import private_host_warnings
+from tool_engine.catalog.definition.result_limits import build_limits, limit_faults
+from tool_engine.catalog.definition.rules import FLAT_RULES, check_value
+from tool_engine.catalog.definition.structure import structure_faults
+from tool_engine.catalog.definition.workload import Workload
+from tool_engine.catalog.limits import MAX_DEPTH
+from tool_engine.catalog.yaml.document import Path
+from tool_engine.catalog.yaml.scalars import INTEGER_CURE
+from tool_engine.model.parameter import ToolParameter
+from tool_engine.model.schema import output_schema, value_schema
+from tool_engine.model.settings.concurrency import ToolRate
+from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
+
+__all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data"]
+
+_COPIED: Final = (
+    *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
+    *("accepts", "max_uses", "examples", "tests"),
+)
+_RUN_BY: Final = {
+    "http": ("request",),
+    "workflow": ("steps",),
+    "javascript": ("handler",),
+}
+"""Types of entries that promise something, and what keeps the promise."""
+_CATEGORIES: Final = {category.value: category for category in ToolCategory}
+
+
+def definition_faults(definition: Any) -> list[Fault]:
+    """Everything that is wrong with a definition; empty when `build_tool` may have it."""
+    faults = structure_faults(definition)
+    if not isinstance(definition, dict):
+        return faults
+    unsound = {fault.path[:2] for fault in faults} | {fault.path[:1] for fault in faults}
+    workload = Workload()
+    parameters = definition.get("parameters")
+    if isinstance(parameters, list):
+        for number, parameter in enumerate(parameters):
+            place = ("parameters", number)
+            is_sound = place not in unsound
+            check_value(parameter, place, faults, is_sound=is_sound, workload=workload)
+        _check_names(parameters, faults)
+    for key in ("output", "returns"):
+        is_sound = (key,) not in unsound
+        check_value(definition.get(key), (key,), faults, is_sound=is_sound, workload=workload)
+    _check_retry(definition, faults)
+    faults += concurrency_faults(definition)
+    if "examples" in definition or "tests" in definition:
+        faults += example_faults(definition)
+    if "rate" in definition and ("rate",) not in unsound:
+        faults += rate_faults(definition["rate"])
+    if "result" in definition:
+        faults += limit_faults(definition["result"])
+    return faults
+
+
+def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+    """What is allowed in a definition and yet not what its author can have meant."""
+    found = [
+        Fault(
+            ("parameters", number, "default"),
+            "a required parameter never uses its default",
+            at_key=True,
+            cure="remove one of the two",
+        )
+        for number, parameter in enumerate(definition.get("parameters", ()))
+        if "default" in parameter and parameter.get("required")
+    ]
+    for number, parameter in enumerate(definition.get("parameters", ())):
+        if "schema" in parameter:
+            found += _raw_warnings(parameter, ("parameters", number, "schema"))
+    found += _entry_warnings(definition)
+    found += private_host_warnings(definition.get("entry"))
+    return found + label_warnings(definition.get("accepts", ()))
+
+
+def _raw_warnings(parameter: Mapping[str, Any], place: Path) -> Iterator[Fault]:
+    checker = import_module("tool_engine.catalog.definition.raw_schema")
+    if checker.is_impossible(value_schema({**parameter, "description": ""})):
+        message = "no value would pass: the rules contradict one another, or the type"
+        yield Fault(place, message, at_key=True, cure="correct them")
+    yield from checker.idle_defaults(parameter["schema"], place)
+
+
+def _entry_warnings(definition: Mapping[str, Any]) -> list[Fault]:
+    entry = definition.get("entry", {})
+    kind = entry.get("type")
+    needed = _RUN_BY.get(kind, ())
+    if not needed or "handler" in entry or any(key in entry for key in needed):
+        return []
+    what = f"entry.{needed[0]}, or " if needed[0] != "handler" else ""
+    message = f"the type {kind} runs nothing by itself, and the entry does not say what does"
+    return [Fault(("entry", "type"), message, cure=f"write {what}entry.handler")]
+
+
+def build_tool(definition: Mapping[str, Any], source: str | None, findings: list[str]) -> Tool:
+    """The tool that a faultless definition describes."""
+    name = definition["name"]
+    fields: dict[str, Any] = {key: definition[key] for key in _COPIED if key in definition}
+    fields.setdefault("version", "1.0.0")
+    if "timeout" in fields:
+        fields["timeout"] = float(fields["timeout"])
+    if "retry" in definition:
+        fields["retry"] = _retry(definition["retry"])
+    if "concurrency" in definition:
+        fields["concurrency"] = build_concurrency(definition["concurrency"])
+    if "rate" in definition:
+        fields["rate"] = ToolRate.parse(definition["rate"])
+    if "result" in definition:
+        fields["result"] = build_limits(definition["result"])
+    if "permission" in definition:
+        fields["permission"] = build_permission(definition["permission"])
+    if "max_uses" in fields:
+        fields["max_uses"] = int(fields["max_uses"])
+    tool = Tool(
+        id=name,
+        name=name,
+        description=definition["description"],
+        category=_CATEGORIES[definition.get("category", "custom")],
+        tags=definition.get("tags", []),
+        parameters=[_parameter(parameter) for parameter in definition.get("parameters", ())],
+        implementation_config=definition.get("entry", {"type": "custom"}),
+        output=_output(definition),
+        idempotent=definition.get("idempotent", False),
+        **fields,
+    )
+    # The hash covers what the tool is, not how its text is laid out or where it lies.
+    content = msgspec.json.encode(tool, order="deterministic")
+    change = msgspec.structs.force_setattr
+    change(tool, "definition_hash", hashlib.sha256(content).hexdigest())
+    change(tool, "source", source)
+    change(tool, "findings", findings)
+    return pack(tool)
+
+
+def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
+    """A copy of `value` that holds nothing but what YAML could have said.
+
+    Tuples become lists, enum members their values. Anything else is a fault.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, bool | str | int | float):
+        return _plain_scalar(value, path, faults)
+    if len(path) >= MAX_DEPTH:
+        message = f"nested more than {MAX_DEPTH} levels deep"
+        faults.append(Fault(path, message, cure="make it flatter"))
+        return None
+    if isinstance(value, Mapping):
+        return _plain_mapping(value, path, faults)
+    if isinstance(value, list | tuple):
+        return [plain_data(item, (*path, number), faults) for number, item in enumerate(value)]
+    faults.append(
+        Fault(path, f"a {type(value).__name__} cannot be part of a definition; use JSON values")
+    )
+    return None
+
+
+def _plain_scalar(value: Any, path: Path, faults: list[Fault]) -> Any:
+    if isinstance(value, str):
+        return _plain_text(value, path, faults)
+    if value is None or isinstance(value, bool):
+        return value
+    return _plain_number(value, path, faults)
+
+
+def _plain_mapping(value: Mapping[Any, Any], path: Path, faults: list[Fault]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(key, str):
+            plain[str(key)] = plain_data(item, (*path, str(key)), faults)
+        else:
+            faults.append(Fault(path, f"the key {key!r} must be text"))
+    return plain
+
+
+def _plain_text(value: str, path: Path, faults: list[Fault]) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        faults.append(Fault(path, "half a surrogate pair cannot be part of a text; remove it"))
+        return ""
+    return str(value)
+
+
+def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
+    if isinstance(value, int):
+        if -(2**63) <= value < 2**63:
+            return int(value)
+        faults.append(Fault(path, "the integer does not fit into 64 bits", cure=INTEGER_CURE))
+    elif value - value == 0:
+        return float(value)
+    else:
+        faults.append(Fault(path, f"{value} is not a number that JSON can carry; remove it"))
+    return 0
+
+
+def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
+    validation = {key: spec[key] for key in FLAT_RULES if key in spec}
+    validation.update(spec.get("validation", ()))
+    return ToolParameter(
+        name=spec["name"],
+        type=spec["type"],
+        required=spec.get("required", False),
+        default=spec.get("default"),
+        description=spec["description"],
+        validation=validation,
+        schema=spec.get("schema"),
+        has_default="default" in spec,
+        secret=spec.get("secret", False),
+    )
+
+
+def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
+    return RetryPolicy(
+        attempts=int(spec["attempts"]),
+        backoff=float(spec.get("backoff", 0.1)),
+        on=tuple(spec.get("on", ("execution_error", "timeout"))),
+    )
+
+
+def _output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+    spec = definition.get("output", definition.get("returns"))
+    return None if spec is None else output_schema(spec)
+
+
+def _check_names(parameters: list[Any], faults: list[Fault]) -> None:
+    seen: dict[str, int] = {}
+    for number, parameter in enumerate(parameters):
+        name = parameter.get("name") if isinstance(parameter, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            faults.append(
+                Fault(
+                    ("parameters", number, "name"),
+                    f"the parameter {name[:80]!r} is already declared as parameters[{seen[name]}]",
+                    cure="rename or remove one",
+                )
+            )
+        seen.setdefault(name, number)
+
+
+def _check_retry(definition: Mapping[str, Any], faults: list[Fault]) -> None:
+    may_repeat = definition.get("effect") == "read" or definition.get("idempotent") is True
+    may_repeat = may_repeat or _sends_idempotency_key(definition)
+    if "retry" in definition and not may_repeat:
+        faults.append(
+            Fault(
+                ("retry",),
+                "retry applies only to tools that may safely run twice",
+                at_key=True,
+                cure="add effect: read or idempotent: true, or remove retry",
+            )
+        )
+
+
+def _sends_idempotency_key(definition: Mapping[str, Any]) -> bool:
+    entry = definition.get("entry")
+    request = entry.get("request") if isinstance(entry, Mapping) else None
+    return isinstance(request, Mapping) and bool(request.get("idempotency_key"))

@@ -1,0 +1,175 @@
+"""Which texts were read before, by the same rules, and which tools came of them?
+
+What a text becomes depends on nothing but the text and the rules, so it is kept by the hash of the
+text, in one file for each folder of definitions. The cache is only ever a shorter way to what the
+loader would say: nothing in it is run, and whatever is wrong with it is read anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from tool_engine.catalog.folder.cache_file import SUFFIX, read_cache, write_cache
+from tool_engine.catalog.folder.cached_text import entry_of, tools_of
+from tool_engine.catalog.folder.second_reader import MIN_UNREAD, SecondReader
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+
+__all__ = ["AUTO", "MIN_FILES", "CachedLoader", "cache_path", "default_directory"]
+
+AUTO: Final = "auto"
+"""Names the directory where this user's caches are kept by custom."""
+MIN_FILES: Final = 100
+"""A folder of fewer definitions is read as quickly without a cache, and gets none."""
+
+
+def default_directory() -> Path | None:
+    """Where this user's caches are kept by custom; None when the user has no home."""
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    base = Path(os.environ.get(variable, ""))
+    if not base.is_absolute():
+        with suppress(RuntimeError):
+            base = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return base / "tool-engine" if base.is_absolute() else None
+
+
+def cache_path(
+    directory: str | None, folder: str, *, recursive: bool, key: str = ""
+) -> Path | None:
+    """The cache file for the definitions in `folder`; None when they are not cached.
+
+    Args:
+        directory: Where cache files are kept; `AUTO`: where they are by custom; None: nowhere.
+        folder: The folder of definitions.
+        recursive: Whether its sub-folders belong to it.
+        key: What else makes other tools of the same texts.
+    """
+    base = default_directory() if directory == AUTO else directory and Path(directory)
+    if not base:
+        return None
+    place = os.fsencode(f"{Path(folder).resolve()}\n{recursive}\n{key}")
+    return base / (hashlib.sha256(place).hexdigest()[:32] + SUFFIX)
+
+
+class CachedLoader:
+    """Loads tools, and knows those of the texts that were loaded before.
+
+    Only within a `session` does it use the cache; at other times it reads every text.
+
+    Args:
+        directory: Where cache files are kept, see `cache_path`; None: no cache.
+        folder: The folder that the texts come from.
+        recursive: Whether its sub-folders belong to it.
+        check: Says what else is wrong with a tool.
+        check_key: What the answers of `check` depend on, beside the tool and our own code; None:
+            they may always be others, and are not kept.
+        is_settled: Whether the answer about a tool depends on nothing else. One that does, such as
+            on code that is not ours, is asked for each time; None: all are settled.
+    """
+
+    def __init__(
+        self,
+        directory: str | None,
+        folder: str,
+        *,
+        recursive: bool = False,
+        check: Callable[[Tool], list[DefinitionProblem]] | None = None,
+        check_key: Callable[[], str] | None = None,
+        is_settled: Callable[[Tool], bool] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._folder = folder
+        self._recursive = recursive
+        self._check = check
+        self._check_key = check_key
+        self._is_settled = is_settled
+        self._loader = ToolConfigLoader()
+        self._is_open = False
+        self._known: dict[bytes, bytes] = {}
+        self._told: dict[bytes, bytes] = {}
+        self._seen: dict[bytes, bytes] = {}
+
+    @contextmanager
+    def session(self, files: Sequence[str]) -> Iterator[None]:
+        """Uses the cache, and a second process, for the next texts when they are worth it.
+
+        Afterwards the cache holds what came of these texts, and nothing else.
+
+        Args:
+            files: Where the texts will come from, in their order.
+        """
+        path = None
+        if len(files) >= MIN_FILES:
+            key = "" if self._check_key is None else self._check_key()
+            path = cache_path(self._directory, self._folder, recursive=self._recursive, key=key)
+        self._known = {} if path is None else read_cache(path)
+        second = None
+        if len(files) - len(self._known) >= MIN_UNREAD:
+            second = SecondReader(files)
+            self._told = second.entries
+        self._is_open = path is not None or second is not None
+        try:
+            yield
+            if path is not None and self._seen.keys() != self._known.keys():
+                write_cache(path, self._seen)
+        finally:
+            if second is not None:
+                second.close()
+            self._known, self._told, self._seen, self._is_open = {}, {}, {}, False
+
+    def load_definitions(self, text: bytes, source: str) -> Sequence[Tool | ToolGroup]:
+        """The tools and groups that `text` defines: see `ToolConfigLoader.load_definitions`.
+
+        The few texts that define groups are read each time.
+
+        Raises:
+            DefinitionError: Something is wrong with one of the definitions.
+        """
+        if not self._is_open:
+            return self._checked(self._loader.load_definitions(text, source), text)
+        key = hashlib.sha256(text).digest()
+        entry = self._known.get(key)
+        if entry is not None and (tools := tools_of(entry, source)) is not None:
+            self._checked(tools, text, is_new=False)
+        else:
+            self._known.pop(key, None)
+            entry = self._told.pop(key, None)
+            found = None if entry is None else tools_of(entry, source)
+            read = self._checked(found or self._loader.load_definitions(text, source), text)
+            tools = [each for each in read if isinstance(each, Tool)]
+            if len(tools) < len(read):
+                return read
+            entry = entry or entry_of(tools, source)
+        self._seen[key] = entry
+        return tools
+
+    def _is_known(self, tool: Tool) -> bool:
+        """Whether a tool of the cache needs no check of its own."""
+        if self._check_key is None:
+            return self._check is None
+        return self._is_settled is None or self._is_settled(tool)
+
+    def _checked(
+        self, read: Sequence[Tool | ToolGroup], text: bytes, *, is_new: bool = True
+    ) -> Sequence[Tool | ToolGroup]:
+        if self._check is not None:
+            problems = [
+                (problem, number)
+                for number, tool in enumerate(read)
+                if isinstance(tool, Tool) and (is_new or not self._is_known(tool))
+                for problem in self._check(tool)
+            ]
+            if problems:
+                # Read again for the lines, which only a file with a mistake pays for.
+                placing = import_module("tool_engine.catalog.definition.placing")
+                raise DefinitionError(*(placing.placed(each, text, at) for each, at in problems))
+        return read

@@ -1,0 +1,173 @@
+"""How are entries kept in a file that may be lost, damaged, shared or written by a stranger?
+
+A cache file carries the version of the rules that made it and a checksum of all that it holds. One
+that is not exactly as it was written counts as none, and so does one that another user could have
+written. It is replaced as a whole, so that no reader ever sees a half, whoever else writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tool_engine.logger import get_logger
+
+__all__ = ["MAX_FILES", "MAX_SIZE", "SUFFIX", "read_cache", "rules_version", "write_cache"]
+
+SUFFIX: Final = ".tools"
+MAX_SIZE: Final = 256 * 1024 * 1024
+"""Bytes in one cache file; what does not fit is read anew each time."""
+MAX_FILES: Final = 32
+"""Cache files in one directory; those that were not used for longest go."""
+
+_MAGIC: Final = b"tool-engine cache 1\n"
+_DIGEST: Final = 32
+_PARTIAL: Final = ".partial"
+_ABANDONED: Final = 3600.0
+"""Seconds after which the file of a writer that never finished is removed."""
+_WRITABLE_BY_OTHERS: Final = 0o022
+_OVERHEAD: Final = 16
+"""Bytes at most that MessagePack adds to an entry."""
+_LIBRARIES: Final = ("PyYAML", "jsonschema", "jsonschema-rs", "msgspec")
+
+_PACKAGE: Final = Path(__file__).parents[2]
+_LOADED_AT: Final = time.time()
+_log = get_logger(__name__)
+_decode: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+
+
+def read_cache(path: Path) -> dict[bytes, bytes]:
+    """The entries of the cache file at `path`, by key; none when it is not there or not sound."""
+    try:
+        entries = _entries(_read_own(path))
+        os.utime(path)  # It was used: `_trim` takes others first.
+    except (OSError, ValueError, ImportError) as error:
+        _log.debug("cache_not_read", file=str(path), error=str(error))
+        return {}
+    return entries
+
+
+def write_cache(path: Path, entries: Mapping[bytes, bytes]) -> None:
+    """Puts `entries` in the place of the cache file at `path`, whole; goes on when that fails.
+
+    No file is written for no entries: an old one stays until it is trimmed.
+    """
+    try:
+        body = msgspec.msgpack.encode(_bounded(entries))
+        data = b"".join((_MAGIC, rules_version(), hashlib.sha256(body).digest(), body))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(path, data)
+        _trim(path.parent)
+    except (OSError, ImportError) as error:
+        _log.debug("cache_not_written", file=str(path), error=str(error))
+
+
+@cache
+def rules_version() -> bytes:
+    """A hash of all that decides which tool a text becomes: our own code, and what it builds on.
+
+    Raises:
+        OSError: The package's own files cannot be read, or are not the ones that run here.
+        ImportError: A library does not tell its version.
+    """
+    version = import_module("importlib.metadata").version
+    digest = hashlib.sha256(sys.version.encode())
+    for library in _LIBRARIES:
+        digest.update(f"\n{library} {version(library)}".encode())
+    for file in _own_files():
+        # What was installed anew is not what this process imported.
+        if file.stat().st_ctime > _LOADED_AT:
+            raise OSError(f"{file} changed after it was imported; start anew")
+        content = file.read_bytes()
+        digest.update(f"\n{file.name} {len(content)}\n".encode() + content)
+    return digest.digest()
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _own_files() -> Iterator[Path]:
+    yield _PACKAGE / "errors.py"
+    # The executors are asked too what is wrong with a definition.
+    for room in ("catalog", "executors", "model"):
+        for folder, subfolders, names in os.walk(_PACKAGE / room, onerror=_fail):
+            subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
+            yield from (Path(folder, name) for name in sorted(names))
+
+
+def _read_own(path: Path) -> bytes:
+    # Without O_NONBLOCK, opening a named pipe waits for somebody to write to it.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_SIZE:
+            raise ValueError("it is no file of ours")
+        if os.name == "posix" and (
+            state.st_uid != os.geteuid() or state.st_mode & _WRITABLE_BY_OTHERS
+        ):
+            raise ValueError("another user may have written it")
+        return file.read(state.st_size)
+
+
+def _entries(data: bytes) -> dict[bytes, bytes]:
+    """Raises ValueError when `data` is not what `write_cache` wrote with the present rules."""
+    start = len(_MAGIC) + 2 * _DIGEST
+    body = memoryview(data)[start:]
+    if data[: len(_MAGIC) + _DIGEST] != _MAGIC + rules_version():
+        raise ValueError("it was made by other rules")
+    if data[start - _DIGEST : start] != hashlib.sha256(body).digest():
+        raise ValueError("it is damaged")
+    return _decode(body)
+
+
+def _bounded(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    kept: dict[bytes, bytes] = {}
+    size = len(_MAGIC) + 2 * _DIGEST
+    for key, entry in entries.items():
+        size += len(key) + len(entry) + _OVERHEAD
+        if size > MAX_SIZE:
+            break
+        kept[key] = entry
+    return kept
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = import_module("tempfile").mkstemp(_PARTIAL, dir=path.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def _trim(directory: Path) -> None:
+    """Removes what nobody used for longest, and what a writer left behind when it was killed."""
+    found: list[tuple[float, Path]] = []
+    for file in directory.iterdir():
+        if file.suffix not in (SUFFIX, _PARTIAL):
+            continue
+        # Another process may be trimming too.
+        with suppress(FileNotFoundError):
+            age = time.time() - file.lstat().st_mtime
+            if file.suffix == SUFFIX:
+                found.append((age, file))
+            elif age > _ABANDONED:
+                file.unlink()
+    for _, file in sorted(found)[MAX_FILES:]:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,330 @@
+"""What do the files of a folder hold, once each of them has been left alone?
+
+The rule: a file that breaks keeps its last good tools and groups.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from tool_engine.catalog.definition_files import (
+    SETTLE_TIME,
+    Contents,
+    FileStamp,
+    FolderError,
+    MissingFolderError,
+    find_definitions,
+    list_definitions,
+    read_once,
+    stamp_of,
+    without_foreign_content,
+)
+from tool_engine.catalog.folder.arrivals import GONE, Arrivals
+from tool_engine.catalog.folder.cache import CachedLoader
+from tool_engine.catalog.folder.claims import Claims
+from tool_engine.catalog.folder.file_outcome import FileOutcome
+from tool_engine.catalog.folder.folder_outcome import FolderOutcome
+from tool_engine.catalog.folder.merging import ScanOutcome, merge
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.loader import kind_of
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+
+__all__ = ["PATIENCE", "Catalog"]
+
+PATIENCE: Final = 1.0
+"""Seconds that a look waits for files that are being written."""
+
+
+class _Read(msgspec.Struct, frozen=True, gc=False):
+    """The state of a file that was read."""
+
+    stamp: FileStamp | None
+    """None for what could not be looked at."""
+    is_sure: bool
+    """Whether the file says the same for as long as its stamp is the same."""
+
+
+class Catalog:
+    """The folder of definitions, and what its files held when they were last looked at.
+
+    A file that changed is read when two looks at it agree, and counts when a third look, after the
+    reading, agrees as well; until then it stands for what it stood for. Files that did not change
+    are not read again. `look` and `scan` block: call them in a thread.
+
+    Args:
+        directory: The folder; it may come and go.
+        recursive: Looks into sub-folders too.
+        check: Says what is wrong with a tool beyond its definition's own rules.
+        check_key: What the answers of `check` depend on beside the tool, see `CachedLoader`.
+        is_settled: Whether they depend on nothing else, see `CachedLoader`.
+        cache_directory: Where the first look finds the tools of texts that were read before, see
+            `cache_path`; None: nowhere.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        recursive: bool = False,
+        check: Callable[[Tool], list[DefinitionProblem]] | None = None,
+        check_key: Callable[[], str] | None = None,
+        is_settled: Callable[[Tool], bool] | None = None,
+        cache_directory: str | None = None,
+    ) -> None:
+        self.directory = os.fspath(directory)
+        self.arrivals = Arrivals()
+        """What is there and has not been read yet."""
+        self._recursive = recursive
+        self._loader = CachedLoader(
+            cache_directory,
+            self.directory,
+            recursive=recursive,
+            check=check,
+            check_key=check_key,
+            is_settled=is_settled,
+        )
+        self._files: dict[str, FileOutcome] = {}
+        self._reads: dict[str, _Read] = {}
+        self._broken: set[str] = set()
+        self._grouped: set[str] = set()
+        self._claims = Claims()
+        self._folder_error: FolderError | None = None
+        self._has_looked = False
+        self._version = 0
+        self._found: FolderOutcome | None = None
+        # A look outlives the task that asked for it; the next one must not meet it half way.
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Catalog({self.directory!r}, {len(self._files)} files)"
+
+    def scan(self, previous: ToolIndex) -> ScanOutcome:
+        """Looks at the folder and merges what is there into `previous`."""
+        return merge(previous, self.look())
+
+    def look(
+        self,
+        paths: Collection[str] | None = None,
+        *,
+        settle: float = SETTLE_TIME,
+        patience: float = PATIENCE,
+    ) -> FolderOutcome:
+        """Reads the files that changed since the last look, once they have been left alone.
+
+        Args:
+            paths: Looks only at these files, named as the folder's listing names them, and reads
+                them even if they seem unchanged; None: at all of them.
+            settle: Seconds for which a changed file must have been left alone.
+            patience: Seconds to wait for files that are being written; after that, they are errors
+                that keep their last good tools. 0: they are `unsettled` and no errors.
+        """
+        with self._lock:
+            if self._folder_error is not None:
+                paths = None
+            try:
+                states = self._states(paths, settle)
+            except FolderError as error:
+                self._lose_folder(error)
+                return self._outcome_now(frozenset())
+            self._note_folder_error(None)
+            with self._loader.session([] if self._has_looked else list(states)):
+                waiting = self._notice(paths, states)
+                self._has_looked = True
+                self._await_rest(waiting, settle, patience, is_told=paths is not None)
+            if patience > 0:
+                for path in waiting:
+                    self._break(path, _unsettled_error(path), _Read(None, is_sure=False))
+            return self._outcome_now(frozenset(waiting))
+
+    def _states(self, paths: Collection[str] | None, settle: float) -> dict[str, FileStamp | None]:
+        if paths is not None:
+            return find_definitions(paths)
+        try:
+            return list_definitions(self.directory, recursive=self._recursive)
+        except MissingFolderError:
+            if not self._files:
+                raise
+            # Somebody may be putting another folder in its place.
+            time.sleep(settle)
+            return list_definitions(self.directory, recursive=self._recursive)
+
+    def _notice(
+        self, paths: Collection[str] | None, states: dict[str, FileStamp | None]
+    ) -> set[str]:
+        """Notes what differs from what was read; returns the files to wait for."""
+        arrivals = self.arrivals
+        looked_at = self._files.keys() | arrivals.paths() if paths is None else set(paths)
+        for path in looked_at - states.keys():
+            if path in self._files:
+                arrivals.note(path, GONE)
+            else:
+                arrivals.drop(path)
+        for path, stamp in states.items():
+            read = self._reads.get(path)
+            if not self._has_looked and self._is_at_rest(path, stamp) and self._read(path, stamp):
+                continue
+            if paths is not None or read is None or read.stamp != stamp:
+                # At the start, what has long been there need not be waited for.
+                arrivals.note(path, stamp, trusts_age=not self._has_looked)
+            else:
+                arrivals.drop(path)
+                if not read.is_sure:
+                    self._read(path, stamp)
+        self._note_renames(looked_at - states.keys(), states)
+        return arrivals.paths() & (looked_at | states.keys())
+
+    def _note_renames(self, gone: Collection[str], states: Mapping[str, FileStamp | None]) -> None:
+        """Lets a file that has only another name go and come in one step, without a rest.
+
+        Else its tools would be gone from the look that misses its old name until the new one has
+        rested.
+        """
+        reads = [(path, self._reads[path].stamp) for path in gone if path in self._reads]
+        known = {stamp.identity: path for path, stamp in reads if stamp is not None}
+        for path, stamp in states.items() if known else ():
+            old = None if stamp is None or path in self._reads else known.get(stamp.identity)
+            if old is not None and not self.arrivals.is_open(path):
+                self.arrivals.note_at_rest(old, GONE)
+                self.arrivals.note_at_rest(path, stamp)
+
+    def _is_at_rest(self, path: str, stamp: FileStamp | None) -> bool:
+        """Whether nobody has written a file for long, though nobody has looked at it before."""
+        return (
+            stamp is not None
+            and stamp.size > 0
+            and stamp.age() > PATIENCE
+            and not self.arrivals.is_open(path)
+        )
+
+    def _await_rest(
+        self, waiting: set[str], settle: float, patience: float, *, is_told: bool
+    ) -> None:
+        """Reads the files that are waited for as they come to rest; takes them out of `waiting`."""
+        end = time.monotonic() + max(patience, 2 * SETTLE_TIME)
+        while waiting:
+            pause = settle
+            for path in sorted(waiting):
+                read = None if is_told else self._reads.get(path)
+                left = self.arrivals.time_left(path, settle, read.stamp if read else None)
+                if left > 0:
+                    pause = min(pause, left)
+                elif self._read(path, self.arrivals.stamp(path)):
+                    waiting.remove(path)
+            if not waiting or time.monotonic() + pause > end:
+                return
+            time.sleep(pause)
+
+    def _read(self, path: str, stamp: FileStamp | None) -> bool:
+        """Reads a file; false when it is no longer in the state that `stamp` stands for."""
+        contents, error = None, None
+        try:
+            if stamp is not GONE:
+                contents = read_once(path)
+        except DefinitionError as caught:
+            error = caught
+        now = stamp_of(path) or find_definitions([path]).get(path, GONE)
+        read = GONE if contents is None else contents.stamp
+        if now != stamp or (error is None and read != stamp):
+            self.arrivals.note(path, now)
+            return False
+        self.arrivals.drop(path)
+        if error is not None:
+            is_sure = stamp is not None and not isinstance(error.__cause__, OSError)
+            self._break(path, error, _Read(stamp, is_sure))
+        elif contents is not None:
+            self._load(path, contents)
+        else:
+            self._remove(path)
+        return True
+
+    def _load(self, path: str, contents: Contents) -> None:
+        read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
+        try:
+            with without_foreign_content(path):
+                found = self._loader.load_definitions(contents.data, path)
+        except DefinitionError as error:
+            self._break(path, error, read)
+        else:
+            if path in self._files:
+                before = {(kind_of(old), old.name): old for old in self._held_by(path)}
+                # The same value again keeps what was compiled for it.
+                same = [(before.get((kind_of(new), new.name)), new) for new in found]
+                found = [old if old == new else new for old, new in same]
+            self._put(FileOutcome.of(path, found), read)
+
+    def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
+        """Notes that a file cannot be loaded; its last good tools and groups stay."""
+        self._put(FileOutcome.of(path, self._held_by(path), str(error)), read)
+
+    def _put(self, outcome: FileOutcome, read: _Read) -> None:
+        path = outcome.path
+        self._reads[path] = read
+        if self._files.get(path) == outcome:
+            return
+        self._claims.replace(self._tools_of(path), outcome.tools)
+        self._files[path] = outcome
+        (self._broken.discard if outcome.error is None else self._broken.add)(path)
+        (self._grouped.add if outcome.groups else self._grouped.discard)(path)
+        self._note_difference()
+
+    def _remove(self, path: str) -> None:
+        if path not in self._files:
+            return  # it came and went before anybody had read it
+        self._claims.replace(self._tools_of(path), [])
+        del self._files[path], self._reads[path]
+        self._broken.discard(path)
+        self._grouped.discard(path)
+        self._note_difference()
+
+    def _tools_of(self, path: str) -> list[Tool]:
+        file = self._files.get(path)
+        return [] if file is None else file.tools
+
+    def _held_by(self, path: str) -> list[Tool | ToolGroup]:
+        file = self._files.get(path)
+        return [] if file is None else file.definitions
+
+    def _lose_folder(self, error: FolderError) -> None:
+        self._note_folder_error(error)
+        if isinstance(error, MissingFolderError):
+            for path in list(self._files):
+                self._remove(path)
+
+    def _note_folder_error(self, error: FolderError | None) -> None:
+        if str(error) != str(self._folder_error):
+            self._note_difference()
+        self._folder_error = error
+
+    def _note_difference(self) -> None:
+        self._version += 1
+        self._found = None
+
+    def _outcome_now(self, unsettled: frozenset[str]) -> FolderOutcome:
+        if self._found is None:
+            error = self._folder_error
+            errors = [(path, str(self._files[path].error)) for path in self._broken]
+            self._found = FolderOutcome(
+                tuple(self._files.values()),
+                self._claims.index(),
+                dict(self._claims.rivals),
+                [group for path in sorted(self._grouped) for group in self._files[path].groups],
+                errors if error is None else [*errors, (self.directory, str(error))],
+                is_complete=error is None or isinstance(error, MissingFolderError),
+                version=self._version,
+            )
+        if not unsettled:
+            return self._found
+        return msgspec.structs.replace(self._found, unsettled=unsettled)
+
+
+def _unsettled_error(path: str) -> DefinitionError:
+    message = "the file is being written; it is read again when it has settled"
+    return DefinitionError(DefinitionProblem(message, path))

@@ -1,0 +1,1 @@
+"""How is YAML text read so that it means only what its author sees?"""

@@ -1,0 +1,230 @@
+"""How does somebody at the command line talk with a model that uses the tools?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.agent.models.registry import chat_model
+from tool_engine.cli.chat.input import Said
+from tool_engine.cli.chat.turns import ChatTurns
+from tool_engine.cli.chat.view import ChatView, JSONView, PlainView, TerminalView
+from tool_engine.cli.console import print_json_line
+from tool_engine.cli.documents import read_text
+from tool_engine.cli.failures import CommandError
+from tool_engine.cli.records.recording import recording_engine
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import SessionError
+from tool_engine.interfaces import Approver, ChatModel
+from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.model.tool import Tool
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.session import ToolSession
+
+__all__ = ["ChatOptions", "chat"]
+
+_AGENT: Final = "tool-engine-cli"
+_DAY: Final = 86_400.0
+_NO_MODEL: Final = (
+    "name one model: --model PROVIDER:NAME, such as openai:NAME, or --script FILE for a recorded "
+    "one"
+)
+
+
+class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of a conversation; what it does not say is None."""
+
+    message: str | None = None
+    """What the user says; None: each line of stdin is a turn."""
+    model: str | None = None
+    script: str | None = None
+    base_url: str | None = None
+    protocol: str | None = None
+    groups: str | None = None
+    """The names of groups, with commas between."""
+    enabled: str | None = None
+    """The names of tools, with commas between, that are on also where their group has them off."""
+    system: str = ""
+    session_id: str | None = None
+    sub_agents: int = 0
+    is_confirmed: bool | None = None
+    is_deferred: bool = False
+    max_rounds: int | None = None
+    is_streamed: bool = True
+
+
+def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
+    """Leads a conversation until there is nothing more to say.
+
+    Raises:
+        CommandError: The options cannot be, or Ctrl-C was pressed where that ends it all.
+    """
+    _check(options)
+    system = _system(options.system)
+    try:
+        return run_async(_chat(settings, options, system, as_json=as_json))
+    except CommandError as error:
+        if not as_json or error.kind != "interrupted":
+            raise
+        # A document of several lines would not be one of JSON lines.
+        print_json_line({"type": "error", "error": str(error)})
+        return error.exit_code
+
+
+def _check(options: ChatOptions) -> None:
+    if (options.model is None) == (options.script is None):
+        raise CommandError(_NO_MODEL)
+    is_recorded = options.script is not None or (options.model or "").startswith("recorded:")
+    if is_recorded and options.base_url is not None:
+        raise CommandError("--base-url goes with --model: a recorded model asks no server")
+    if options.session_id is not None and not options.session_id.strip():
+        raise CommandError("--session takes a name for the conversation, such as notes-1")
+    if options.is_deferred and options.session_id is None:
+        raise CommandError(
+            "--defer keeps what must be asked with the conversation: name it with --session ID"
+        )
+    if options.message is not None and not options.message.strip():
+        raise CommandError("the MESSAGE is empty; leave it out to say each turn on a line of stdin")
+    if options.groups is not None and not _names(options.groups):
+        raise CommandError("--groups takes names of groups, such as web,files")
+    if options.enabled is not None and not _names(options.enabled):
+        raise CommandError("--enable takes names of tools, such as write_file,edit_file")
+
+
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _system(text: str) -> str:
+    """The text itself, or that of the file behind an `@`."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return read_text(text[1:])
+    except CommandError as error:
+        raise CommandError(f"--system: {error}") from error
+
+
+async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_json: bool) -> int:
+    said = Said(options.message)
+    async with contextlib.AsyncExitStack() as stack:
+        model = _model(options)
+        close = getattr(model, "close", None)
+        if close is not None:
+            stack.push_async_callback(close)
+        engine = await stack.enter_async_context(recording_engine(settings, auto_reload=True))
+        session = await _session(engine, options)
+
+        def find(name: str) -> Tool | None:
+            # Also what is off may be called, with what is secret in it.
+            placed = session.toolbox.find(name)
+            return None if placed is None else placed.tool
+
+        async def again() -> AgentLoop:
+            nonlocal session
+            session = await _session(engine, options)
+            return _loop(session, model, options, system, turns)
+
+        view = stack.enter_context(_view(find, as_json=as_json))
+        turns = ChatTurns(view, said, is_kept=options.session_id is not None)
+        loop = _loop(session, model, options, system, turns)
+        return await turns.lead(loop, again if options.session_id is not None else None)
+
+
+def _view(find: Callable[[str], Tool | None], *, as_json: bool) -> ChatView:
+    if as_json:
+        return JSONView()
+    is_seen = sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return TerminalView(find) if is_seen else PlainView(find)
+
+
+def _model(options: ChatOptions) -> ChatModel:
+    known = {"protocol": options.protocol, "base_url": options.base_url}
+    given = {name: value for name, value in known.items() if value is not None}
+    named = f"recorded:{options.script}" if options.script is not None else options.model
+    return chat_model(named or "", **given)
+
+
+def _loop(
+    session: ToolSession, model: ChatModel, options: ChatOptions, system: str, turns: ChatTurns
+) -> AgentLoop:
+    known: dict[str, Any] = {
+        "on_event": turns.hear,
+        "is_streamed": options.is_streamed,
+        "sub_agents": options.sub_agents,
+    }
+    if system:
+        known["system"] = system
+    kept = session.more.get("loop")
+    if kept is None:
+        return AgentLoop(session, model, **known)
+    try:
+        return AgentLoop.from_dict(kept, session, model, **known)
+    except SessionError as error:
+        raise CommandError(
+            f"the session {session.session_id!r} cannot go on here: {error}; or begin another one "
+            "with --session ID",
+            error_type=error.error_type,
+        ) from error
+
+
+async def _session(engine: ToolEngine, options: ChatOptions) -> ToolSession:
+    """A new conversation or the one that is kept, with what this command line says of it."""
+    session = await _kept(engine, options)
+    if session is None:
+        name = options.session_id or f"chat-{uuid.uuid4().hex[:12]}"
+        config = ToolCallConfig(**_changes(options))
+        session = ToolSession(engine, name, config, _approver(options), agent_id=_AGENT)
+    for name in _names(options.groups or ""):
+        session.toolbox.toggle_group_enabled(name, True)
+    for name in _names(options.enabled or ""):
+        session.toolbox.set_tool_enabled(name, True)
+    return session
+
+
+async def _kept(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
+    if options.session_id is None:
+        return None
+    if isinstance(engine.store.storage, MemoryStorage):
+        raise CommandError(
+            "--session needs a place that stays: a database, named with --records URL such as "
+            "sqlite:///calls.db, and the extra sql (pip install 'tool-engine[sql]')",
+            error_type="no_records",
+        )
+    data = await engine.store.sessions.load(options.session_id)
+    if data is None:
+        return None
+    if isinstance(data.get("config"), Mapping):
+        data = {**data, "config": {**data["config"], **_changes(options)}}
+    session = ToolSession.from_dict(data, engine, _approver(options))
+    session.gate.book.timeout = session.config.approval_timeout
+    return session
+
+
+def _changes(options: ChatOptions) -> dict[str, Any]:
+    """What this command line says of the settings, of a conversation that was kept, too."""
+    known = {
+        "require_confirmation": options.is_confirmed,
+        "max_iterations": options.max_rounds,
+        # Who answers later should have the time for it.
+        "approval_timeout": _DAY if options.is_deferred else None,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _approver(options: ChatOptions) -> Approver:
+    if options.is_deferred:
+        from tool_engine.approval.callback import DeferredApprover
+
+        return DeferredApprover()
+    from tool_engine.approval.console import ConsoleApprover
+
+    return ConsoleApprover()

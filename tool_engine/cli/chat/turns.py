@@ -1,0 +1,235 @@
+"""How does a conversation at the command line go from turn to turn, and what breaks a turn off?
+
+Each turn is a task of its own, so that Ctrl-C at a terminal ends the turn and not the conversation,
+and so that a turn ends whose events nobody reads any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from tool_engine.agent.answer import AgentAnswer
+from tool_engine.agent.events import AgentEvent
+from tool_engine.agent.loop import AgentLoop
+from tool_engine.cli.chat.commands import QUIT, answer_command, is_command
+from tool_engine.cli.chat.input import Said
+from tool_engine.cli.chat.view import ChatView
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
+from tool_engine.cli.settings import hurry
+from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
+from tool_engine.model.session import LONGEST_SESSION_ID
+
+__all__ = ["ChatTurns"]
+
+T = TypeVar("T")
+_LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
+
+
+class ChatTurns:
+    """The turns of one conversation.
+
+    Args:
+        view: Shows them.
+        said: What the user says.
+        is_kept: Whether the conversation is saved after each turn.
+    """
+
+    def __init__(self, view: ChatView, said: Said, *, is_kept: bool) -> None:
+        self._view = view
+        self._said = said
+        self._is_kept = is_kept
+        self._step: asyncio.Task[Any] | None = None
+        self._is_interrupted = False
+        self._moved: str | None = None
+        """Where the conversation is kept, if somebody else has its place."""
+        self._broken: OSError | None = None
+        """Why nobody sees anything any more."""
+
+    def hear(self, event: AgentEvent) -> None:
+        """Shows one step of a turn; where that fails, the turn ends."""
+        if self._broken is not None:
+            return
+        try:
+            self._view.hear(event)
+        except OSError as error:
+            # Nobody reads it, so nobody should pay for more.
+            self._broken = error
+            if self._step is not None:
+                self._step.cancel()
+
+    async def lead(
+        self, loop: AgentLoop, again: Callable[[], Awaitable[AgentLoop]] | None = None
+    ) -> int:
+        """Takes the turns one after the other; returns the exit code.
+
+        Args:
+            loop: The conversation.
+            again: Gives the conversation as it is kept now; None: nobody else goes on with it.
+
+        Raises:
+            asyncio.CancelledError: Ctrl-C was pressed, and nobody sits at a terminal.
+            OSError: The output cannot be written any more.
+            CommandError: There was nothing to say.
+        """
+        turns = failed = 0
+        if self._said.is_terminal:
+            # It stays: what is closed afterwards is not to be broken off either.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        while True:
+            text = await self._next()
+            if text is None:
+                break
+            if not text or self._is_command(loop, text):
+                continue
+            turns += 1
+            if again is not None and await _is_behind(loop):
+                loop = await again()
+            answer = await self._told(loop, text)
+            if self._moved is not None:
+                return EXIT_FAILED
+            failed += answer is None or not answer.is_complete
+            if answer is None and not self._said.is_terminal:
+                break
+        if self._said.is_terminal:
+            return EXIT_INTERRUPTED if self._is_interrupted else EXIT_OK
+        if not turns:
+            raise CommandError("nothing was said: stdin is empty; write a MESSAGE, or one per line")
+        return EXIT_FAILED if failed else EXIT_OK
+
+    async def _next(self) -> str | None:
+        if not self._said.is_terminal:
+            return await self._said.next()
+        self._view.prompt()
+        try:
+            text = await self._as_step(self._said.next())
+        except asyncio.CancelledError:
+            if not self._is_only_the_step():
+                raise
+            text = None
+        self._view.typed()
+        if text == QUIT:
+            return None
+        if text is None:
+            self._view.left()
+        return text
+
+    def _is_command(self, loop: AgentLoop, text: str) -> bool:
+        """Whether somebody at the terminal asked us and not the model; then it is answered."""
+        is_ours = self._said.is_terminal and is_command(text)
+        if is_ours:
+            self._view.told(answer_command(loop.session, text))
+        return is_ours
+
+    async def _keep(self, loop: AgentLoop) -> None:
+        self._moved = await _kept(loop)
+
+    async def _told(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+        """One turn, and where it is kept."""
+        try:
+            return await self._turn(loop, text)
+        finally:
+            if self._moved is not None:
+                self._view.failed(self._moved)
+
+    async def _turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+        """One turn; None: it broke off."""
+        try:
+            try:
+                answer = await self._as_step(loop.run(text))
+            finally:
+                if self._is_kept:
+                    await _whole(self._keep(loop))
+        except asyncio.CancelledError:
+            if self._broken is not None and not _is_ending():
+                raise self._broken from None
+            if not self._is_only_the_step():
+                raise
+            self._view.cancelled()
+            return None
+        except ToolEngineError as error:
+            if self._broken is not None:
+                raise self._broken from error
+            self._view.failed(str(error))
+            if _is_ending():
+                # What could not be kept must not keep the process.
+                raise asyncio.CancelledError from error
+            return None
+        if self._broken is not None:
+            raise self._broken
+        self._view.answered(answer)
+        return answer
+
+    async def _as_step(self, work: Coroutine[Any, Any, T]) -> T:
+        """Does what Ctrl-C ends."""
+        self._is_interrupted = False
+        task: asyncio.Task[T] = asyncio.create_task(work)
+        self._step = task
+        try:
+            return await task
+        finally:
+            self._step = None
+
+    def _is_only_the_step(self) -> bool:
+        """Whether what was cancelled is the step, and not the whole conversation."""
+        return self._is_interrupted and not _is_ending()
+
+    def _interrupt(self) -> None:
+        if self._is_interrupted:
+            # What is slow to end is not waited for a second time, or not for long.
+            hurry(asyncio.get_running_loop(), self._interrupt)
+            raise KeyboardInterrupt
+        self._is_interrupted = True
+        # Between two steps there is nothing to end: a turn that is over is kept.
+        if self._step is not None:
+            self._step.cancel()
+
+
+def _is_ending() -> bool:
+    """Whether the whole conversation was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _whole(work: Coroutine[Any, Any, T]) -> T:
+    """Does something to its end, also when Ctrl-C comes meanwhile; then raises."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error from None
+        raise
+
+
+async def _is_behind(loop: AgentLoop) -> bool:
+    """Whether somebody else has gone on with the conversation; False also if nobody can tell."""
+    try:
+        return await loop.session.is_behind()
+    except RecordsUnavailableError:
+        # After the turn it is told whether it can be kept.
+        return False
+
+
+async def _kept(loop: AgentLoop) -> str | None:
+    """Saves the conversation; where somebody else has saved it meanwhile, beside theirs.
+
+    Returns:
+        Under which name it is kept now, in a sentence; None: under its own.
+    """
+    session, more = loop.session, {"loop": loop.to_dict()}
+    try:
+        await session.save(more)
+    except SessionConflictError:
+        name = session.session_id
+        other = f"{name[:_LONGEST_NAME]}-{uuid.uuid4().hex[:8]}"
+        await session.save(more, as_id=other)
+        return (
+            f"another process has saved the session {name!r} meanwhile, and that stays: what was "
+            f"said here is kept as {other!r}; go on under that name"
+        )
+    return None

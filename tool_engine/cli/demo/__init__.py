@@ -1,0 +1,1 @@
+"""What does the engine do, shown on real tools in ten seconds?"""

@@ -1,0 +1,194 @@
+"""Which steps does the demo have, and what does each promise?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tool_engine.cli.calling import summary_facts
+from tool_engine.cli.console import json_text
+from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
+from tool_engine.cli.demo.progress import make_progress
+from tool_engine.cli.demo.stage import Stage
+from tool_engine.cli.tables import (
+    bucket_table,
+    event_text,
+    events_table,
+    fact_table,
+    findings_table,
+    make_table,
+    results_table,
+    tools_table,
+)
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.event import ToolEngineEventType
+
+__all__ = ["STEPS"]
+
+_CALLS: Final = 8
+_SECONDS: Final = 1.0
+_BUCKET: Final = "http"
+_SHOWN: Final = ("current_concurrent", "queue_length", "total_rejected", "total_timeout")
+"""Metrics that are worth a line when they are 0 too."""
+
+
+async def _list_tools(stage: Stage) -> None:
+    tools = sorted(stage.engine.list_all(), key=lambda tool: tool.name)
+    stage.show(tools_table(tools))
+    names = set(stage.engine.list_names())
+    stage.expect(names.issuperset(NEEDED), f"{len(names)} tools are loaded from YAML files")
+
+
+async def _run_batch(stage: Stage) -> None:
+    results = await stage.agent.execute_batch(
+        [
+            ("echo", {"message": "hello"}),
+            ("calculator", {"expression": "(1 + 2) * 14"}),
+            ("get_weather", {"city": "Oslo"}),
+            ("http_request", {"url": f"{stage.url}/status"}),
+        ],
+        parallel=True,
+    )
+    stage.show(results_table(results))
+    succeeded = [result.is_success for result in results]
+    stage.expect(succeeded[:3] == [True] * 3, "echo, calculator and get_weather answered, in order")
+    stage.expect(
+        not succeeded[3], f"http_request was refused: {stage.address} is a private address"
+    )
+
+
+async def _allow_address(stage: Stage) -> None:
+    line = f'allow: ["{stage.address}"]'
+    stage.say("http_request.yaml, while the engine runs:")
+    for text, style in (
+        ('- version: "1.0.0"', "red"),
+        ('+ version: "1.1.0"', "green"),
+        ("  entry:", ""),
+        (f"+   {line}", "green"),
+    ):
+        stage.say(f"  {text}", style)
+    text = set_version(add_to_entry(stage.read("http_request"), line), "1.1.0")
+    started = time.monotonic()
+    event = await stage.edit("http_request", text, ToolEngineEventType.TOOL_UPDATED)
+    seconds = time.monotonic() - started
+    stage.expect(event is not None, f"the new version was live {seconds * 1000:.0f} ms later")
+    result = await stage.agent.execute("http_request", {"url": f"{stage.url}/status"})
+    stage.show(results_table([result], text_of=_body_or_reason))
+    stage.expect(_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
+
+
+async def _refuse_arguments(stage: Stage) -> None:
+    params = {"url": "ftp://files", "method": "FETCH", "timeout": 999, "heders": {}}
+    stage.say(f"http_request with {params}")
+    result = await stage.agent.execute("http_request", params)
+    stage.show(findings_table(result.validation_errors))
+    paths = {finding["path"] for finding in result.validation_errors}
+    stage.expect(
+        result.error_type == "validation_error" and paths >= {"url", "method", "timeout"},
+        "the call was refused before it ran, with all findings at once",
+    )
+
+
+async def _fill_bucket(stage: Stage) -> None:
+    limits = stage.engine.controller.config
+    stage.say(
+        f"{_CALLS} calls of {_SECONDS:g} s at once; bucket {_BUCKET!r} has "
+        f"{limits.bucket_limits[_BUCKET]} slots, the queue {limits.queue_size} places"
+    )
+    call = ("http_request", {"url": f"{stage.url}/work?seconds={_SECONDS}"})
+    async with asyncio.TaskGroup() as group:
+        batch = group.create_task(
+            stage.agent.execute_batch([call] * _CALLS, parallel=True, max_parallel=_CALLS)
+        )
+        most_waiting = await _show_progress(stage, batch)
+    results = batch.result()
+    stage.show(results_table(results, text_of=_body_or_reason))
+    refused = [result for result in results if result.error_type == "queue_full"]
+    stage.expect(most_waiting > 0, f"{most_waiting} calls waited for a slot")
+    stage.expect(len(refused) == 1, f"{len(refused)} call found the queue full and was refused")
+    stage.expect(
+        sum(result.is_success for result in results) == _CALLS - 1, "all the others were answered"
+    )
+
+
+async def _show_progress(stage: Stage, batch: asyncio.Task[list[ToolExecutionResult]]) -> int:
+    controller = stage.engine.controller
+    limits = controller.config
+    slots = limits.bucket_limits[_BUCKET]
+    before = stage.count_finished()
+    most_waiting = 0
+    with make_progress(
+        stage.console, slots=slots, queue_size=limits.queue_size, calls=_CALLS
+    ) as progress:
+        while True:
+            is_done = bool((await asyncio.wait([batch], timeout=0.05))[0])
+            bucket = controller.get_bucket_metrics()[_BUCKET]
+            waiting = controller.get_metrics().queue_length
+            most_waiting = max(most_waiting, waiting)
+            progress.update(bucket["current"], waiting, stage.count_finished() - before)
+            if is_done:
+                return most_waiting
+
+
+async def _break_and_mend(stage: Stage) -> None:
+    good = stage.read("echo")
+    stage.say("echo.yaml is saved half-written:")
+    event = await stage.edit("echo", f"{good}\ntags: [half", ToolEngineEventType.LOAD_ERROR)
+    stage.expect(event is not None, "the engine published a load_error")
+    stage.say(f"  {event_text(event) if event else 'nothing came'}", "yellow")
+    result = await stage.agent.execute("echo", {"message": "still there?"})
+    stage.expect(result.is_success, f"the last good echo answers: version {_version(result)}")
+    updated = await stage.edit("echo", set_version(good, "2.0.0"), ToolEngineEventType.TOOL_UPDATED)
+    stage.expect(updated is not None, "the mended file was loaded")
+    result = await stage.agent.execute("echo", {"message": "and now?"})
+    stage.expect(_answered(result, "2.0.0"), f"the new echo answers: version {_version(result)}")
+
+
+async def _show_books(stage: Stage) -> None:
+    summary = summary_facts(stage.agent.get_execution_summary())
+    stage.show(fact_table("the sub-agent's summary", summary))
+    counts = Counter(event.event_type.value for event in stage.events)
+    table = make_table("events", "event", "count")
+    for name, count in counts.most_common():
+        table.add_row(name, str(count))
+    stage.show(table)
+    stage.show(events_table(stage.events[-6:], "the last events"))
+    metrics = stage.engine.controller.get_metrics().to_dict()
+    shown = {name: number for name, number in metrics.items() if number or name in _SHOWN}
+    stage.show(fact_table("controller", shown))
+    stage.show(bucket_table(stage.engine.controller.get_bucket_metrics()))
+    statistics = await stage.engine.get_call_statistics()
+    stage.show(fact_table("records", statistics))
+    stage.expect(metrics["current_concurrent"] == 0, "no slot is held any more")
+    stage.expect(
+        stage.count_finished() == summary["total_calls"] == statistics["total_records"],
+        f"{summary['total_calls']} calls: one final event and one record each",
+    )
+
+
+def _body_or_reason(result: ToolExecutionResult) -> str:
+    if result.is_success:
+        return json_text(result.output.get("body"), indent=None)
+    return str(result.error_type)
+
+
+def _answered(result: ToolExecutionResult, version: str) -> bool:
+    return result.is_success and _version(result) == version
+
+
+def _version(result: ToolExecutionResult) -> str:
+    return str(result.metadata.get("tool_version"))
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
+    ("The tools, each a YAML file", _list_tools),
+    ("A sub-agent runs a batch", _run_batch),
+    ("The operator allows the service's address, in YAML", _allow_address),
+    ("Wrong arguments are refused, with findings that a model can act on", _refuse_arguments),
+    ("A full bucket: calls wait, and one is refused", _fill_bucket),
+    ("A broken file harms nobody, and an edit is live at once", _break_and_mend),
+    ("The books: summary, events, metrics, records", _show_books),
+)

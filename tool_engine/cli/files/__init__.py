@@ -1,0 +1,1 @@
+"""What do commands do with files of tools?"""

@@ -1,0 +1,323 @@
+"""Which tool files are wrong, where, and how are they mended?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tool_engine.catalog.definition.placing import placed
+from tool_engine.catalog.definition_files import (
+    SETTLE_TIME,
+    FileStamp,
+    FolderError,
+    list_definitions,
+    read_definition,
+    stamp_of,
+)
+from tool_engine.catalog.group_links import link_faults
+from tool_engine.catalog.index import ToolIndex
+from tool_engine.catalog.loader import ToolConfigLoader, duplicate_error, kind_of
+from tool_engine.catalog.yaml.document import format_path
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text
+from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.executors.registry import PYTHON, ExecutorRegistry
+from tool_engine.executors.workflow.linker import WorkflowLinker
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+from tool_engine.validation import ToolParameterValidator
+from tool_engine.visible import visible
+
+__all__ = [
+    "Checked",
+    "Checker",
+    "check_files",
+    "print_checked",
+    "print_summary",
+    "validate_files",
+]
+
+
+class Checked(msgspec.Struct):
+    """What was found in one file."""
+
+    file: str
+    definitions: list[Tool | ToolGroup] = []
+    """The tools and groups, in the order of the file."""
+    problems: list[DefinitionProblem] = []
+    warnings: list[str] = []
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools, in the order of the file."""
+        return [each for each in self.definitions if isinstance(each, Tool)]
+
+    @property
+    def groups(self) -> list[ToolGroup]:
+        """The groups, in the order of the file."""
+        return [each for each in self.definitions if isinstance(each, ToolGroup)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The findings as JSON values."""
+        names = [tool.name for tool in self.tools]
+        return {
+            "file": self.file,
+            "tool": names[0] if len(names) == 1 else None,
+            "tools": names,
+            "groups": [group.name for group in self.groups],
+            "is_valid": not self.problems,
+            "problems": [problem._asdict() for problem in self.problems],
+            "warnings": self.warnings,
+        }
+
+
+def validate_files(
+    settings: Settings, paths: Sequence[str], *, verbose: bool, as_json: bool
+) -> int:
+    """Checks files and folders, prints every problem, and says by the exit code if there is one."""
+    checked = check_files(paths or [settings.folder()], is_recursive=settings.is_recursive)
+    invalid = sum(bool(each.problems) for each in checked)
+    if as_json:
+        print_json(
+            {
+                "checked": len(checked),
+                "valid": len(checked) - invalid,
+                "invalid": invalid,
+                "files": [each.to_dict() for each in checked],
+            }
+        )
+    else:
+        print_checked(checked, verbose=verbose)
+        print_summary(checked)
+    return EXIT_FAILED if invalid else EXIT_OK
+
+
+IsBusy = Callable[[str, FileStamp], bool]
+"""Whether a file in this state is still being written to."""
+
+
+class Checker:
+    """Checks files, and those that did not change since only once."""
+
+    def __init__(self) -> None:
+        self.busy: set[str] = set()
+        """The files that the last `check` left as they were, because they are being written."""
+        self._loader = ToolConfigLoader()
+        self._executors = ExecutorRegistry()
+        self._linker = WorkflowLinker(
+            self._executors.is_workflow, ToolParameterValidator().validate
+        )
+        self._known: dict[str, tuple[FileStamp | None, Checked]] = {}
+
+    def check(
+        self, paths: Iterable[str], *, is_recursive: bool = False, is_busy: IsBusy | None = None
+    ) -> list[Checked]:
+        """Checks each file once, in order; a name that two tools of a folder have is a problem.
+
+        Args:
+            paths: Files and folders.
+            is_recursive: Reads sub-folders too.
+            is_busy: Files of which it says so count as they were at the last check.
+
+        Raises:
+            CommandError: There is nothing at one of the paths.
+        """
+        self.busy = set()
+        checked: list[Checked] = []
+        for files in _folders(paths, is_recursive=is_recursive).values():
+            found = [each for file in files if (each := self._check(file, is_busy)) is not None]
+            _check_duplicates(found)
+            self._check_workflows(found)
+            self._check_groups(found)
+            checked += found
+        kept = {each.file for each in checked}
+        self._known = {file: known for file, known in self._known.items() if file in kept}
+        return checked
+
+    def _check(self, file: str, is_busy: IsBusy | None) -> Checked | None:
+        stamp = stamp_of(file)
+        known = self._known.get(file)
+        if known is None or stamp is None or known[0] != stamp:
+            if stamp is not None and is_busy is not None and is_busy(file, stamp):
+                self.busy.add(file)
+            else:
+                # What was read this very moment may change again under the same stamp.
+                kept = stamp if _is_settled(stamp) else None
+                known = kept, _check_file(file, self._loader, self._executors)
+                self._known[file] = known
+        if known is None:
+            return None
+        # A copy: what other files make wrong with this one is not for keeps.
+        problems, warnings = list(known[1].problems), list(known[1].warnings)
+        return msgspec.structs.replace(known[1], problems=problems, warnings=warnings)
+
+    def _check_workflows(self, checked: list[Checked]) -> None:
+        """Adds what does not fit between the tools of a folder."""
+        workflows = [
+            (each, number, tool)
+            for each in checked
+            for number, tool in enumerate(each.definitions)
+            if not each.problems and isinstance(tool, Tool) and self._executors.is_workflow(tool)
+        ]
+        index = _index_of(checked, self._loader) if workflows else ToolIndex()
+        for each, number, tool in workflows:
+            for link in self._linker.problems(tool, index):
+                problem = DefinitionProblem(link.message, each.file, path=link.path)
+                located = _located(problem, number)
+                if link.is_broken and not link.is_absent:
+                    each.problems.append(located)
+                else:
+                    each.warnings.append(str(located))
+
+    def _check_groups(self, checked: list[Checked]) -> None:
+        """Adds what groups say of tools that are not there."""
+        groups = [
+            (each, number, group)
+            for each in checked
+            for number, group in enumerate(each.definitions)
+            if not each.problems and isinstance(group, ToolGroup)
+        ]
+        index = _index_of(checked, self._loader) if groups else ToolIndex()
+        for each, number, group in groups:
+            for fault in link_faults(group, index):
+                place = format_path(fault.path)
+                problem = DefinitionProblem(fault.sentence, each.file, path=place)
+                each.warnings.append(str(_located(problem, number)))
+
+
+def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:
+    tools = {tool.name: tool for each in checked for tool in each.tools}
+    return ToolIndex([*_neighbours(checked, loader), *tools.values()])
+
+
+def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
+    """Checks each file once, in order; a name that two tools of a folder have is a problem.
+
+    Raises:
+        CommandError: There is nothing at one of the paths.
+    """
+    return Checker().check(paths, is_recursive=is_recursive)
+
+
+def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:
+    # Names must differ within what one engine loads, so a file counts to the folder it is in.
+    folders: dict[Path, dict[Path, str]] = {}
+    for text in paths:
+        path = Path(text)
+        if not path.exists():
+            raise CommandError(f"there is no file or folder {text!r}", error_type="no_such_file")
+        is_folder = path.is_dir()
+        files = list_definitions(text, recursive=is_recursive) if is_folder else [text]
+        folder = folders.setdefault((path if is_folder else path.parent).resolve(), {})
+        for file in files:
+            folder.setdefault(Path(file).resolve(), file)
+    return {folder: list(files.values()) for folder, files in folders.items()}
+
+
+def _is_settled(stamp: FileStamp | None) -> bool:
+    """Whether a later write would be seen in the stamp."""
+    if stamp is None:
+        return False
+    return abs(stamp.age()) > SETTLE_TIME and not stamp.may_hide_a_change()
+
+
+def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry) -> Checked:
+    try:
+        definitions = loader.load_file_definitions(file)
+    except DefinitionError as error:
+        return Checked(file, problems=list(error.problems))
+    checked = Checked(file, definitions)
+    for number, each in enumerate(definitions):
+        checked.warnings += each.findings
+        if isinstance(each, Tool):
+            found = executors.check(each)
+            missing = _missing_executor(each, executors)
+            # What is built in is known; other handlers may be registered in code.
+            if missing and each.implementation_config.get("type") == "builtin":
+                found = [*found, missing]
+            elif missing:
+                checked.warnings.append(str(missing))
+            checked.problems += [_located(problem, number) for problem in found]
+    return checked
+
+
+def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
+    """`problem` of the `number`-th definition of its file, with line and column."""
+    try:
+        return placed(problem, read_definition(problem.file).data, number)
+    except DefinitionError:
+        # The file is another one by now, and its next check finds out.
+        return problem
+
+
+def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
+    """The tools beside files that are not checked with the rest of their folder."""
+    known = {Path(each.file).resolve() for each in checked}
+    tools: list[Tool] = []
+    files: dict[str, None] = {}
+    for folder in {path.parent for path in known}:
+        # A file may lie in a folder that nobody may list.
+        with contextlib.suppress(FolderError):
+            files.update(dict.fromkeys(list_definitions(str(folder), recursive=False)))
+    for file in files:
+        if Path(file).resolve() not in known:
+            with contextlib.suppress(DefinitionError):
+                tools += loader.load_file_tools(file)
+    return tools
+
+
+def _missing_executor(tool: Tool, executors: ExecutorRegistry) -> DefinitionProblem | None:
+    if executors.name_of(tool) in (PYTHON, *executors.names()):
+        return None
+    near = executors.nearest(tool.handler)
+    hint = f"did you mean {near!r}?" if near else "register it with engine.register_executor"
+    message = f"nothing installed runs {tool.handler!r}; {hint}"
+    return DefinitionProblem(message, file=tool.source or "", path="entry.handler")
+
+
+def _check_duplicates(checked: list[Checked]) -> None:
+    by_name: dict[tuple[str, str], list[tuple[Checked, int]]] = {}
+    for each in checked:
+        for number, definition in enumerate(each.definitions):
+            key = kind_of(definition), definition.name
+            by_name.setdefault(key, []).append((each, number))
+    for (kind, name), same in by_name.items():
+        files = [each.file for each, _ in same]
+        for each, number in same if len(same) > 1 else ():
+            error = duplicate_error(name, each.file, files, kind=kind)
+            each.problems.extend(_located(problem, number) for problem in error.problems)
+
+
+def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
+    """Prints every problem and warning of files, and with `verbose` the good files too."""
+    console = make_console()
+    for each in checked:
+        for problem in each.problems:
+            console.print(plain(str(problem), "red"), soft_wrap=True)
+        for warning in each.warnings:
+            console.print(plain(visible(f"warning: {warning}"), "yellow"), soft_wrap=True)
+        if verbose and not each.problems:
+            names = ", ".join(map(_name_of, each.definitions))
+            told = visible(f"{each.file}: ok: {names}")
+            console.print(plain(told, "green"), soft_wrap=True)
+
+
+def _name_of(definition: Tool | ToolGroup) -> str:
+    kind = "group " if isinstance(definition, ToolGroup) else ""
+    return f"{kind}{definition.name} {definition.version}"
+
+
+def print_summary(checked: Sequence[Checked]) -> None:
+    """Prints how many files and problems there are."""
+    problems = sum(len(each.problems) for each in checked)
+    invalid = sum(bool(each.problems) for each in checked)
+    make_console().print(
+        f"{count_text(len(checked), 'file')} checked, {len(checked) - invalid} valid, "
+        f"{invalid} invalid, {count_text(problems, 'problem')}"
+    )

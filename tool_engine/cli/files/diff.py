@@ -1,0 +1,194 @@
+"""What did an edit of tool files change, and may it break who calls them?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.catalog.change.compatibility import (
+    BREAKING,
+    COMPATIBLE,
+    COSMETIC,
+    NONE,
+    ToolDiff,
+    compare,
+)
+from tool_engine.catalog.change.version import next_major
+from tool_engine.catalog.definition_files import read_definition, without_foreign_content
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.files.revisions import files_in_revision, is_revision
+from tool_engine.cli.files.targets import file_of_tool, files_at, is_path
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import count_text
+from tool_engine.errors import DefinitionError
+from tool_engine.model.tool import Tool
+
+__all__ = ["Compared", "compare_tools", "diff_files"]
+
+_LEVELS: Final = (BREAKING, COMPATIBLE, COSMETIC, NONE)
+_STYLES: Final = {BREAKING: "red", COMPATIBLE: "yellow", COSMETIC: "dim", NONE: ""}
+_ARE_ANNOUNCED: Final = ("deprecated", "draft")
+"""The states of a tool that may go without a word: nobody was to call it any more, or yet."""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One tool on both sides, or on one of them."""
+
+    name: str
+    status: str
+    """changed, unchanged, added or removed."""
+    level: str
+    """none, cosmetic, compatible or breaking."""
+    is_announced: bool
+    """False when it is breaking and no version says so."""
+    warning: str | None = None
+    """What to do about the version."""
+    diff: ToolDiff | None = None
+    """The changes; None when it is on one side only."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        facts = {
+            "name": self.name,
+            "status": self.status,
+            "level": self.level,
+            "is_announced": self.is_announced,
+            "warning": self.warning,
+        }
+        return facts if self.diff is None else {**facts, **self.diff.to_dict()}
+
+
+def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
+    """Prints how the tools of two places differ.
+
+    Args:
+        settings: Names the folder for what is no path.
+        old: A file, a folder, `REVISION:PATH` of a git repository, or the name of a tool.
+        new: The same.
+        as_json: Prints one JSON document.
+
+    Returns:
+        1 when something is breaking and no version announces it, else 0.
+    """
+    compared = compare_tools(_load(settings, old), _load(settings, new))
+    if as_json:
+        level = min((each.level for each in compared), key=_LEVELS.index, default=NONE)
+        print_json(
+            {
+                "level": level,
+                "is_announced": all(each.is_announced for each in compared),
+                "tools": [each.to_dict() for each in compared],
+            }
+        )
+    else:
+        _print(compared)
+    return EXIT_OK if all(each.is_announced for each in compared) else EXIT_FAILED
+
+
+def compare_tools(old: Mapping[str, Tool], new: Mapping[str, Tool]) -> list[Compared]:
+    """Compares the tools of two places by name; one on each side is a pair, whatever its name."""
+    if len(old) == len(new) == 1:
+        return [_compared(*old.values(), *new.values())]
+    return [
+        _compared(old[name], new[name])
+        if name in old and name in new
+        else (_added(new[name]) if name in new else _removed(old[name]))
+        for name in sorted({*old, *new})
+    ]
+
+
+def _compared(old: Tool, new: Tool) -> Compared:
+    diff = compare(old, new)
+    status = "unchanged" if diff.level == NONE else "changed"
+    return Compared(new.name, status, diff.level, not diff.breaks_unannounced, diff.warning, diff)
+
+
+def _added(tool: Tool) -> Compared:
+    return Compared(tool.name, "added", COMPATIBLE, is_announced=True)
+
+
+def _removed(tool: Tool) -> Compared:
+    if tool.status in _ARE_ANNOUNCED:
+        return Compared(tool.name, "removed", COMPATIBLE, is_announced=True)
+    warning = (
+        f"the tool {tool.name!r} is gone, and was {tool.status} until now; give it status: "
+        "deprecated for a while first"
+    )
+    return Compared(tool.name, "removed", BREAKING, is_announced=False, warning=warning)
+
+
+def _load(settings: Settings, word: str) -> dict[str, Tool]:
+    tools: dict[str, Tool] = {}
+    wanted: str | None = None
+    texts: Mapping[str, bytes]
+    try:
+        if is_path(word) and not is_revision(word):
+            files = files_at(word, is_recursive=settings.is_recursive)
+            texts = {file: read_definition(file).data for file in files}
+        elif is_revision(word):
+            texts = files_in_revision(word, is_recursive=settings.is_recursive)
+        else:
+            wanted, file = word, file_of_tool(settings, word)
+            texts = {file: read_definition(file).data}
+        for source, text in texts.items():
+            with without_foreign_content(source):
+                found = ToolConfigLoader().load_tools(text, source)
+            for tool in found:
+                _add(tools, tool)
+    except DefinitionError as error:
+        raise CommandError(
+            f"{word!r} cannot be compared: {error}", error_type="not_comparable"
+        ) from error
+    return tools if wanted is None else {wanted: tools[wanted]}
+
+
+def _add(tools: dict[str, Tool], tool: Tool) -> None:
+    if tool.name in tools:
+        raise CommandError(
+            f"the tool {tool.name!r} is defined in {tools[tool.name].source} and in "
+            f"{tool.source}; rename or remove one",
+            error_type="duplicate_tool",
+        )
+    tools[tool.name] = tool
+
+
+def _print(compared: Sequence[Compared]) -> None:
+    console = make_console()
+    for each in compared:
+        if each.level != NONE:
+            console.print(plain(_headline(each), "bold"), soft_wrap=True)
+        for change in each.diff.changes if each.diff is not None else ():
+            about = f"{change.path}: " if change.path else ""
+            line = f"  {change.level:<10}  {about}{change.message}"
+            console.print(plain(line, _STYLES[change.level]), soft_wrap=True)
+        advice = _advice(each)
+        if advice is not None:
+            style = "yellow" if each.is_announced else "red"
+            console.print(plain(f"  {advice}", style), soft_wrap=True)
+    console.print(plain(_summary(compared)), soft_wrap=True)
+
+
+def _advice(each: Compared) -> str | None:
+    """What to do, without the changes that stand above it."""
+    if each.diff is None or each.is_announced:
+        return each.warning
+    cure = f"make it version {next_major(each.diff.old_version)}"
+    return f"breaking, and {each.diff.new_version!r} is no major step; {cure}"
+
+
+def _headline(each: Compared) -> str:
+    if each.diff is None:
+        return f"{each.name}: {each.status}"
+    versions = (each.diff.old_version, each.diff.new_version)
+    step = versions[0] if versions[0] == versions[1] else " -> ".join(versions)
+    return f"{each.name} {step}: {each.level}"
+
+
+def _summary(compared: Sequence[Compared]) -> str:
+    counts = [(level, sum(each.level == level for each in compared)) for level in _LEVELS]
+    words = [f"{count} {'unchanged' if level == NONE else level}" for level, count in counts]
+    return f"{count_text(len(compared), 'tool')} compared: {', '.join(words)}"

@@ -1,0 +1,72 @@
+"""Which tool files did a git repository hold at a revision, such as `origin/main:tools`?"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from tool_engine.catalog.definition_files import is_definition
+from tool_engine.cli.failures import CommandError
+
+__all__ = ["files_in_revision", "is_revision"]
+
+_TIMEOUT = 60.0
+
+
+def is_revision(word: str) -> bool:
+    """Whether `word` is written as `REVISION:PATH` and is no path itself."""
+    revision, colon, path = word.partition(":")
+    # One letter before the colon is a drive, and a dash would be an option of git's.
+    is_named = len(revision) > 1 and not revision.startswith("-")
+    return bool(colon and path) and is_named and not Path(word).exists()
+
+
+def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, bytes]:
+    """The definitions at `REVISION:PATH`, with the path below the present folder.
+
+    Args:
+        word: Such as `HEAD:tools` or `v1.2:tools/echo.yaml`.
+        is_recursive: Reads sub-folders too.
+
+    Raises:
+        CommandError: git does not know it, or is not installed.
+    """
+    revision, _, path = word.partition(":")
+    # An archive holds files and folders alike, and links as links.
+    archive = _git("archive", "--format=tar", revision, "--", path)
+    root = PurePosixPath(path)
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        for member in members:
+            name = PurePosixPath(member.name)
+            content = members.extractfile(member) if member.isreg() else None
+            is_wanted = name == root or (
+                is_definition(name.name) and (is_recursive or name.parent == root)
+            )
+            if content is not None and is_wanted:
+                files[f"{revision}:{name}"] = content.read()
+    return dict(sorted(files.items()))
+
+
+def _git(*words: str) -> bytes:
+    try:
+        ended = subprocess.run(  # noqa: S603 - a list of words, and no shell
+            ["git", *words],  # noqa: S607 - the person's own git
+            capture_output=True,
+            check=True,
+            timeout=_TIMEOUT,
+        )
+    except FileNotFoundError:
+        raise CommandError(
+            "git is not installed; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CommandError(
+            f"git took longer than {_TIMEOUT:g} s; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode("utf-8", "replace").strip()
+        raise CommandError(f"git cannot read that: {reason}", error_type="no_revision") from error
+    return ended.stdout

@@ -1,0 +1,53 @@
+"""Which files does a word on the command line mean: a path, or the name of a tool?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tool_engine.catalog.definition_files import list_definitions
+from tool_engine.catalog.loader import ToolConfigLoader
+from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.files.broken import NOT_LOADED, missing_tool
+from tool_engine.cli.settings import Settings
+
+__all__ = ["file_of_tool", "files_at", "is_path"]
+
+
+def is_path(word: str) -> bool:
+    """Whether `word` is a path, or is written as one."""
+    return Path(word).exists() or word.endswith((".yaml", ".yml")) or "/" in word
+
+
+def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
+    """The file at a path, or the definitions in the folder there.
+
+    Raises:
+        CommandError: There is nothing.
+    """
+    path = Path(word)
+    if path.is_dir():
+        return list(list_definitions(word, recursive=is_recursive))
+    if not path.exists():
+        raise CommandError(f"there is no file or folder {word!r}", error_type="no_such_file")
+    return [word]
+
+
+def file_of_tool(settings: Settings, name: str) -> str:
+    """The file in the tools folder that defines the tool `name`.
+
+    Raises:
+        CommandError: No file there does.
+    """
+    loader = ToolConfigLoader()
+    tools = loader.load_directory(settings.folder(), settings.is_recursive)
+    sources = {tool.name: str(tool.source) for tool in tools}
+    if name not in sources:
+        missing = missing_tool(settings, name, sources, loader.load_errors)
+        if missing.kind == NOT_LOADED:
+            raise missing
+        raise CommandError(
+            f"there is no file {name!r}, and no tool of that name in {settings.tools}"
+            f"{suggest_name(name, sources)}",
+            error_type="tool_not_found",
+        )
+    return sources[name]

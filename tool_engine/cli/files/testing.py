@@ -1,0 +1,149 @@
+"""Do the tools do what their own examples and tests say, and how is that told?"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from tool_engine.catalog.yaml.document import format_path
+from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.engines import load_app
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
+from tool_engine.cli.files.broken import missing_tool, tell_broken
+from tool_engine.cli.files.junit import junit_xml
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import count_text
+from tool_engine.cli.writing import write_output
+from tool_engine.engine import ToolEngine
+from tool_engine.testing.definitions import check_definitions
+from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
+
+__all__ = ["RunOptions", "run_tests"]
+
+
+class RunOptions(NamedTuple):
+    """How the tools are tested."""
+
+    names: tuple[str, ...] = ()
+    """The tools; none: all."""
+    seed: int = 0
+    cases: int = 20
+    app: str | None = None
+    """`module:name` of the engine; None: a new one on the folder."""
+    junit: str | None = None
+    """The file to write the results to, as JUnit's XML."""
+    is_strict: bool = False
+    """Counts what could not be run, and tools without any test, as failed."""
+
+
+class _Outcome(NamedTuple):
+    reports: list[ToolReport]
+    load_errors: list[tuple[str, str]]
+
+    def is_good(self, *, is_strict: bool) -> bool:
+        is_bad = any(each.has_failed or (is_strict and each.has_gaps) for each in self.reports)
+        return not is_bad and not self.load_errors
+
+    def count(self, status: CaseStatus) -> int:
+        return sum(report.count(status) for report in self.reports)
+
+
+def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
+    """Runs the tests of tools, tells how they ended, and says by the exit code if all is well."""
+    # Whoever is to approve a tool wants to see its tests first.
+    config = settings.engine_config(lock="off")
+    engine = load_app(options.app) if options.app else ToolEngine(config)
+    outcome = _Outcome([], [])
+    # What could not be loaded is told below, with the rest.
+    run_async(_run(settings, engine, options, outcome), log_level=logging.ERROR)
+    if options.junit is not None:
+        write_output(options.junit, junit_xml(outcome.reports, outcome.load_errors))
+    if as_json:
+        print_json(_to_dict(outcome, options))
+    else:
+        _print(outcome, options)
+        tell_broken(settings, len(outcome.load_errors))
+    return EXIT_OK if outcome.is_good(is_strict=options.is_strict) else EXIT_FAILED
+
+
+async def _run(
+    settings: Settings, engine: ToolEngine, options: RunOptions, outcome: _Outcome
+) -> int:
+    async with engine:
+        unknown = [name for name in options.names if engine.get(name) is None]
+        if unknown:
+            tell_broken(settings, len(engine.load_errors))
+            raise missing_tool(settings, unknown[0], engine.list_names(), engine.load_errors)
+        if not options.names:
+            outcome.load_errors.extend(engine.load_errors)
+        outcome.reports.extend(
+            await check_definitions(
+                engine, options.names or None, seed=options.seed, cases=options.cases
+            )
+        )
+    return EXIT_OK
+
+
+def _to_dict(outcome: _Outcome, options: RunOptions) -> dict[str, Any]:
+    return {
+        "is_passed": outcome.is_good(is_strict=options.is_strict),
+        **{status.value: outcome.count(status) for status in CaseStatus},
+        "seed": options.seed,
+        "tools": [report.to_dict() for report in outcome.reports],
+        "load_errors": [{"file": file, "message": text} for file, text in outcome.load_errors],
+    }
+
+
+def _print(outcome: _Outcome, options: RunOptions) -> None:
+    console = make_console()
+    width = max((len(report.tool) for report in outcome.reports), default=0)
+    for report in outcome.reports:
+        word, style = _verdict(report)
+        line = f"{word:<8} {report.tool:<{width}}  {_counts(report)}"
+        console.print(plain(line, style), soft_wrap=True)
+        for text in _details(report):
+            console.print(plain(text), soft_wrap=True)
+    console.print(plain(_summary(outcome)), soft_wrap=True)
+    if options.is_strict and any(report.has_gaps for report in outcome.reports):
+        console.print(plain("--strict: what is skipped or has no tests counts as failed", "red"))
+
+
+def _verdict(report: ToolReport) -> tuple[str, str]:
+    if report.has_failed:
+        return "FAILED", "red"
+    if report.count(CaseStatus.SKIPPED):
+        return "skipped", "yellow"
+    return ("ok", "green") if report.cases else ("no tests", "yellow")
+
+
+def _counts(report: ToolReport) -> str:
+    counts = [(report.count(status), status.value) for status in CaseStatus]
+    told = [f"{count} {word}" for count, word in counts if count]
+    tried = report.accepted + report.refused
+    return ", ".join([*told, f"{tried} generated" if tried else "none generated"])
+
+
+def _details(report: ToolReport) -> list[str]:
+    lines = []
+    for case in report.cases:
+        if case.status is not CaseStatus.PASSED:
+            lines.append(f"  {_heading(case)}")
+            lines += [f"    {problem}" for problem in case.problems]
+    return lines + [f"  note: {note}" for note in report.notes]
+
+
+def _heading(case: CaseReport) -> str:
+    place = f"{case.place}: " if case.place else ""
+    title = f" {case.title!r}" if case.title else ""
+    return f"{place}{format_path(case.path)}{title}: {case.status.value}"
+
+
+def _summary(outcome: _Outcome) -> str:
+    tools = count_text(len(outcome.reports), "tool")
+    counts = ", ".join(f"{outcome.count(status)} {status.value}" for status in CaseStatus)
+    accepted = sum(report.accepted for report in outcome.reports)
+    refused = sum(report.refused for report in outcome.reports)
+    return (
+        f"{tools}: {counts}; generated: {count_text(accepted, 'right call')} accepted, "
+        f"{count_text(refused, 'wrong one')} refused"
+    )

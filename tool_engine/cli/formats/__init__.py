@@ -1,0 +1,1 @@
+"""How do tools and replies look in the formats of models?"""

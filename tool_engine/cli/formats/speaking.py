@@ -1,0 +1,104 @@
+"""Which protocol does the command line mean, which tools does it know, what did it find?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tool_engine.cli.console import make_console, plain
+from tool_engine.cli.failures import CommandError, suggest_name
+from tool_engine.cli.files.broken import tell_broken
+from tool_engine.cli.files.checking import check_files
+from tool_engine.cli.settings import Settings
+from tool_engine.cli.tables import make_table
+from tool_engine.errors import ConfigurationError
+from tool_engine.interfaces import ToolCallingProtocol
+from tool_engine.model.reply import ReplyFinding
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.registry import PROTOCOLS, get_protocol
+
+__all__ = [
+    "chosen_tools",
+    "finding_facts",
+    "has_errors",
+    "known_tools",
+    "make_protocol",
+    "print_findings",
+    "tools_in",
+]
+
+
+def tools_in(settings: Settings) -> dict[str, Tool]:
+    """The tools of the folder by name; files that could not be loaded are told of on stderr.
+
+    Raises:
+        CommandError: There is no such folder.
+    """
+    checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
+    tell_broken(settings, sum(bool(each.problems) for each in checked))
+    good = [tool for each in checked if not each.problems for tool in each.tools]
+    return {tool.name: tool for tool in sorted(good, key=lambda tool: tool.name)}
+
+
+def known_tools(settings: Settings) -> dict[str, Tool]:
+    """The tools of the folder; none where nobody named a folder and the usual one is not there."""
+    is_there = settings.chosen is not None or Path(settings.tools).is_dir()
+    return tools_in(settings) if is_there else {}
+
+
+def chosen_tools(tools: dict[str, Tool], names: Sequence[str]) -> list[Tool]:
+    """The tools of these names, in this order; without names, those that are enabled.
+
+    Raises:
+        CommandError: There is no tool of a name.
+    """
+    for name in names:
+        if name not in tools:
+            raise CommandError(
+                f"there is no tool {name!r}{suggest_name(name, tools)}", error_type="tool_not_found"
+            )
+    enabled = [tool for tool in tools.values() if tool.is_enabled]
+    return [tools[name] for name in dict.fromkeys(names)] if names else enabled
+
+
+def make_protocol(name: str, tools: dict[str, Tool], **options: Any) -> ToolCallingProtocol:
+    """The protocol of this name; those of this package know `tools`.
+
+    Raises:
+        CommandError: There is none, or it takes no such option.
+    """
+    if name in PROTOCOLS:
+        # A list teaches it the names that it would have sent, a mapping would not.
+        options["tools"] = list(tools.values())
+    try:
+        return get_protocol(name, **{key: each for key, each in options.items() if each})
+    except ConfigurationError as error:
+        raise CommandError(str(error)) from error
+
+
+def finding_facts(findings: Iterable[ReplyFinding]) -> list[dict[str, Any]]:
+    """The findings as JSON values."""
+    return [msgspec.structs.asdict(finding) for finding in findings]
+
+
+def has_errors(findings: Iterable[ReplyFinding]) -> bool:
+    """Whether something that was wanted does not happen."""
+    return any(finding.level == "error" for finding in findings)
+
+
+def print_findings(findings: Sequence[ReplyFinding], *, stderr: bool = False) -> None:
+    """Prints the findings as a table, if there are any."""
+    if not findings:
+        return
+    table = make_table("findings", "level", "type", "about", "message")
+    for finding in findings:
+        table.add_row(
+            plain(finding.level, "red" if finding.level == "error" else "yellow"),
+            plain(finding.error_type),
+            plain(finding.call_id or finding.tool_name or ""),
+            plain(finding.message),
+        )
+    make_console(stderr=stderr).print(table)

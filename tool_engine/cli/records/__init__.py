@@ -1,0 +1,1 @@
+"""What do commands tell of calls that were made?"""

@@ -1,0 +1,57 @@
+"""How do records leave for other programs: as a file, or through a pipe?"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from io import TextIOWrapper
+from typing import TextIO
+
+from tool_engine.cli.console import visible
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.options import chosen_format
+from tool_engine.cli.records.history import RecordFilters
+from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.knowledge.export import EXPORT_FORMATS, export_records
+from tool_engine.model.record import RecordQuery
+from tool_engine.named_file import why_unwritten, writing_named
+
+__all__ = ["export_calls"]
+
+
+def export_calls(
+    settings: Settings, filters: RecordFilters, *, file_format: str, output: str | None
+) -> int:
+    """Writes records, the oldest first, to a file or to stdout."""
+    chosen = chosen_format(file_format, EXPORT_FORMATS)
+    query = filters.query()
+    with _target(output) as stream:
+        return run_async(_export(settings, query, chosen, stream))
+
+
+async def _export(settings: Settings, query: RecordQuery, file_format: str, stream: TextIO) -> int:
+    is_terminal = stream.isatty()
+    async with open_records(settings) as store:
+        async for part in export_records(store, file_format, query):
+            stream.write(visible(part) if is_terminal else part)
+    stream.flush()
+    return EXIT_OK
+
+
+@contextlib.contextmanager
+def _target(output: str | None) -> Iterator[TextIO]:
+    """Stdout, or a file that is there when all of it is written."""
+    if output is None:
+        yield sys.stdout
+        return
+    try:
+        with writing_named(output) as stream:
+            text = TextIOWrapper(stream, encoding="utf-8", newline="")
+            yield text
+            text.detach()
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {output}: {why_unwritten(error)}", error_type="cannot_write"
+        ) from error

@@ -1,0 +1,148 @@
+"""How does a command go on with what comes, until somebody ends it?
+
+A database that does not answer for a while is asked again, and one whose file was deleted or
+replaced is opened anew: what is followed is what other processes write now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from tool_engine.cli.console import visible
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
+from tool_engine.cli.files.watching import reader_watched
+from tool_engine.cli.records.pacing import Pace
+from tool_engine.cli.records.recording import open_records, records_file
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.errors import RecordsUnavailableError
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.record import RecordQuery, ToolCallRecord
+
+__all__ = ["Patience", "RecordTail", "print_each", "record_looks"]
+
+T = TypeVar("T")
+_INTERVAL: Final = 0.5
+"""Seconds between two looks for new records."""
+_OVERLAP: Final = timedelta(seconds=10)
+"""How late a record may come: processes write theirs some time after a call has ended."""
+_PAGE: Final = 500
+
+
+def print_each(source: AsyncGenerator[T, None], show: Callable[[T], None]) -> int:
+    """Shows what comes, until Ctrl-C or until nobody reads it."""
+    try:
+        return run_async(_print_each(source, show))
+    except CommandError as error:
+        # Ctrl-C is how it is meant to end, and no mistake that is told.
+        if error.exit_code != EXIT_INTERRUPTED:
+            raise
+        return EXIT_INTERRUPTED
+
+
+async def _print_each(source: AsyncGenerator[T, None], show: Callable[[T], None]) -> int:
+    this: Any = asyncio.current_task()
+    is_gone = False
+
+    def reader_gone() -> None:
+        nonlocal is_gone
+        is_gone = True
+        this.cancel()
+
+    async with contextlib.aclosing(source):
+        try:
+            with reader_watched(reader_gone):
+                async for each in source:
+                    show(each)
+        except asyncio.CancelledError:
+            if not is_gone:
+                raise
+            this.uncancel()
+    return EXIT_FAILED
+
+
+class Patience:
+    """Asks a database again that does not answer, and says so once."""
+
+    def __init__(self) -> None:
+        self._is_waiting = False
+
+    async def ask(self, question: Awaitable[list[T]]) -> list[T]:
+        """The answer; nothing as long as there is none."""
+        try:
+            found = await question
+        except RecordsUnavailableError as error:
+            if not self._is_waiting:
+                sys.stderr.write(f"warning: {visible(str(error))}; it is asked again\n")
+            self._is_waiting = True
+            return []
+        if self._is_waiting:
+            sys.stderr.write("the database answers again\n")
+        self._is_waiting = False
+        return found
+
+
+class RecordTail:
+    """The records that come, each once.
+
+    Args:
+        query: Which; its `limit` is for those that are there already.
+    """
+
+    def __init__(self, query: RecordQuery) -> None:
+        self._query = query
+        self._horizon = datetime.now(UTC)
+        self._seen: dict[str, datetime] = {}
+
+    async def begin(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
+        """The newest that are there, oldest first."""
+        newest = await store.storage.query(self._query)
+        self._query = replace(self._query, limit=_PAGE, end=None, oldest_first=True)
+        recent = await self._since(store, self._horizon - _OVERLAP)
+        self._seen = {each.record_id: each.created_at for each in (*recent, *newest)}
+        return list(reversed(newest))
+
+    async def look(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
+        """Those that have come since, oldest first."""
+        start = self._horizon - _OVERLAP
+        found = [
+            each for each in await self._since(store, start) if each.record_id not in self._seen
+        ]
+        self._seen |= {each.record_id: each.created_at for each in found}
+        self._horizon = max((self._horizon, *(each.created_at for each in found)))
+        self._seen = {key: time for key, time in self._seen.items() if time >= start}
+        return found
+
+    async def _since(self, store: ToolKnowledgeStore, start: datetime) -> list[ToolCallRecord]:
+        page = replace(self._query, start=max(start, self._query.start or start))
+        found: list[ToolCallRecord] = []
+        while records := await store.storage.query(page):
+            found += records
+            if len(records) < _PAGE:
+                break
+            page = replace(page, after=records[-1].record_id)
+        return found
+
+
+async def record_looks(
+    settings: Settings, query: RecordQuery
+) -> AsyncGenerator[list[ToolCallRecord], None]:
+    """The newest records, and then at each look those that have come; without end."""
+    tail, patience, is_first = RecordTail(query), Patience(), True
+    pace = Pace(_INTERVAL)
+    while True:
+        async with open_records(settings, may_be_missing=False, stays_with_file=True) as store:
+            file = await records_file(settings)
+            if is_first:
+                is_first = False
+                yield await tail.begin(store)
+            while await records_file(settings) in (None, file):
+                await pace.wait()
+                yield await patience.ask(tail.look(store))
+            yield await patience.ask(tail.look(store))  # what came before the file was deleted

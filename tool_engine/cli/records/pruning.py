@@ -1,0 +1,56 @@
+"""Which records are removed when somebody asks for room?"""
+
+from __future__ import annotations
+
+from tool_engine.cli.console import print_json
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.records.quantities import parse_seconds, parse_size
+from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import count_text
+from tool_engine.model.settings.retention import RecordRetention
+
+__all__ = ["prune_records"]
+
+
+def prune_records(
+    settings: Settings,
+    *,
+    older_than: str | None,
+    keep: int | None,
+    max_size: str | None,
+    sessions_older_than: str | None,
+    as_json: bool,
+) -> int:
+    """Removes the oldest records, and old sessions, and says how many they were."""
+    if all(bound is None for bound in (older_than, keep, max_size, sessions_older_than)):
+        raise CommandError(
+            "say what to remove: --older-than 30d, --keep 100000 or --max-size 500MB; a record "
+            "goes when any of them says so; or --sessions-older-than 90d"
+        )
+    session_age = None
+    if sessions_older_than is not None:
+        session_age = parse_seconds("--sessions-older-than", sessions_older_than)
+    retention = RecordRetention(
+        max_age=None if older_than is None else parse_seconds("--older-than", older_than),
+        max_count=keep,
+        max_bytes=None if max_size is None else parse_size("--max-size", max_size),
+    )
+    return run_async(_prune(settings, retention, session_age, as_json=as_json))
+
+
+async def _prune(
+    settings: Settings, retention: RecordRetention, session_age: float | None, *, as_json: bool
+) -> int:
+    async with open_records(settings) as store:
+        found = {"removed": await store.prune(retention)}
+        told = f"removed {count_text(found['removed'], 'record')}"
+        if session_age is not None:
+            prune = getattr(store.sessions, "prune", None)
+            found["sessions"] = 0 if prune is None else await prune(session_age)
+            told += f" and {count_text(found['sessions'], 'session')}"
+    if as_json:
+        print_json(found)
+    else:
+        print(told)
+    return EXIT_OK

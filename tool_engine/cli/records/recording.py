@@ -1,0 +1,292 @@
+"""Where does the command line keep the calls that it makes, and how does it look at them later?
+
+One SQLite file per tools folder, in the place where this user's programs keep their state. What
+goes wrong with it is told once and never fails a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from tool_engine.cli.console import visible
+from tool_engine.cli.failures import EXIT_FAILED, CommandError
+from tool_engine.cli.files.broken import tell_broken
+from tool_engine.cli.logs import first_load_errors_untold
+from tool_engine.cli.settings import Settings
+from tool_engine.engine import ToolEngine
+from tool_engine.errors import ToolEngineError
+from tool_engine.interfaces import ApprovalStorage, Approver, RecordStorage, SessionStorage
+from tool_engine.knowledge.memory import MemoryStorage
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.record import KeptCall
+from tool_engine.model.settings.retention import RecordsURL
+
+__all__ = [
+    "NOWHERE",
+    "open_events",
+    "open_records",
+    "recording_engine",
+    "records_file",
+    "records_place",
+    "records_written",
+]
+
+NOWHERE: Final = "none"
+"""Keeps no records."""
+_SQLITE: Final = "sqlite:///"
+_INTERVAL: Final = 0.5
+_FLUSH_LIMIT: Final = 5.0
+_CLOSE_LIMIT: Final = 2.0
+"""Seconds that the end of a command may wait for a file that somebody else holds locked."""
+_LIBRARIES: Final = ("sqlalchemy", "aiosqlite")
+_INSTALL: Final = "run: pip install 'tool-engine[sql]'"
+
+
+def records_place(settings: Settings) -> str | None:
+    """The URL of the database for the records; None when they are kept nowhere.
+
+    Raises:
+        CommandError: What was named is no URL.
+    """
+    named = settings.records
+    if named is None:
+        path = _default_file(settings.tools)
+        return None if path is None else f"{_SQLITE}{quote(str(path))}"
+    if named == NOWHERE:
+        return None
+    if "://" not in named and not named.startswith("${"):
+        raise CommandError(
+            "--records takes the URL of a database, such as sqlite:///calls.db, or none"
+        )
+    return RecordsURL(named)
+
+
+@contextlib.asynccontextmanager
+async def recording_engine(
+    settings: Settings, *, approver: Approver | None = None, **changes: Any
+) -> AsyncIterator[ToolEngine]:
+    """An engine on the tools folder, open, whose calls are recorded where that is possible.
+
+    Args:
+        settings: The global options.
+        approver: Who is asked about calls of no session; None: nobody.
+        **changes: Fields of `ToolEngineConfig`.
+    """
+    config = settings.engine_config(**changes)
+    place = records_place(settings)
+    if place is not None and settings.records is not None and not _has_libraries():
+        _warn(f"records need the extra sql; {_INSTALL}")
+    storage = None if place is None else await _storage(place, config.max_records)
+    store = None if storage is None else ToolKnowledgeStore(storage)
+    engine = ToolEngine(config, store=store, approver=approver)
+    async with contextlib.AsyncExitStack() as stack:
+        with first_load_errors_untold():
+            await stack.enter_async_context(engine)
+        tell_broken(settings, len(engine.load_errors))
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def open_records(
+    settings: Settings, *, may_be_missing: bool = True, stays_with_file: bool = False
+) -> AsyncIterator[ToolKnowledgeStore]:
+    """The records of calls made earlier, or by other programs.
+
+    Args:
+        settings: The global options.
+        may_be_missing: Whether there are simply no records as long as there is no file.
+        stays_with_file: Whether the file that is there now is asked also when it was replaced.
+
+    Raises:
+        CommandError: They are kept nowhere, or what it takes to read them is not installed.
+        RecordsUnavailableError: The database does not answer.
+    """
+    place = records_place(settings)
+    if place is None:
+        raise CommandError(
+            "there are no records: they are kept nowhere; name their database with --records URL "
+            "or the variable TOOL_ENGINE_RECORDS",
+            error_type="no_records",
+        )
+    if not _has_libraries():
+        raise CommandError(
+            f"records need the extra sql; {_INSTALL}",
+            error_type="missing_extra",
+            exit_code=EXIT_FAILED,
+        )
+    path = _file_of(place)
+    if path is not None and not await asyncio.to_thread(path.exists):
+        if settings.records is not None:
+            raise CommandError(f"there is no file {str(path)!r}", error_type="no_records")
+        if may_be_missing:
+            yield ToolKnowledgeStore(MemoryStorage())
+            return
+    store = ToolKnowledgeStore(_sql_storage(place, stays_with_file=stays_with_file))
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def open_events(settings: Settings) -> AsyncIterator[Any]:
+    """An `EventReader` of the events that engines have kept beside their records.
+
+    Args:
+        settings: The global options; `open_records` has found that they name a database.
+    """
+    module = import_module("tool_engine.knowledge.sql.event_reader")
+    reader = module.EventReader(records_place(settings))
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def records_file(settings: Settings) -> tuple[int, int] | None:
+    """Which file the records are in now; None where there is none, or no file but a server."""
+    path = _file_of(records_place(settings) or "")
+    if path is None:
+        return None
+    try:
+        found = await asyncio.to_thread(path.stat)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+async def records_written(engine: ToolEngine) -> None:
+    """Waits until the calls so far are in the database, if there is one, or it takes too long."""
+    flush = getattr(engine.store.storage, "flush", None)
+    if flush is not None:
+        await flush()
+
+
+class _FileRecords:
+    """Keeps calls in a SQLite file to stay, and in memory for questions about this process.
+
+    Writing needs no library; loading those for questions takes longer than most calls.
+    """
+
+    def __init__(self, url: str, max_records: int) -> None:
+        writing = import_module("tool_engine.knowledge.sql.writing.sqlite")
+        address = import_module("tool_engine.knowledge.sql.connection.address").Address.of(url)
+        writer = import_module("tool_engine.knowledge.sql.writing.writer")
+        self._busy = import_module("tool_engine.knowledge.sql.connection.failing").BusyError
+        memory = MemoryStorage(max_records)
+        self._remember = memory.add
+        self.query, self.totals = memory.query, memory.totals
+        self._database = writing.SQLiteDatabase(address, is_synchronous=False)
+        self._writer = writer.RecordWriter(self._database, _INTERVAL)
+        self._write = self._writer.buffer.add
+        # What sessions take is loaded when somebody has one.
+        opening = import_module("tool_engine.knowledge.sql.connection.opening")
+        self._kept = opening.LazyDatabase(url, is_synchronous=False)
+
+    @property
+    def sessions(self) -> SessionStorage:
+        kept: SessionStorage = import_module(
+            "tool_engine.knowledge.sql.sessions"
+        ).SQLSessionStorage(self._kept)
+        return kept
+
+    @property
+    def approvals(self) -> ApprovalStorage:
+        module = import_module("tool_engine.knowledge.sql.approvals")
+        kept: ApprovalStorage = module.SQLApprovalStorage(self._kept)
+        return kept
+
+    def add(self, kept: KeptCall) -> None:
+        self._remember(kept)
+        self._write(kept)
+
+    async def open(self) -> None:
+        # Whoever holds it locked now may let it go before the calls have ended.
+        with contextlib.suppress(self._busy):
+            await self._database.open()
+
+    async def flush(self, timeout: float = _FLUSH_LIMIT) -> bool:  # noqa: ASYNC109 - returns in time
+        return bool(await self._writer.flush(timeout))
+
+    async def close(self) -> None:
+        await self._writer.close(_CLOSE_LIMIT)
+        self._kept.end()
+        await self._kept.close()
+        await self._kept.close_reader()
+
+
+async def _storage(place: str, max_records: int) -> RecordStorage | None:
+    """What keeps the calls of a command; None where nothing can."""
+    if not _has_libraries():
+        return None
+    try:
+        if _file_of(place) is None:
+            storage: Any = _sql_storage(place)
+        else:
+            storage = await asyncio.to_thread(_FileRecords, place, max_records)
+        await storage.open()
+    except Exception as error:  # noqa: BLE001 - every database has failures of its own
+        _warn(f"{_reason(error)}; name another database with --records URL, or none")
+        return None
+    opened: RecordStorage = storage
+    return opened
+
+
+def _warn(reason: str) -> None:
+    sys.stderr.write(f"warning: calls are not recorded: {visible(reason)}\n")
+
+
+def _sql_storage(place: str, *, stays_with_file: bool = False) -> RecordStorage:
+    module = import_module("tool_engine.knowledge.sql.storage")
+    storage: RecordStorage = module.SQLRecordStorage(place, stays_with_file=stays_with_file)
+    return storage
+
+
+def _has_libraries() -> bool:
+    return all(find_spec(name) is not None for name in _LIBRARIES)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ToolEngineError):
+        return str(error)
+    explained = import_module("tool_engine.knowledge.sql.connection.address").explained
+    text: str = explained(error)
+    return text
+
+
+def _file_of(place: str) -> Path | None:
+    """The file behind the URL of a SQLite database; None for other databases."""
+    if not place.startswith(_SQLITE):
+        return None
+    return Path(unquote(place.removeprefix(_SQLITE))).expanduser()
+
+
+def _default_file(tools: str) -> Path | None:
+    """One per tools folder; None when this user has no home."""
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME"
+    base = Path(os.environ.get(variable, ""))
+    if not base.is_absolute():
+        try:
+            home = Path.home()
+        except RuntimeError:
+            return None
+        mac = sys.platform == "darwin"
+        base = home / ("Library/Application Support" if mac else ".local/state")
+    folder = Path(tools).resolve()
+    # The name is for people, the digest tells folders of one name apart.
+    project = folder.parent if folder.name == "tools" else folder
+    name = re.sub(r"[^\w.-]+", "_", project.name, flags=re.ASCII)[:40] or "calls"
+    digest = hashlib.sha256(os.fsencode(str(folder))).hexdigest()[:12]
+    return base / "tool-engine" / f"{name}-{digest}.db"

@@ -1,0 +1,214 @@
+"""What is the whole story of one call: who asked, how long did it wait, what became of it?
+
+And which call made it, and which calls did it make: as a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tool_engine.cli.console import json_text, make_console, plain, print_json
+from tool_engine.cli.failures import EXIT_OK, CommandError
+from tool_engine.cli.records.drawing import drawn
+from tool_engine.cli.records.history import OUTCOME_STYLES, record_text
+from tool_engine.cli.records.quantities import seconds_text
+from tool_engine.cli.records.recording import open_records
+from tool_engine.cli.settings import Settings, run_async
+from tool_engine.cli.tables import fact_table
+from tool_engine.knowledge.export import exported_row
+from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.record import RecordQuery, ToolCallRecord
+
+__all__ = ["print_story"]
+
+_MOST_CALLS: Final = 200
+"""Calls of a tree."""
+_LONGEST: Final = 2_000
+"""Characters of arguments or of a result, unless all of it is wanted."""
+_MOST_NAMED: Final = 5
+
+
+class _Node(msgspec.Struct):
+    """A call and those that it made, in the order in which they ended."""
+
+    record: ToolCallRecord
+    children: list[_Node] = []
+
+
+def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
+    """Prints all that is recorded of one call.
+
+    Args:
+        settings: The global options.
+        call_id: Its id, or the beginning of it if no other call's id begins so.
+        full: Whether arguments and result are printed whole, as far as they were kept.
+        as_json: Prints one JSON document.
+    """
+    return run_async(_print_story(settings, call_id, full=full, as_json=as_json))
+
+
+async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
+    async with open_records(settings) as store:
+        record = await _find(store, call_id)
+        if full and record.call_id is not None:
+            record = await store.get_whole(record.call_id) or record
+        root, is_whole = await _tree(store, record)
+    if as_json:
+        story = {**exported_row(record), "tree": _tree_facts(root), "is_tree_whole": is_whole}
+        print_json(story)
+        return EXIT_OK
+    _print(record, full=full)
+    if root.children:
+        console = make_console()
+        console.print(plain("calls", "bold"))
+        for prefix, node in _lines(root):
+            console.print(
+                plain(drawn(f"  {prefix}{_node_text(node)}", console), _style(node, record)),
+                soft_wrap=True,
+            )
+        if not is_whole:
+            console.print(plain(f"  ... only {_MOST_CALLS} calls are shown"), soft_wrap=True)
+    return EXIT_OK
+
+
+async def _find(store: ToolKnowledgeStore, call_id: str) -> ToolCallRecord:
+    """The record of the call with this id, or with the only id that begins so."""
+    found = await store.storage.query(RecordQuery(call_id=call_id, limit=1))
+    if not found:
+        found = await _beginning_with(store, call_id)
+    ids = sorted({record.call_id or "" for record in found})
+    if len(ids) == 1:
+        return found[0]
+    if not ids:
+        raise CommandError(
+            f"no call {call_id!r} is recorded; `tool-engine history` lists the newest",
+            error_type="call_not_found",
+        )
+    more = " ..." if len(ids) > _MOST_NAMED else ""
+    raise CommandError(
+        f"{call_id!r} is the beginning of several ids: {', '.join(ids[:_MOST_NAMED])}{more}",
+        error_type="call_not_found",
+    )
+
+
+async def _beginning_with(store: ToolKnowledgeStore, prefix: str) -> list[ToolCallRecord]:
+    if not prefix:
+        return []
+    query = RecordQuery(call_id_prefix=prefix, limit=_MOST_NAMED + 1)
+    return list(await store.storage.query(query))
+
+
+async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Node, bool]:
+    """The outermost call that led to this one, with all that it made; and whether that is all."""
+    root, seen = record, {record.call_id}
+    while root.parent_call_id is not None and root.parent_call_id not in seen:
+        seen.add(root.parent_call_id)
+        found = await store.storage.query(RecordQuery(call_id=root.parent_call_id, limit=1))
+        if not found:
+            break
+        root = found[0]
+    tree = _Node(root)
+    left, seen = [tree], {root.call_id}
+    while left:
+        node = left.pop(0)
+        if node.record.call_id is None:
+            continue
+        room = _MOST_CALLS - len(seen)
+        query = RecordQuery(parent_call_id=node.record.call_id, limit=room + 1)
+        children = await store.storage.query(replace(query, oldest_first=True))
+        node.children = [_Node(each) for each in children[:room] if each.call_id not in seen]
+        seen.update(each.record.call_id for each in node.children)
+        if len(children) > room:
+            return tree, False
+        left += node.children
+    return tree, True
+
+
+def _lines(node: _Node, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, _Node]]:
+    """Each call of a tree with the branches before it."""
+    if depth == 0:
+        yield "", node
+    for number, child in enumerate(node.children, 1):
+        is_last = number == len(node.children)
+        yield f"{prefix}{'└─ ' if is_last else '├─ '}", child
+        yield from _lines(child, f"{prefix}{'   ' if is_last else '│  '}", depth + 1)
+
+
+def _node_text(node: _Node) -> str:
+    record = node.record
+    times = f"waited {seconds_text(record.queue_wait)}, ran {seconds_text(record.execution_time)}"
+    text = "" if record.is_success else f"  {record_text(record)}"
+    return f"{record.tool_name}  {record.outcome.value}  {times}  {record.call_id}{text}"
+
+
+def _style(node: _Node, record: ToolCallRecord) -> str:
+    colour = OUTCOME_STYLES.get(node.record.outcome.value, "red")
+    return f"bold {colour}" if node.record.call_id == record.call_id else colour
+
+
+def _tree_facts(node: _Node) -> dict[str, Any]:
+    record = node.record
+    return {
+        "call_id": record.call_id,
+        "tool_name": record.tool_name,
+        "outcome": record.outcome.value,
+        "error_type": record.error_type,
+        "queue_wait": record.queue_wait,
+        "execution_time": record.execution_time,
+        "calls": [_tree_facts(child) for child in node.children],
+    }
+
+
+def _print(record: ToolCallRecord, *, full: bool) -> None:
+    console = make_console()
+    facts = {name: drawn(value, console) for name, value in _facts(record).items()}
+    console.print(fact_table(record.call_id or record.record_id, facts))
+    for title, value in (("arguments", record.params), ("result", record.result)):
+        if value or title == "arguments":
+            console.print(plain(title, "bold"))
+            console.print(plain(_shortened(json_text(value), full=full)), soft_wrap=True)
+    if record.error is not None:
+        console.print(plain(f"{record.error_type}: {record.error}", "red"), soft_wrap=True)
+
+
+def _facts(record: ToolCallRecord) -> dict[str, str]:
+    version = "" if record.tool_version is None else f" {record.tool_version}"
+    facts = {
+        "tool": f"{record.tool_name}{version}",
+        "outcome": record.outcome.value,
+        "asked": _moment(record.enqueued_at),
+        "started": _moment(record.started_at) if record.reached_executor else "never",
+        "ended": _moment(record.created_at),
+        "waited": seconds_text(record.queue_wait),
+        "ran": seconds_text(record.execution_time),
+        "attempts": str(record.attempts),
+        "caller": f"{record.caller_id or '-'} ({record.caller_type})",
+    }
+    others = {
+        "conversation": record.conversation_id,
+        "workflow": record.workflow_id,
+        "made by": record.parent_call_id,
+        "bucket": record.bucket,
+        "key": record.key,
+        "priority": record.priority,
+        "weight": record.weight,
+        "result size": None if record.result_size is None else f"{record.result_size} bytes",
+        "definition": record.definition_hash,
+        "generation": record.generation,
+    }
+    return facts | {name: str(value) for name, value in others.items() if value is not None}
+
+
+def _moment(time: Any) -> str:
+    text: str = time.astimezone().isoformat(sep=" ", timespec="milliseconds")
+    return text
+
+
+def _shortened(text: str, *, full: bool) -> str:
+    if full or len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}\n... {len(text)} characters in all; --full prints them"

@@ -1,0 +1,1 @@
+"""Where is the database, and how is it opened?"""

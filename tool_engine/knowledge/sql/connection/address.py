@@ -1,0 +1,110 @@
+"""Where is the database of the setting `records`, once the secrets in its URL are known?"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.settings.source import DatabaseSource
+from tool_engine.redaction import redact_text, remember_secret
+
+__all__ = ["Address", "explained"]
+
+_SECRET: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A database that can be connected to; its `repr` hides who connects."""
+
+    kind: str
+    """`sqlite` or `postgresql`."""
+    place: str
+    """The absolute path of the SQLite file, or the URL of the PostgreSQL database."""
+
+    def __repr__(self) -> str:
+        return f"<Address {self.kind} {self.shown}>"
+
+    @property
+    def shown(self) -> str:
+        """The place without user and password."""
+        if self.kind == "sqlite":
+            return self.place
+        return self.place.partition("://")[2].rpartition("@")[2].partition("?")[0]
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The address behind a URL whose `${env:NAME}` and `${file:PATH}` are filled in. Blocks.
+
+        Raises:
+            ConfigurationError: A secret is missing, or what comes out is no URL of a database.
+        """
+        filled = _filled(url)
+        source = _source(filled)
+        for secret in _passwords(filled):
+            remember_secret(secret)
+        if source.kind == "sqlite":
+            path = unquote(filled.partition("://")[2][1:])
+            return cls("sqlite", str(Path(path).expanduser().absolute()))
+        return cls("postgresql", f"postgresql://{filled.partition('://')[2]}")
+
+
+def _source(url: str) -> DatabaseSource:
+    try:
+        source = DatabaseSource(url=url)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"records: {error}") from None
+    if source.kind is None:
+        raise ConfigurationError("records: the secret is no URL of a database")
+    return source
+
+
+def _filled(url: str) -> str:
+    whole = _SECRET.fullmatch(url)
+    if whole is not None:
+        return _value(whole)
+    end = url.rfind("@")
+
+    def fill(found: re.Match[str]) -> str:
+        # Before the last `@` it is a user or a password, which may hold anything.
+        return quote(_value(found), safe="") if found.end() <= end else _value(found)
+
+    return _SECRET.sub(fill, url)
+
+
+def _value(found: re.Match[str]) -> str:
+    source, name = found.groups()
+    if source == "env":
+        value = os.environ.get(name, "")
+    else:
+        try:
+            value = Path(name).expanduser().read_text().strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise ConfigurationError(f"records: the file {name!r}: {reason}") from None
+    if not value and source == "env":
+        raise ConfigurationError(
+            f"records: the environment variable {name!r} is not set or empty; set it before the "
+            "engine starts"
+        )
+    if not value:
+        raise ConfigurationError(f"records: the file {name!r} is empty; write the secret into it")
+    remember_secret(value)
+    return value
+
+
+def _passwords(url: str) -> list[str]:
+    user, mark, _ = url.partition("://")[2].rpartition("@")
+    password = user.partition(":")[2] if mark else ""
+    return [each for each in {password, unquote(password)} if each]
+
+
+def explained(error: BaseException) -> str:
+    """What a database said, in one line, with secrets hidden."""
+    text = " ".join(str(error).split()) or "no reason given"
+    return redact_text(f"{type(error).__name__}: {text}")[:500]

@@ -1,0 +1,243 @@
+"""When is the database connected to, and what if that fails?
+
+With the first use, or when the engine starts: there, what only a person can mend is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sqlite3
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from importlib import import_module
+from threading import Lock
+from typing import Any, Final
+
+from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
+from tool_engine.forking import disown_in_child
+from tool_engine.knowledge.sql.connection.address import Address, explained
+from tool_engine.knowledge.sql.connection.failing import READING, BusyError, UnusableDatabaseError
+from tool_engine.knowledge.sql.schema.rows import Batch
+from tool_engine.model.json.copying import live
+from tool_engine.model.settings.retention import RecordsURL
+from tool_engine.redaction import redact_text
+from tool_engine.trusted import TrustedPath, database_files, trust
+
+__all__ = ["LazyDatabase"]
+
+_ROOM: Final = "tool_engine.knowledge.sql"
+_KINDS: Final = {
+    "sqlite": ("sqlite", "SQLiteDatabase", "sql"),
+    "postgresql": ("postgres", "PostgresDatabase", "postgres"),
+}
+"""Per kind of database: module, class, and the extra that brings its libraries."""
+
+
+@live("open the same address again")
+class LazyDatabase:
+    """A database that is connected to when it is needed.
+
+    Args:
+        url: Its URL; secrets are not filled in yet.
+        is_synchronous: Whether a commit waits until the disk has it.
+        stays_with_file: Whether a file that was opened goes on being asked when another one has
+            taken its place, or none.
+    """
+
+    def __init__(self, url: str, *, is_synchronous: bool, stays_with_file: bool = False) -> None:
+        self._url = url
+        self._is_synchronous = is_synchronous
+        self._stays_with_file = stays_with_file
+        self._opening = asyncio.Lock()
+        self._changing = asyncio.Lock()
+        self._loading = Lock()
+        self._database: Any = None
+        self._is_open = False
+        self._is_ended = False
+        self._asking = 0
+        self._file: tuple[int, int] | None = None
+        self._disowned: str | None = None
+        self.address: Address | None = None
+        """Where it is; None before it was opened."""
+        self.reader: Any = None
+        """What asks it; None before it was opened."""
+        trust(self)
+
+    def trusted_paths(self) -> Iterable[TrustedPath]:
+        """The files of a SQLite database: a tool that wrote them would write history. Blocks."""
+        try:
+            address = self.address or Address.of(self._url)
+        except ConfigurationError:
+            return ()
+        is_file = address.kind == "sqlite"
+        return database_files(address.place, "the engine's database") if is_file else ()
+
+    async def start(self) -> Exception | None:
+        """Opens it; what may pass by itself is returned.
+
+        Raises:
+            ConfigurationError: The setting or the database has to be changed; the message says how.
+            MissingExtraError: Its libraries are not installed.
+        """
+        try:
+            await self.open()
+        except (UnusableDatabaseError, sqlite3.Error, socket.gaierror) as error:
+            raise ConfigurationError(self._unusable(error)) from error
+        except BusyError as error:
+            return error
+        except OSError as error:
+            if self.address is not None and self.address.kind == "sqlite":
+                raise ConfigurationError(self._unusable(error)) from error
+            return error
+        return None
+
+    async def open(self) -> None:
+        """Connects, and makes and migrates the tables, where that was not done yet."""
+        self.require_own()
+        async with self._opening:
+            if self._is_open:
+                return
+            if self._database is None:
+                await asyncio.to_thread(self._load)
+            await self._database.open()
+            self._file = await self._file_now()
+            self._is_open = True
+
+    @asynccontextmanager
+    async def asked(self, failing: str = READING) -> AsyncIterator[Any]:
+        """What asks the database and changes it; after `end` it is open for as long as this takes.
+
+        Args:
+            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
+
+        Raises:
+            RecordsUnavailableError: The database does not answer.
+        """
+        self._asking += 1
+        try:
+            try:
+                await self._reopen_if_replaced()
+                await self.open()
+            except Exception as error:
+                raise RecordsUnavailableError(
+                    failing.format(place=self._shown, reason=explained(error))
+                ) from error
+            yield self.reader
+        except RecordsUnavailableError:
+            # Whatever it was, the tables are looked at again before the next try.
+            self._is_open = False
+            raise
+        finally:
+            self._asking -= 1
+            if self._is_ended and not self._asking:
+                await self.close()
+                await self.close_reader()
+
+    @asynccontextmanager
+    async def changing(self, failing: str) -> AsyncIterator[Any]:
+        """A transaction that changes the database; it is committed where nothing fails.
+
+        Raises:
+            RecordsUnavailableError: The database does not take it: nothing was changed.
+        """
+        async with (
+            self.asked(failing) as reader,
+            self._turn_to_change(),
+            reader.connection(failing) as connection,
+        ):
+            yield connection
+
+    def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
+        # A file takes one writer at a time: better in turn than each polling for it.
+        is_file = self.address is not None and self.address.kind == "sqlite"
+        return self._changing if is_file else nullcontext()
+
+    def disown(self, reason: str) -> None:
+        """From now on it is neither asked nor written to: its connections are another process's."""
+        self._disowned = f"the database cannot be used here: {reason}"
+
+    def require_own(self) -> None:
+        """Raises RecordsUnavailableError in a process that was forked after it was opened."""
+        if self._disowned is not None:
+            raise RecordsUnavailableError(self._disowned)
+
+    def end(self) -> None:
+        """From now on nothing stays open that nobody is using."""
+        self._is_ended = True
+
+    def prepare(self, batch: Batch) -> None:
+        """Does ahead what of the writing needs no connection."""
+        if self._database is not None:
+            self._database.prepare(batch)
+
+    async def write(self, batch: Batch) -> None:
+        """Writes and commits all rows, or none; in the writer's loop, which may be another one."""
+        self.require_own()
+        if self._database is None:
+            await asyncio.to_thread(self._load)
+        await self._database.write(batch)
+
+    async def close(self) -> None:
+        """Gives up the connection that writes."""
+        if self._database is not None and self._disowned is None:
+            await self._database.close()
+
+    async def close_reader(self) -> None:
+        """Gives up the connections that ask."""
+        self._is_open = False
+        if self.reader is not None and self._disowned is None:
+            await self.reader.close()
+
+    async def _reopen_if_replaced(self) -> None:
+        """A file that was deleted or replaced goes on answering, of what nobody else will see."""
+        if self._stays_with_file or not self._is_open:
+            return
+        if await self._file_now() != self._file:
+            await self.close_reader()
+
+    async def _file_now(self) -> tuple[int, int] | None:
+        """Which file it is; None: none is there, or it is a server's."""
+        if self.address is None or self.address.kind != "sqlite":
+            return None
+        try:
+            found = await asyncio.to_thread(os.stat, self.address.place)
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+    @property
+    def _shown(self) -> str:
+        return repr(RecordsURL(self._url))
+
+    def _load(self) -> None:
+        with self._loading:
+            if self._database is None:
+                self._load_once()
+
+    def _load_once(self) -> None:
+        address = Address.of(self._url)
+        module, name, extra = _KINDS[address.kind]
+        try:
+            writing = import_module(f"{_ROOM}.writing.{module}")
+            reading = import_module(f"{_ROOM}.reading")
+            for each in ("queries", "retention", "summing"):
+                import_module(f"{_ROOM}.{each}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("tool_engine"):
+                raise
+            raise MissingExtraError(
+                f"records in {address.kind} need {error.name}; run: "
+                f"pip install 'tool-engine[{extra}]'"
+            ) from error
+        self.address = address
+        self.reader = reading.Reader(address)
+        self._database = getattr(writing, name)(address, is_synchronous=self._is_synchronous)
+        disown_in_child(self)
+
+    def _unusable(self, error: Exception) -> str:
+        place = "the database" if self.address is None else self.address.shown
+        is_told = isinstance(error, UnusableDatabaseError)
+        reason = redact_text(str(error)) if is_told else explained(error)
+        return f"records: {place} cannot be used: {reason}; make it usable, or name another one"

@@ -1,0 +1,1 @@
+"""Which tables does the database have, and what stands in a row?"""

@@ -1,0 +1,334 @@
+"""How does a kept call become a row, and a row a record?
+
+Secrets are hidden before anything is written, and again when it is read: by then more of them may
+be known.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from math import inf
+from time import time
+from typing import Any, Final
+
+import msgspec
+
+from tool_engine.knowledge.entry import VisibleCall, bound, kept_record, secret_names
+from tool_engine.knowledge.snapshot import MAX_SNAPSHOT
+from tool_engine.knowledge.sql.schema.harmless import Harmless
+from tool_engine.knowledge.sql.schema.keys import (
+    KeyMaker,
+    date_of,
+    key_of_id,
+    microseconds,
+    record_id_of,
+)
+from tool_engine.model.record import AGENTS, CallEntry, KeptCall, ToolCallRecord
+from tool_engine.model.statistics import time_bin
+from tool_engine.model.tool import Tool
+from tool_engine.redaction import redact, redact_text
+
+__all__ = ["LONGEST_INLINE", "Batch", "RowMaker", "plain_text", "record_of_row"]
+
+LONGEST_INLINE: Final = 4_096
+"""Characters of a result's JSON up to which it stands in its row; a longer one is kept once."""
+_INTEGERS: Final = 2**63
+_SMALL: Final = 2**31
+_encode: Final = msgspec.json.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder().decode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Batch(msgspec.Struct):
+    """What one transaction writes."""
+
+    rows: list[tuple[Any, ...]]
+    """By `schema.COLUMNS`."""
+    values: dict[bytes, tuple[bytes, int, int, bytes]]
+    """Rows of `tool_values`, by their hash."""
+    definitions: dict[int, tuple[int, str, str | None, str | None]]
+    """Rows of `tool_definitions`, by their id."""
+    tools: dict[int, tuple[int, int, bool]] = {}
+    """By the `id` of a tool: the id of its definition, its weight, and whether it has secrets."""
+    unreadable: int = 0
+    """Calls that no row could be made of."""
+    error: str = ""
+    """Why, for the last of them."""
+    under_way: Callable[[], None] | None = None
+    """Called when the database begins to work on the rows and needs nothing more for a while."""
+    prepared: Any = None
+    """What the database made of the rows ahead; None: nothing yet."""
+
+    def part(self, start: int, stop: int | None) -> Batch:
+        """Some of its rows, with all that they refer to."""
+        return Batch(self.rows[start:stop], self.values, self.definitions)
+
+
+def plain_text(value: object) -> str | None:
+    r"""A text as every database takes it: half characters and NUL escaped (`\ud800`, `\x00`)."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else str(value)
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class RowMaker:
+    """Makes the rows of one process; in one thread at a time."""
+
+    def __init__(self) -> None:
+        self._keys = KeyMaker()
+        self._harmless = Harmless()
+        self._texts = _Texts()
+        self._date: datetime | None = None
+        self._time = 0
+
+    def batch(self, kept: Iterable[KeptCall]) -> Batch:
+        """The rows of some calls; one that cannot be read costs no other."""
+        batch = Batch([], {}, {})
+        self._harmless.refresh()
+        self._texts.refresh()
+        for each in kept:
+            try:
+                if type(each) is CallEntry:
+                    batch.rows.append(self._entry(each, batch))
+                else:
+                    batch.rows.append(self._record(each, batch))
+            except Exception as error:  # noqa: BLE001 - what was kept may hold foreign values
+                batch.unreadable += 1
+                batch.error = f"{type(error).__name__}: {error}"
+        return batch
+
+    def _entry(self, entry: CallEntry, batch: Batch) -> tuple[Any, ...]:
+        tool, facts, texts = entry.tool, entry.facts, self._texts
+        definition, weight, has_secrets = (
+            (None, 1, False) if tool is None else self._tool(tool, batch)
+        )
+        params, result, whole, error = self._shown(entry, tool, has_secrets)
+        if entry.date is not self._date:
+            self._date, self._time = entry.date, microseconds(entry.date)
+        finished = self._time + int(entry.after * 1e6)
+        result_hash = whole_hash = None
+        if len(result) > LONGEST_INLINE:
+            result_hash, result = _keep(result, batch, finished), b""
+        if whole is not None:
+            whole_hash = _keep(whole, batch, finished)
+        caller, caller_type = texts[entry.caller_id], texts[entry.caller_type]
+        seconds, waited = entry.execution_time, entry.queue_wait
+        if not (0.0 <= seconds < inf and 0.0 <= waited < inf):
+            seconds, waited = _seconds(seconds), _seconds(waited)
+        return (
+            self._keys.key(finished),
+            None,
+            plain_text(entry.call_id),
+            texts[entry.parent_call_id],
+            texts[entry.tool_name] if tool is not None else _model_text(entry.tool_name),
+            definition,
+            None if facts is None else facts["generation"],
+            "succeeded" if entry.is_success else entry.outcome.value,
+            texts[entry.error_type],
+            entry.reached_executor,
+            caller,
+            caller_type or "",
+            texts[entry.conversation_id],
+            texts[entry.workflow_id],
+            caller if caller_type in AGENTS else None,
+            texts[entry.session_id],
+            None if facts is None else texts[facts["bucket"]],
+            texts[entry.key],
+            _integer(entry.priority),
+            weight,
+            entry.attempts,
+            finished,
+            waited,
+            seconds,
+            time_bin(waited) if waited else 0,
+            time_bin(seconds),
+            len(entry.result) if whole is None else len(entry.whole or b""),
+            error,
+            params.decode(),
+            result.decode() if result_hash is None else None,
+            result_hash,
+            whole_hash,
+        )
+
+    def _shown(
+        self, entry: CallEntry, tool: Tool | None, has_secrets: bool
+    ) -> tuple[bytes, bytes, bytes | None, str | None]:
+        """Arguments, result and whole result as JSON, and the error: without secrets."""
+        large = len(entry.params) > MAX_SNAPSHOT or len(entry.result) > MAX_SNAPSHOT
+        if not (has_secrets or large or entry.error is not None or entry.whole is not None):
+            try:
+                params, result = _unpack(entry.params), _unpack(entry.result)
+            except (msgspec.DecodeError, RecursionError, TypeError):
+                params = result = None
+            is_so = self._harmless.is_so
+            if type(params) is dict and type(result) is dict and is_so(params) and is_so(result):
+                return _encode(params), _encode(result), None, None
+        bound(entry)
+        visible, whole = VisibleCall(entry.params, tool), entry.whole
+        return (
+            _encode(visible.params),
+            _encode(visible.result(entry.result)),
+            None if whole is None else _encode(visible.result(whole)),
+            plain_text(visible.error(entry.error)),
+        )
+
+    def _tool(self, tool: Tool, batch: Batch) -> tuple[int, int, bool]:
+        found = batch.tools.get(id(tool))
+        if found is None:
+            version, digest = plain_text(tool.version), plain_text(tool.definition_hash)
+            number = _intern(plain_text(tool.name) or "", version, digest, batch)
+            found = (number, tool.concurrency.weight, bool(secret_names(tool)))
+            batch.tools[id(tool)] = found
+        return found
+
+    def _record(self, record: KeptCall, batch: Batch) -> tuple[Any, ...]:
+        """The row of a record that was made elsewhere, perhaps by another storage like this."""
+        if not isinstance(record, ToolCallRecord):
+            raise TypeError(f"neither a CallEntry nor a ToolCallRecord: {type(record).__name__}")
+        shown = kept_record(record)
+        finished = microseconds(record.created_at)
+        result, result_hash = _result(shown.result, batch, finished)
+        key = key_of_id(record.record_id)
+        version, digest = plain_text(record.tool_version), plain_text(record.definition_hash)
+        definition = None
+        if version is not None or digest is not None:
+            definition = _intern(plain_text(record.tool_name) or "", version, digest, batch)
+        seconds, waited = _seconds(record.execution_time), _seconds(record.queue_wait)
+        return (
+            self._keys.key(finished) if key is None else key,
+            plain_text(record.record_id) if key is None else None,
+            plain_text(record.call_id),
+            plain_text(record.parent_call_id),
+            plain_text(record.tool_name),
+            definition,
+            _optional_integer(record.generation),
+            record.outcome.value,
+            plain_text(record.error_type),
+            bool(record.reached_executor),
+            plain_text(record.caller_id),
+            plain_text(record.caller_type) or "",
+            plain_text(record.conversation_id),
+            plain_text(record.workflow_id),
+            plain_text(record.agent_id),
+            plain_text(record.session_id),
+            plain_text(record.bucket),
+            plain_text(record.key),
+            _integer(record.priority),
+            _integer(record.weight),
+            _integer(record.attempts),
+            finished,
+            waited,
+            seconds,
+            time_bin(waited),
+            time_bin(seconds),
+            _optional_integer(record.result_size),
+            plain_text(shown.error),
+            _encode(shown.params).decode(),
+            result,
+            result_hash,
+            None,
+        )
+
+
+class _Texts(dict[Any, str | None]):
+    """Texts as every database takes them, remembered: most of them come again and again."""
+
+    most: Final = 10_000
+
+    def __missing__(self, value: Any) -> str | None:
+        found = self[value] = plain_text(value)
+        return found
+
+    def refresh(self) -> None:
+        if len(self) > self.most:
+            self.clear()
+
+
+def _model_text(text: str) -> str | None:
+    """The name of a tool that there is not: text that a model wrote."""
+    return plain_text(redact_text(text))
+
+
+def _intern(name: str, version: str | None, digest: str | None, batch: Batch) -> int:
+    # The id says what it stands for, so that nobody has to ask the database for it.
+    words = _encode((name, version, digest))
+    number = int.from_bytes(blake2b(words, digest_size=8).digest(), "big", signed=True)
+    batch.definitions[number] = (number, name, version, digest)
+    return number
+
+
+def _result(value: dict[str, Any], batch: Batch, finished: int) -> tuple[str | None, bytes | None]:
+    data = _encode(value)
+    if len(data) <= LONGEST_INLINE:
+        return data.decode(), None
+    return None, _keep(data, batch, finished)
+
+
+def _keep(data: bytes, batch: Batch, finished: int) -> bytes:
+    digest = blake2b(data, digest_size=16).digest()
+    # Not before the call that uses it: a value goes when all calls are younger.
+    used_at = max(int(time()), finished // 1_000_000)
+    if digest not in batch.values or batch.values[digest][2] < used_at:
+        batch.values[digest] = (digest, len(data), used_at, zlib.compress(data, 1))
+    return digest
+
+
+def _integer(value: float) -> int:
+    if type(value) is int and -_SMALL < value < _SMALL:
+        return value
+    return max(-_INTEGERS, min(int(value), _INTEGERS - 1))
+
+
+def _optional_integer(value: float | None) -> int | None:
+    return None if value is None else _integer(value)
+
+
+def _seconds(value: float) -> float:
+    value = float(value)
+    return value if 0.0 <= value < inf else 0.0
+
+
+def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
+    """The record of a row: `COLUMNS`, then version, hash, and the bytes of a large result."""
+    values: dict[str, Any] = row._asdict()  # type: ignore[attr-defined]
+    key, large = values["key"], values["large"]
+    text = zlib.decompress(large) if large is not None else values["result"]
+    error = values["error"]
+    return ToolCallRecord(
+        values["record_id"] or record_id_of(key),
+        values["tool_name"]
+        if values["definition_id"] is not None
+        else redact_text(values["tool_name"]),
+        redact(_decode(values["params"])),
+        redact(_decode(text)) if text is not None else {},
+        values["execution_time"],
+        values["outcome"] == "succeeded",
+        None if error is None else redact_text(error),
+        values["caller_id"],
+        values["caller_type"],
+        values["conversation_id"],
+        values["workflow_id"],
+        date_of(values["finished_at"]),
+        call_id=values["call_id"],
+        parent_call_id=values["parent_call_id"],
+        error_type=values["error_type"],
+        reached_executor=bool(values["reached_executor"]),
+        tool_version=values["version"],
+        definition_hash=values["definition_hash"],
+        generation=values["generation"],
+        bucket=values["bucket"],
+        key=values["admission_key"],
+        queue_wait=values["queue_wait"],
+        attempts=values["attempts"],
+        priority=values["priority"],
+        weight=values["weight"],
+        result_size=values["result_size"],
+        agent_id=values["agent_id"],
+        session_id=values["session_id"],
+    )

@@ -1,0 +1,107 @@
+"""What do queries know of the tables? The tables themselves are made by `schema`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+from sqlalchemy.types import TypeEngine
+
+from tool_engine.knowledge.sql.schema.counting import STATISTICS
+from tool_engine.knowledge.sql.schema.schema import COLUMNS
+
+__all__ = ["approvals", "calls", "decisions", "definitions", "sessions", "statistics", "values"]
+
+_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    "reached_executor": Boolean(),
+    "queue_wait": Double(),
+    "execution_time": Double(),
+    "result_hash": LargeBinary(),
+    "whole_hash": LargeBinary(),
+    **dict.fromkeys(
+        (
+            *("key", "definition_id", "generation", "priority", "weight", "attempts"),
+            *("finished_at", "wait_bin", "time_bin", "result_size"),
+        ),
+        BigInteger(),
+    ),
+}
+_STATISTICS_KINDS: Final[dict[str, TypeEngine[Any]]] = {
+    **dict.fromkeys(("hour", "bin", "calls", "newest"), BigInteger()),
+    **dict.fromkeys(("seconds", "largest"), Double()),
+}
+_metadata: Final = MetaData()
+
+calls: Final = Table(
+    "tool_calls",
+    _metadata,
+    *(
+        Column(name, _KINDS.get(name, Text()), primary_key=name == "key", autoincrement=False)
+        for name in COLUMNS
+    ),
+)
+"""One row per call."""
+definitions: Final = Table(
+    "tool_definitions",
+    _metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("tool_name", Text),
+    Column("version", Text),
+    Column("definition_hash", Text),
+)
+"""The definitions that calls ran on."""
+sessions: Final = Table(
+    "tool_sessions",
+    _metadata,
+    Column("session_id", Text, primary_key=True),
+    Column("created_at", BigInteger),
+    Column("updated_at", BigInteger),
+    Column("size", BigInteger),
+    Column("data", LargeBinary),
+    Column("revision", Text),
+)
+"""Conversations, compressed."""
+approvals: Final = Table(
+    "tool_approvals",
+    _metadata,
+    Column("token", Text, primary_key=True),
+    Column("session_id", Text),
+    Column("is_open", Boolean),
+    Column("asked_at", Double),
+    Column("expires_at", Double),
+    Column("data", LargeBinary),
+)
+"""What somebody was asked; without data once it was answered."""
+decisions: Final = Table(
+    "tool_decisions",
+    _metadata,
+    Column("session_id", Text, primary_key=True),
+    Column("fingerprint", Text, primary_key=True),
+    Column("decided_at", BigInteger),
+    Column("data", LargeBinary),
+)
+"""What was decided about calls, for later ones like them."""
+statistics: Final = Table(
+    "tool_statistics",
+    _metadata,
+    *(Column(name, _STATISTICS_KINDS.get(name, Text())) for name in STATISTICS),
+)
+"""What calls add up to: for each hour, and for all hours."""
+values: Final = Table(
+    "tool_values",
+    _metadata,
+    Column("hash", LargeBinary, primary_key=True),
+    Column("size", BigInteger),
+    Column("used_at", BigInteger),
+    Column("data", LargeBinary),
+)
+"""Large results, compressed, each once."""

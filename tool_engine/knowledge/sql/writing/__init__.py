@@ -1,0 +1,1 @@
+"""How do the calls that wait come into the database?"""

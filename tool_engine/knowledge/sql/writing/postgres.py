@@ -1,0 +1,277 @@
+"""How are rows written into a PostgreSQL database?
+
+With COPY, the quickest way in; row by row only where a try before may have written some already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import asyncpg  # type: ignore[import-untyped]
+
+from tool_engine.knowledge.sql.connection.address import Address
+from tool_engine.knowledge.sql.connection.failing import (
+    BadRowsError,
+    BusyError,
+    UnusableDatabaseError,
+)
+from tool_engine.knowledge.sql.connection.server import Server
+from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, counted
+from tool_engine.knowledge.sql.schema.keys import KEY_STEP
+from tool_engine.knowledge.sql.schema.rows import Batch
+from tool_engine.knowledge.sql.schema.schema import (
+    COLUMNS,
+    FRESH,
+    IDENTITY,
+    LOCK_NUMBER,
+    MIGRATIONS,
+    TABLES,
+    identity_of,
+    statements,
+    tables_of,
+)
+
+__all__ = ["PostgresDatabase", "connect"]
+
+_CONNECT_LIMIT: Final = 5.0
+_COMMAND_LIMIT: Final = 30.0
+_NO_ENCRYPTION: Final = "rejected SSL upgrade"
+_TRIES: Final = 1_000
+_SLICE: Final = 250
+"""Rows that are packed for the server between two chances for other tasks to run."""
+_PLACES: Final = ", ".join(f"${number + 1}" for number in range(len(COLUMNS)))
+_INSERT: Final = (
+    f"INSERT INTO tool_calls ({', '.join(COLUMNS)}) VALUES ({_PLACES}) "  # noqa: S608 - names of columns
+    "ON CONFLICT DO NOTHING"
+)
+_SAME: Final = (
+    "SELECT 1 FROM tool_calls WHERE ("  # noqa: S608 - names of columns
+    + " AND ".join(
+        f"{name} IS NOT DISTINCT FROM ${number + 1}" for number, name in enumerate(IDENTITY)
+    )
+    + f") OR record_id = ${len(IDENTITY) + 1}"
+)
+_INSERT_VALUE: Final = (
+    "INSERT INTO tool_values (hash, size, used_at, data) VALUES ($1, $2, $3, $4) "  # noqa: S608 - a number
+    # Locks the row also where nothing changes: nobody can remove it before this is committed.
+    "ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at "
+    f"WHERE tool_values.used_at < excluded.used_at - {FRESH}"
+)
+_INSERT_DEFINITION: Final = (
+    "INSERT INTO tool_definitions VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+)
+_KINDS: Final = {
+    **dict.fromkeys(("hour", "bin", "calls", "newest"), "bigint"),
+    **dict.fromkeys(("seconds", "largest"), "float8"),
+}
+_ARRAYS: Final = ", ".join(
+    f"${number + 1}::{_KINDS.get(name, 'text')}[]" for number, name in enumerate(STATISTICS)
+)
+_ADD_TO_STATISTICS: Final = (
+    # In the order of the key, which `counted` gives: two processes never wait for each other.
+    f"INSERT INTO tool_statistics AS known SELECT * FROM unnest({_ARRAYS}) "  # noqa: S608 - names of types
+    "ON CONFLICT (hour, tool_name, bucket, outcome, error_type, measure, bin) DO UPDATE SET "
+    "calls = known.calls + excluded.calls, seconds = known.seconds + excluded.seconds, "
+    "largest = greatest(known.largest, excluded.largest), "
+    "newest = greatest(known.newest, excluded.newest)"
+)
+_UNUSABLE: Final = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
+
+
+async def connect(address: Address, **options: Any) -> Any:
+    """A connection of asyncpg.
+
+    Raises:
+        UnusableDatabaseError: The URL is not understood, or the server refuses user, password or
+            database.
+        BusyError: It takes no connection now.
+        OSError: It cannot be reached.
+    """
+    server = await asyncio.to_thread(Server.of, address.place)
+    try:
+        for arguments in server.tries[:-1]:
+            try:
+                return await _connect(arguments, options)
+            except ConnectionError as error:
+                if _NO_ENCRYPTION not in str(error):
+                    raise
+        return await _connect(server.tries[-1], options)
+    except (*_UNUSABLE, asyncpg.ClientConfigurationError) as error:
+        raise UnusableDatabaseError(str(error)) from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise BusyError(f"the server takes no connection: {error}") from error
+
+
+async def _connect(arguments: dict[str, Any], options: dict[str, Any]) -> Any:
+    return await asyncpg.connect(
+        **arguments, **options, timeout=_CONNECT_LIMIT, command_timeout=_COMMAND_LIMIT
+    )
+
+
+class PostgresDatabase:
+    """Writes to one PostgreSQL database, through one connection.
+
+    Args:
+        address: The database; its tables are made where they are missing.
+        is_synchronous: Whether a commit waits until the disk has it, whatever the server's own
+            setting.
+    """
+
+    def __init__(self, address: Address, *, is_synchronous: bool) -> None:
+        self._address = address
+        self._settings = {"synchronous_commit": "on"} if is_synchronous else {}
+        self._connection: Any = None
+
+    async def open(self) -> None:
+        """Connects and brings the tables up to date.
+
+        Raises:
+            UnusableDatabaseError: The server refuses the user, or the tables are of a newer
+                version.
+            OSError: The server cannot be reached now.
+        """
+        # Not kept: what writes does so in a loop of its own.
+        await _goodbye(await self._connected())
+
+    def prepare(self, batch: Batch) -> None:
+        """There is nothing to make ahead: the server has processors of its own."""
+
+    async def write(self, batch: Batch) -> None:
+        """Writes and commits all rows, or none."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connected()
+        try:
+            with _translated():
+                try:
+                    await self._copy(batch)
+                except asyncpg.UniqueViolationError:
+                    await self._insert(batch)
+        except (BadRowsError, BusyError):
+            raise
+        except BaseException:
+            # Whatever it was, the tables are looked at again before the next try.
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Gives up the connection; in the loop in which rows were written."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await _goodbye(connection)
+
+    async def _connected(self) -> Any:
+        with _translated():
+            connection = await connect(self._address, server_settings=self._settings)
+        try:
+            with _translated():
+                await _migrate(connection)
+        except BaseException:
+            await _goodbye(connection)
+            raise
+        return connection
+
+    async def _copy(self, batch: Batch) -> None:
+        async with self._connection.transaction():
+            await self._refer(batch)
+            await self._connection.copy_records_to_table(
+                "tool_calls", records=_with_pauses(batch.rows), columns=COLUMNS
+            )
+            await self._count(counted(batch.rows))
+
+    async def _insert(self, batch: Batch) -> None:
+        async with self._connection.transaction():
+            await self._refer(batch)
+            new = [row for row in batch.rows if await _insert_beside(self._connection, row)]
+            await self._count(counted(new))
+
+    async def _count(self, counts: list[Count]) -> None:
+        if counts:
+            await self._connection.execute(
+                _ADD_TO_STATISTICS, *map(list, zip(*counts, strict=True))
+            )
+
+    async def _refer(self, batch: Batch) -> None:
+        # In one order, so that two processes that write the same never wait for each other.
+        definitions = sorted(batch.definitions.values())
+        await self._connection.executemany(_INSERT_DEFINITION, definitions)
+        if batch.values:
+            values = sorted(batch.values.values())
+            await self._connection.executemany(_INSERT_VALUE, values)
+
+
+async def _with_pauses(rows: list[tuple[Any, ...]]) -> Any:
+    for position, row in enumerate(rows):
+        if position % _SLICE == 0:
+            await asyncio.sleep(0)
+        yield row
+
+
+async def _goodbye(connection: Any) -> None:
+    try:
+        await connection.close(timeout=1.0)
+    except Exception:  # noqa: BLE001 - a connection that is lost cannot say goodbye
+        connection.terminate()
+
+
+async def _insert_beside(connection: Any, row: tuple[Any, ...]) -> bool:
+    """Inserts a row whose key another one may have; whether it was not there yet."""
+    for _ in range(_TRIES):
+        if await connection.execute(_INSERT, *row) != "INSERT 0 0":
+            return True
+        same = await connection.fetchval(
+            _SAME,
+            *identity_of(row),
+            row[1],
+        )
+        if same:
+            return False
+        row = (row[0] + KEY_STEP, *row[1:])
+    raise BadRowsError("no key is free near the time of the call")
+
+
+async def _migrate(connection: Any) -> None:
+    if await _version(connection) == len(MIGRATIONS):
+        return
+    async with connection.transaction():
+        # Several processes may start at once; and CREATE ... IF NOT EXISTS alone can collide.
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_NUMBER)
+        await connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
+        for statement in statements("postgresql", await _version(connection)):
+            await connection.execute(statement)
+
+
+async def _version(connection: Any) -> int:
+    """How many migrations the database had; 0 where a table is missing."""
+    found = await connection.fetch(
+        "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL",
+        list(TABLES),
+    )
+    names = {row["name"] for row in found}
+    version = 0
+    if TABLES[0] in names:
+        version = await connection.fetchval("SELECT max(version) FROM tool_engine_schema") or 0
+    if version > len(MIGRATIONS):
+        raise UnusableDatabaseError(
+            f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
+            "upgrade tool-engine, or name another database"
+        )
+    return int(version) if names.issuperset(tables_of(version)) else 0
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
+        raise BadRowsError(str(error)) from error
+    except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+        raise BusyError(str(error)) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise UnusableDatabaseError(str(error)) from error

@@ -1,0 +1,313 @@
+"""How are rows written into a SQLite file?
+
+Beside the thread of the calls, through one connection, in write-ahead mode: readers and the writer
+do not wait for one another, and a process that is killed loses nothing that was committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from tool_engine.knowledge.sql.connection.address import Address
+from tool_engine.knowledge.sql.connection.failing import (
+    BadRowsError,
+    BusyError,
+    UnusableDatabaseError,
+)
+from tool_engine.knowledge.sql.schema.counting import STATISTICS, counted
+from tool_engine.knowledge.sql.schema.keys import KEY_STEP
+from tool_engine.knowledge.sql.schema.rows import Batch
+from tool_engine.knowledge.sql.schema.schema import (
+    COLUMNS,
+    FRESH,
+    IDENTITY,
+    MIGRATIONS,
+    TABLES,
+    identity_of,
+    statements,
+    tables_of,
+)
+from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert
+
+__all__ = ["SQLiteDatabase"]
+
+_BUSY_WAIT: Final = 1.0
+"""Seconds for which SQLite itself waits for a lock, during which the thread is held."""
+_LAST_WAIT: Final = 100
+"""Milliseconds for which the end waits for those who read."""
+_TRIES: Final = 1_000
+_FILES: Final = 5
+"""Files that a batch is written into at most, should one after the other be taken away."""
+_INSERT_ONE: Final = (
+    f"INSERT INTO tool_calls ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - names of columns
+    "ON CONFLICT DO NOTHING"
+)
+_INSERT_VALUE: Final = (
+    "INSERT INTO tool_values (hash, size, used_at, data) VALUES (?, ?, ?, ?) "  # noqa: S608 - a number
+    "ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at "
+    f"WHERE tool_values.used_at < excluded.used_at - {FRESH}"
+)
+_INSERT_DEFINITION: Final = (
+    "INSERT INTO tool_definitions VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_ADD_TO_STATISTICS: Final = (
+    "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "
+    "seconds = seconds + excluded.seconds, largest = max(largest, excluded.largest), "
+    "newest = max(newest, excluded.newest)"
+)
+_SETTINGS: Final = (
+    # Takes effect on a new file only; what retention frees goes back to the disk.
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA journal_mode = WAL",
+    # What is written again and again goes from the log into the file once in a while only.
+    "PRAGMA wal_autocheckpoint = 16000",
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA cache_size = -32000",
+)
+
+
+class SQLiteDatabase:
+    """Writes to one SQLite file.
+
+    Args:
+        address: The file; it and its folder are made where they are missing.
+        is_synchronous: Whether a commit waits until the disk has it, so that it also survives a
+            loss of power.
+    """
+
+    def __init__(self, address: Address, *, is_synchronous: bool) -> None:
+        self._path = Path(address.place)
+        self._synchronous = "FULL" if is_synchronous else "NORMAL"
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] = (0, 0)
+        self._calls = BulkInsert("tool_calls", COLUMNS, "ON CONFLICT DO NOTHING")
+        self._statistics = BulkInsert("tool_statistics", STATISTICS, _ADD_TO_STATISTICS)
+        # A write that was given up may still be under way in its thread.
+        self._lock = Lock()
+
+    async def open(self) -> None:
+        """Opens the file and brings its tables up to date.
+
+        Raises:
+            UnusableDatabaseError: It is no database, or none that this version can write.
+            BusyError: Somebody else holds it locked.
+            sqlite3.Error: It cannot be opened now.
+            OSError: It cannot be made.
+        """
+        await asyncio.to_thread(self._locked, self._open)
+
+    def prepare(self, batch: Batch) -> None:
+        """Makes the statements that write the batch; in any thread, before `write`."""
+        counts = counted(batch.rows)
+        batch.prepared = (self._calls.statements(batch.rows), self._statistics.statements(counts))
+
+    async def write(self, batch: Batch) -> None:
+        """Writes and commits all rows, or none."""
+        await asyncio.to_thread(self._locked, self._write, batch)
+
+    async def close(self) -> None:
+        """Closes the file; it may be opened again."""
+        connection = self._connection
+        # Where nothing is under way it would keep SQLite from emptying the log.
+        if connection is not None and self._lock.locked():
+            connection.interrupt()
+        await asyncio.to_thread(self._locked, self._end)
+
+    def _locked(self, step: Callable[..., None], *args: Any) -> None:
+        with self._lock, _translated():
+            step(*args)
+
+    def _open(self) -> None:
+        self._close()
+        self._make_file()
+        connection = sqlite3.connect(
+            self._path,
+            timeout=_BUSY_WAIT,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=STATEMENTS,
+        )
+        try:
+            for setting in _SETTINGS:
+                connection.execute(setting)
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._calls.most_values = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+            _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        self._file = _identity(self._path)
+
+    def _make_file(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Nobody else may read what was called. SQLite gives its other files the same mode.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _end(self) -> None:
+        """Closes with everything in the file itself, so that a copy of it alone has all."""
+        connection = self._connection
+        if connection is not None:
+            # Others may have the file open, and be reading: the last one to close it does the rest.
+            with suppress(sqlite3.Error):
+                connection.execute(f"PRAGMA busy_timeout = {_LAST_WAIT}")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _write(self, batch: Batch) -> None:
+        # A file that was deleted or replaced goes on taking rows that nobody will ever see, also
+        # while this batch is on its way into it.
+        for _ in range(_FILES):
+            if self._connection is None or self._file != _identity(self._path):
+                self._open()
+            self._commit(batch)
+            if self._file == _identity(self._path):
+                return
+        raise sqlite3.OperationalError("the file is deleted or replaced again and again")
+
+    def _commit(self, batch: Batch) -> None:
+        connection = self._connection
+        if connection is None:
+            raise sqlite3.OperationalError("the file is not open")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            self._insert(connection, batch)
+            connection.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back(connection, error)
+            raise
+
+    def _insert(self, connection: sqlite3.Connection, batch: Batch) -> None:
+        if batch.prepared is None:
+            self.prepare(batch)
+        calls, statistics = batch.prepared
+        _refer(connection, batch)
+        if insert(connection, calls, batch.under_way) < len(batch.rows):
+            # One by one, to know which of them are there already.
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            _refer(connection, batch)
+            new = [row for row in batch.rows if _insert_beside(connection, row)]
+            statistics = self._statistics.statements(counted(new))
+        insert(connection, statistics)
+
+    def _roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._close()
+        if not isinstance(error, BadRowsError) and not _is_busy(error) and not _is_bad_row(error):
+            # Whatever it was, the tables are looked at again before the next try.
+            self._close()
+
+
+def _refer(connection: sqlite3.Connection, batch: Batch) -> None:
+    connection.executemany(_INSERT_DEFINITION, batch.definitions.values())
+    if batch.values:
+        connection.executemany(_INSERT_VALUE, batch.values.values())
+
+
+def _insert_beside(connection: sqlite3.Connection, row: tuple[Any, ...]) -> bool:
+    """Inserts a row whose key another one may have, with the next key that is free.
+
+    Returns:
+        Whether it was not there yet.
+    """
+    same = f"SELECT 1 FROM tool_calls WHERE {' AND '.join(f'{name} IS ?' for name in IDENTITY)}"  # noqa: S608 - names of columns
+    for _ in range(_TRIES):
+        if connection.execute(_INSERT_ONE, row).rowcount:
+            return True
+        if connection.execute(same, identity_of(row)).fetchone():
+            return False
+        if row[1] is not None:
+            known = "SELECT 1 FROM tool_calls WHERE record_id = ?"
+            if connection.execute(known, (row[1],)).fetchone():
+                return False
+        row = (row[0] + KEY_STEP, *row[1:])
+    raise BadRowsError("no key is free near the time of the call")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    if _version(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("CREATE TABLE IF NOT EXISTS tool_engine_schema (version INTEGER)")
+        for statement in statements("sqlite", _version(connection)):
+            _change(connection, statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _change(connection: sqlite3.Connection, statement: str) -> None:
+    try:
+        connection.execute(statement)
+    except sqlite3.OperationalError as error:
+        # A statement may run again, and SQLite knows no ADD COLUMN IF NOT EXISTS.
+        if not str(error).startswith("duplicate column name"):
+            raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """How many migrations the file had; 0 where a table is missing."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    version = 0
+    if TABLES[0] in names:
+        (version,) = connection.execute("SELECT max(version) FROM tool_engine_schema").fetchone()
+    if version is not None and version > len(MIGRATIONS):
+        raise UnusableDatabaseError(
+            f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
+            "upgrade tool-engine, or name another database"
+        )
+    return version or 0 if names.issuperset(tables_of(version or 0)) else 0
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (0, -1)
+    return (found.st_dev, found.st_ino)
+
+
+def _is_busy(error: BaseException) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _is_bad_row(error: BaseException) -> bool:
+    if isinstance(error, OverflowError | UnicodeEncodeError):
+        return True
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
+        if _is_busy(error):
+            raise BusyError(str(error)) from error
+        if _is_bad_row(error):
+            raise BadRowsError(str(error)) from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
+            raise UnusableDatabaseError("the file is no SQLite database") from error
+        raise

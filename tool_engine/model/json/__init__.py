@@ -1,0 +1,1 @@
+"""How are JSON values copied, shown and measured?"""

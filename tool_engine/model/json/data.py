@@ -1,0 +1,87 @@
+"""How does a value of this package read as JSON values?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from typing import Any, get_args
+
+import msgspec
+
+from tool_engine.model.json.kinds import public_fields
+from tool_engine.model.json.output import plain
+
+__all__ = ["Data", "fields_as_json", "redacted"]
+
+
+class Data:
+    """What a structure has that is what its fields are."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values, with `[hidden]` in the place of secrets.
+
+        Choices are their values, times are in ISO 8601, and what JSON cannot hold is a text.
+
+        Returns:
+            One entry for each public field; nothing in it belongs to the value.
+        """
+        return fields_as_json(self, redacted)
+
+
+def redacted(value: Any) -> Any:
+    """A JSON value with `[hidden]` in the place of secrets."""
+    # By name: the vocabulary stands below what knows secrets.
+    return import_module("tool_engine.redaction").redact(value)
+
+
+def fields_as_json(value: Any, hide: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
+    """The public fields of a structure as JSON values.
+
+    Args:
+        value: The structure.
+        hide: Makes of a JSON value what may be shown of it; given as it is when left out.
+    """
+    kind: type[msgspec.Struct] = type(value)
+    free = _free_fields(kind)
+    return {
+        name: _as_json(getattr(value, name), name in free, hide)
+        for name in (field.name for field in public_fields(kind))
+    }
+
+
+@cache
+def _free_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields that may hold anything: arguments, outputs, what a definition says."""
+    return frozenset(field.name for field in public_fields(kind) if _is_free(field.type))
+
+
+def _is_free(annotation: Any) -> bool:
+    return annotation is Any or any(map(_is_free, get_args(annotation)))
+
+
+def _as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Data):
+        return value.to_dict()
+    if isinstance(value, msgspec.Struct):
+        return fields_as_json(value, hide)
+    if isinstance(value, Mapping | list | tuple | frozenset):
+        return _entries_as_json(value, is_free, hide)
+    if isinstance(value, Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, date) else hide(plain(value))
+
+
+def _entries_as_json(value: Any, is_free: bool, hide: Callable[[Any], Any]) -> Any:
+    entries = value.values() if isinstance(value, Mapping) else value
+    if is_free and not any(isinstance(each, Data) for each in entries):
+        return hide(plain(value))
+    # Keys are names that a user gave here: a bucket called `token` is no secret.
+    copies = [_as_json(each, is_free, hide) for each in entries]
+    if isinstance(value, Mapping):
+        return dict(zip(map(str, value), copies, strict=True))
+    return sorted(copies) if isinstance(value, frozenset) else copies

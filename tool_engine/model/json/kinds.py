@@ -1,0 +1,67 @@
+"""Is each field of a setting of the kind that its annotation says?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.json.output import shown
+from tool_engine.model.setting_kinds import check_switch
+
+__all__ = ["check_kinds", "public_fields"]
+
+_CONTAINERS = (dict, list, tuple, msgspec.Struct)
+
+
+def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -> None:
+    """Checks the fields of a setting that was just made; containers become copies of their own.
+
+    What code passes is as right as what comes from JSON: no text for a number.
+
+    Args:
+        setting: What was made.
+        names: The fields to look at; None: all.
+
+    Raises:
+        ConfigurationError: A field holds another kind; the message names the field and the place.
+    """
+    for field in public_fields(type(setting)):
+        if names is not None and field.name not in names:
+            continue
+        value = getattr(setting, field.name)
+        if field.type is bool:
+            check_switch(field.name, value)
+            continue
+        try:
+            converted = msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            place, fault = _place_of(field.name, field.type, value, error)
+            raise ConfigurationError(f"{place}: {fault}, got {shown(value)[:80]}") from error
+        if isinstance(converted, _CONTAINERS) and converted is not value:
+            # The caller that passed it may go on changing it: unchecked, and for all who share it.
+            msgspec.structs.force_setattr(setting, field.name, converted)
+
+
+@cache
+def public_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a class that are for its users, with their annotations."""
+    # To read the annotations takes longer than all that is checked.
+    return tuple(each for each in msgspec.structs.fields(kind) if not each.name.startswith("_"))
+
+
+def _place_of(
+    name: str, kind: Any, value: object, error: msgspec.ValidationError
+) -> tuple[str, msgspec.ValidationError]:
+    """Where in a setting the fault is, and what it is."""
+    entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
+    for key, each in entries:
+        try:
+            msgspec.convert(each, get_args(kind)[1])
+            msgspec.convert({key: each}, kind)
+        except msgspec.ValidationError as fault:
+            return f"{name}[{key!r}]", fault
+    return name, error

@@ -1,0 +1,195 @@
+"""Which mapping and which text does a tool's return value become?"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from importlib import import_module
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from tool_engine.model.json.free_key import free_key
+
+__all__ = [
+    "PLAIN",
+    "as_output",
+    "fields_of",
+    "has_odd_keys",
+    "has_own_form",
+    "is_path",
+    "plain",
+    "shown",
+    "stand_in",
+    "to_text",
+]
+
+_MAX_DEPTH: Final = 64
+PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
+"""Types of which it is plain that they are no mapping."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_STR: Final = frozenset((str,))
+_CONTAINERS: Final = frozenset((dict, list, tuple))
+_MOST_CONTAINERS: Final = 1_000_000
+"""Containers that are looked into; a value that holds itself has more."""
+_WORDS: Final = {None: "null", True: "true", False: "false"}
+_LARGEST: Final = 2**2048
+"""Python refuses to write integers of more than 4,300 digits."""
+
+
+def as_output(value: Any) -> dict[str, Any]:
+    """The mapping that a result holds as its `output`.
+
+    A dict is handed over as it is, another mapping as a dict, a struct, a dataclass or a class of
+    attrs as its fields; anything else, None too, becomes `{"result": value}`.
+    """
+    kind = type(value)
+    if kind is dict:
+        return value  # type: ignore[no-any-return]
+    if kind in PLAIN:
+        return {"result": value}
+    if isinstance(value, Mapping):
+        return dict(value)
+    fields = fields_of(value)
+    return {"result": value} if fields is None else fields
+
+
+def fields_of(value: Any) -> dict[str, Any] | None:
+    """The fields of a struct, a dataclass or a class of attrs; None for a value that is none."""
+    kind = type(value)
+    if isinstance(value, msgspec.Struct):
+        # As they are read: a tool, for one, holds some of its fields in another form.
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    if hasattr(kind, "__dataclass_fields__"):
+        fields = import_module("dataclasses").fields(value)
+    elif hasattr(kind, "__attrs_attrs__"):
+        fields = kind.__attrs_attrs__
+    else:
+        return None
+    return {field.name: getattr(value, field.name) for field in fields}
+
+
+def to_text(output: Any) -> str:
+    """The text that a model reads: a string as it is, everything else as JSON on one line.
+
+    Letters of every script stay as they are. Dates, decimals, ids and paths are written as text,
+    structs and dataclasses as objects, what JSON cannot hold as its `repr`, and half of a surrogate
+    pair as its escape, so that the text can always be sent. Never raises.
+    """
+    if isinstance(output, str):
+        return _encodable(str.__str__(output))
+    try:
+        if has_odd_keys(output):
+            raise TypeError("two keys may be the same in JSON")
+        text = json.dumps(output, ensure_ascii=False, allow_nan=False, default=stand_in)
+    except (TypeError, ValueError, RecursionError):
+        # NaN, keys that are no text, and values that hold themselves or nest too deep.
+        text = json.dumps(plain(output), ensure_ascii=False)
+    return _encodable(text)
+
+
+def has_own_form(value: Any) -> bool:
+    """Whether all of a value is of kinds that have one form in JSON, without asking it."""
+    try:
+        _encode(as_output(value))
+    except Exception:  # noqa: BLE001 - foreign objects raise anything
+        return False
+    return True
+
+
+def has_odd_keys(value: Any) -> bool:
+    """Whether a mapping in `value` has keys that are no text: `1` and `"1"` are one in JSON."""
+    pending, seen = [value], 0
+    while pending:
+        value = pending.pop()
+        seen += 1
+        if type(value) is dict:
+            if not _STR.issuperset(map(type, value)):
+                return True
+            value = value.values()
+        elif type(value) is not list and type(value) is not tuple:
+            continue
+        if seen > _MOST_CONTAINERS:
+            return True
+        pending += [item for item in value if type(item) in _CONTAINERS]
+    return False
+
+
+def stand_in(value: Any) -> Any:
+    """What stands, in a text, for a value that JSON does not know: one that it knows better."""
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return msgspec.to_builtins(value)
+    if isinstance(value, Decimal | UUID) or is_path(value):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    output = as_output(value)
+    return shown(value) if output.get("result") is value else output
+
+
+def is_path(value: Any) -> bool:
+    """Whether `value` is a path of `pathlib`."""
+    # Where no code has imported the module there is no path, and no call waits for its import.
+    pathlib: Any = sys.modules.get("pathlib")
+    return pathlib is not None and isinstance(value, pathlib.PurePath)
+
+
+def plain(value: Any) -> Any:
+    """A copy made of JSON values, in the forms of `to_text`; nothing that is in it gets lost."""
+    return _plain(value, 0)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        return value if -_LARGEST < value < _LARGEST else shown(value)
+    if depth >= _MAX_DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return _plain_mapping(value, depth)
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return _plain(stand_in(value), depth + 1)
+
+
+def _plain_mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    # Texts first: what is none gives way, with an apostrophe, as in a record.
+    taken = {str.__str__(key) for key in value if isinstance(key, str)}
+    copy: dict[str, Any] = {}
+    for key, item in value.items():
+        name = _key(key)
+        if not isinstance(key, str):
+            name = free_key(name, taken)
+            taken.add(name)
+        copy[name] = _plain(item, depth + 1)
+    return copy
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    return _WORDS[key] if key is None or isinstance(key, bool) else shown(key)
+
+
+def shown(value: Any) -> str:
+    """The `repr` of a value, whatever it raises."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a tool's own repr may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def _encodable(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()

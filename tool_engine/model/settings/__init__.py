@@ -1,0 +1,1 @@
+"""Which values may a setting hold?"""

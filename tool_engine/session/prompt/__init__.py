@@ -1,0 +1,1 @@
+"""What is a model told once, at the beginning?"""

@@ -1,0 +1,189 @@
+"""What is a model told once, at the beginning: norms, rules of groups, skills, and tools? S24.
+
+The same tools, groups and settings give the same text, character by character: what a provider
+keeps of a prompt stays good from turn to turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
+from tool_engine.logger import get_logger
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.prompts import prompt
+from tool_engine.redaction import redact_text
+from tool_engine.session.own_code import is_unawaited
+from tool_engine.session.prompt.instructions import NORMS
+from tool_engine.session.prompt.skills import KnownSkill, SkillReader
+from tool_engine.session.toolbox.placing import GroupState
+from tool_engine.session.toolbox.standing import Standing
+from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.store import VariableStore
+
+__all__ = ["SessionPrompt", "rendered"]
+
+_log: Final = get_logger(__name__)
+_CONDITION: Final = re.compile(r"\s*\{\{if +(?P<name>[^\s{}]+) *\}\} ?")
+_TOOLS: Final = "{{tools}}"
+_VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
+
+
+class _Told:
+    """The tools of a conversation, so that their prompt is known for as long as they stand."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self.index = toolbox.standing
+        self.list_all = toolbox.tools
+
+
+class SessionPrompt:
+    """Tells the model of one conversation what holds for its tools.
+
+    Args:
+        toolbox: The tools and groups of the conversation.
+        variables: Where skills are kept, for `read_var`.
+        language: `en` or `zh`.
+    """
+
+    def __init__(self, toolbox: Toolbox, variables: VariableStore, language: str = "en") -> None:
+        self._toolbox = toolbox
+        self._norms = NORMS[language]
+        self._skills = SkillReader(toolbox, variables, language)
+        self._failures: dict[str, str] = {}
+        self._told: tuple[Standing, list[KnownSkill], str] | None = None
+        """The rules that were made last, and what they were made from."""
+
+    @property
+    def findings(self) -> list[str]:
+        """What could not be told the model, and why; of the last time that it was made."""
+        return [*self._failures.values(), *self._skills.findings]
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools that the conversation has because of its groups: `call_skill`, or none."""
+        return self._skills.tools()
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """Such a tool, and what runs it."""
+        return self._skills.own(tool_name)
+
+    def text(self, protocol: ToolCallingProtocol) -> str:
+        """The whole: the rules, and for a text protocol the tools.
+
+        Raises:
+            ToolConflictError: Two tools have one name.
+        """
+        parts = [self.rules()]
+        if self._is_on():
+            told: Any = _Told(self._toolbox)
+            parts.append(prompt(told, protocol))
+        return "\n\n".join(part for part in parts if part)
+
+    def rules(self) -> str:
+        """The norms, then the rules and the skills of each group that is on: `toolRules()`. S24.
+
+        Empty while the model has neither tools nor groups.
+
+        Raises:
+            ToolConflictError: Two tools have one name.
+        """
+        standing, skills = self._toolbox.standing, self._skills.skills()
+        if self._told is None or self._told[0] is not standing or self._told[1] is not skills:
+            text = self._rules(skills) if self._is_on() else ""
+            # What a function says may be another thing the next time.
+            is_fixed = all(each.rules is None for each in standing.groups.values())
+            self._told = (standing, skills, text) if is_fixed else None
+            return text
+        return self._told[2]
+
+    def _rules(self, skills: list[KnownSkill]) -> str:
+        names = [tool.name for tool in self._toolbox.tools()]
+        groups = [group for group in self._toolbox.groups() if group.is_enabled]
+        before, self._failures = self._failures, {}
+        parts = [
+            *([self._norms.tools] if names else []),
+            *self._of_variables(names),
+            *(part for group in groups for part in self._of_group(group, names, skills)),
+            *self._index([each for each in skills if not each.skill.always_load]),
+        ]
+        for name, message in self._failures.items():
+            if before.get(name) != message:
+                _log.warning("group_rules_failed", group=name, error=message)
+        return "\n\n".join(parts)
+
+    def _is_on(self) -> bool:
+        return self._toolbox.config.enabled
+
+    def _of_variables(self, names: Sequence[str]) -> list[str]:
+        told = [name for name in _VARIABLE_TOOLS if name in names]
+        if not told:
+            return []
+        listed = ", ".join(f"`{name}`" for name in told)
+        return [f"{self._norms.variables}\n{self._norms.reading.format(tools=listed)}"]
+
+    def _of_group(
+        self, state: GroupState, names: Sequence[str], skills: Iterable[KnownSkill]
+    ) -> list[str]:
+        parts = [state.group.description.strip(), self._rules_of(state, names).strip()]
+        parts += [
+            f"{self._norms.skill.format(name=each.name)}\n\n{each.skill.prompt.strip()}"
+            for each in skills
+            if each.group == state.name and each.skill.always_load
+        ]
+        told = [part for part in parts if part]
+        return [self._norms.group.format(name=state.name), *told] if told else []
+
+    def _rules_of(self, state: GroupState, names: Sequence[str]) -> str:
+        if state.rules is None:
+            return rendered(state.group.rules, state.enabled_tools, names)
+        try:
+            text: object = state.rules(list(state.enabled_tools))
+        except Exception as error:  # noqa: BLE001 - one group must not silence the others
+            return self._failed(state, redact_text(f"{type(error).__name__}: {error}"))
+        if not isinstance(text, str):
+            is_unawaited(text)
+            return self._failed(state, f"they gave {type(text).__name__}, and no text")
+        return text
+
+    def _failed(self, state: GroupState, message: str) -> str:
+        self._failures[state.name] = f"the rules of group {state.name!r} are left out: {message}"
+        return ""
+
+    def _index(self, skills: Sequence[KnownSkill]) -> list[str]:
+        """The table of the skills that are read on demand."""
+        if not skills:
+            return []
+        rows = [(each.name, each.skill.desc, each.skill.when) for each in skills]
+        table = "\n".join(map(_row, [self._norms.columns, ("---", "---", "---"), *rows]))
+        return [f"{self._norms.skills}\n\n{table}"]
+
+
+def rendered(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
+    """The rules of a group as its model reads them. S11.
+
+    A line that begins with `{{if NAME}}` stays, without that, while the tool NAME is on; of several
+    at the beginning each must be. `{{tools}}` becomes the names of the group's tools.
+
+    Args:
+        rules: The text.
+        tools: The tools of the group that are on.
+        enabled_tools: All tools that are on.
+    """
+    lines = [_line(line, enabled_tools) for line in rules.splitlines()]
+    listed = ", ".join(f"`{name}`" for name in tools)
+    return "\n".join(line for line in lines if line is not None).replace(_TOOLS, listed)
+
+
+def _line(line: str, enabled_tools: Sequence[str]) -> str | None:
+    while (found := _CONDITION.match(line)) is not None:
+        if found["name"] not in enabled_tools:
+            return None
+        line = line[found.end() :]
+    return line
+
+
+def _row(cells: Iterable[Any]) -> str:
+    shown = (" ".join(str(cell).split()).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(shown)} |"

@@ -1,0 +1,1 @@
+"""What does a model read of the result of a call?"""

@@ -1,0 +1,137 @@
+"""What does a log show of a call's arguments and of its result, in a line or two?
+
+Secrets are hidden before anything is cut: half of one would not be recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.json.free_key import free_key, text_key
+from tool_engine.model.json.output import shown, to_text
+from tool_engine.model.tool import Tool
+from tool_engine.output.graphemes import cluster_start
+from tool_engine.redaction import OwnSecrets, redact, redact_text, secrets_of
+from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.session.formatting import data_of
+from tool_engine.session.own_code import made_text
+from tool_engine.session.reading.presentation import Presentation
+
+__all__ = ["compressed_args", "compressed_result"]
+
+_PREVIEW: Final = 200
+"""Characters of a result. U41."""
+_LONGEST_TEXT: Final = 50
+"""Characters of a text in arguments. U41."""
+_LONGEST_PLACE: Final = 500
+"""Characters of an id or a path, which says nothing once it is cut."""
+_LONGEST: Final = 1_000
+"""Characters of all arguments, and of what a tool's own function makes."""
+_LOOKED_AT: Final = 8_192
+"""Characters of each text that are looked at."""
+_MOST_VALUES: Final = 500
+_MAX_DEPTH: Final = 16
+_WORDS: Final = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
+_PLACES: Final = frozenset({"id", "ids", "path", "paths"})
+_ELLIPSIS: Final = "…"
+
+
+def compressed_args(
+    args: Mapping[str, Any], presentation: Presentation | None = None, tool: Tool | None = None
+) -> str:
+    """The arguments of a call as a short JSON text for logs, at most 1,000 characters. S8, U41.
+
+    Texts are cut at 50 characters, all but ids and paths. Never raises: where
+    `presentation.compress_args` does, or returns no text, the default is used.
+
+    Args:
+        args: The arguments.
+        presentation: What code says of the tool.
+        tool: The tool, whose secret parameters are hidden.
+    """
+    own = None if presentation is None else presentation.compress_args
+
+    def default() -> str:
+        secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
+        return to_text(_short(secrets.params(_Start().of(args, 0)), ""))
+
+    name = "the tool" if tool is None else tool.name
+    return _compressed(own, args, name, default, _LONGEST)
+
+
+def compressed_result(result: ToolExecutionResult, presentation: Presentation | None = None) -> str:
+    """The beginning of a result for logs, at most 200 characters. S8, U41.
+
+    Never raises: where `presentation.compress_result` does, or returns no text, the default is
+    used. What that function makes may have 1,000 characters.
+    """
+    own = None if presentation is None else presentation.compress_result
+
+    def default() -> str:
+        if not result.is_success:
+            return f"Error ({result.error_type}): {redact_text(_start(result.error or ''))}"
+        return to_text(redact(_Start().of(data_of(result.output), 0)))
+
+    return _compressed(own, result, result.tool_name, default, _PREVIEW)
+
+
+def _compressed(
+    own: Callable[[Any], str] | None,
+    value: Any,
+    tool_name: str,
+    default: Callable[[], str],
+    most: int,
+) -> str:
+    text = None if own is None else made_text([], "compression", tool_name, own, value)
+    if text is not None:
+        return _cut(redact_text(_start(text)), _LONGEST)
+    text = made_text([], "value", tool_name, default)
+    return _cut(redact_text(_start(shown(value))) if text is None else text, most)
+
+
+class _Start:
+    """Copies the beginning of a value, so that a large one costs no more than a small one."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if isinstance(value, str):
+            return _start(str.__str__(value))
+        if depth >= _MAX_DEPTH:
+            return _ELLIPSIS
+        if isinstance(value, Mapping):
+            few = islice(value.items(), max(0, self._left))
+            copy: dict[str, Any] = {}
+            for key, item in few:
+                copy[free_key(_start(text_key(key, value)), copy)] = self.of(item, depth + 1)
+            return copy
+        if isinstance(value, list | tuple):
+            return [self.of(item, depth + 1) for item in islice(value, max(0, self._left))]
+        return value
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= _LOOKED_AT else text[: place_to_cut(text, _LOOKED_AT)] + _ELLIPSIS
+
+
+def _short(value: Any, name: str) -> Any:
+    """The value with its texts cut; `name` is the key that it stands under."""
+    if isinstance(value, str):
+        words = _WORDS.findall(name)
+        is_place = bool(words) and words[-1].lower() in _PLACES
+        return _cut(value, _LONGEST_PLACE if is_place else _LONGEST_TEXT)
+    if isinstance(value, dict):
+        return {key: _short(item, key) for key, item in value.items()}
+    return [_short(item, name) for item in value] if isinstance(value, list) else value
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return text[: cluster_start(text, most - len(_ELLIPSIS))] + _ELLIPSIS

@@ -1,0 +1,1 @@
+"""How do several sources give one conversation their tools, and under which names?"""

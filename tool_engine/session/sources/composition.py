@@ -1,0 +1,286 @@
+"""How are tools put together, renamed, left out and told differently, without changing them?
+
+Each of these functions gives something that stands in the place of an engine; they nest in any
+order. Nothing is hidden silently: where two tools would have one name, there is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, cast
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.nearness import suggest_near
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import CombinedTools, ToolSource
+from tool_engine.session.own_code import is_unawaited
+from tool_engine.session.sources.combining import CombinedSource
+from tool_engine.session.sources.tool_view import Source, ToolView, bound, checked_source
+
+__all__ = [
+    "Keep",
+    "Prepare",
+    "Source",
+    "as_source",
+    "combine",
+    "keep",
+    "prefix",
+    "prepare",
+    "rename",
+]
+
+Keep = Callable[[Tool], bool]
+"""Whether a tool is shown."""
+Prepare = Callable[[Tool, int], Tool | None]
+"""Tells what a model is told of a tool in a turn, the first of which is 0; None: nothing."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+_PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_TOLD: Final = ("description", "parameters", "examples", "output", "status")
+"""What a model is told of a tool, and may be told otherwise."""
+
+
+def combine(*sources: ToolSource) -> Source:
+    """The tools and the groups of several sources as one.
+
+    Raises:
+        ToolConflictError: Two have a tool, or a group, of one name; so does a later question, when
+            a reload made it so.
+        ConfigurationError: There is no source, or one is none.
+    """
+    if not sources:
+        raise ConfigurationError("combine needs at least one source of tools")
+    return CombinedSource({f"{place}": source for place, source in enumerate(sources, 1)})
+
+
+def prefix(source: ToolSource, text: str) -> Source:
+    """The tools and the groups of a source, with `text` before each name.
+
+    Raises:
+        ConfigurationError: No name can begin so.
+    """
+    if not isinstance(text, str) or not _PREFIX.fullmatch(text):
+        raise ConfigurationError(
+            f"no tool's name can begin with {text!r}: write a letter or _ first, then letters, "
+            "digits, _ . and -, such as 'web_'"
+        )
+    return _Prefixed(source, text)
+
+
+def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
+    """The tools of a source, some of them under other names: old -> new.
+
+    A name that no tool has yet is a finding, not an error.
+
+    Raises:
+        ToolConflictError: Two tools would have one name; so does a later question.
+        ConfigurationError: The names are no mapping, or a new one can be none.
+    """
+    if not isinstance(names, Mapping):
+        raise ConfigurationError(
+            f"rename takes a mapping of old names to new ones, got {type(names).__name__}"
+        )
+    for old, new in names.items():
+        if not isinstance(new, str) or not _NAME.fullmatch(new):
+            raise ConfigurationError(
+                f"{old!r} cannot be renamed {new!r}: a name has a letter or _ first, then letters, "
+                "digits, _ . and -, at most 128 characters"
+            )
+    made = _Renamed(source, names)
+    made.list_all()
+    return made
+
+
+def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
+    """Those tools of a source that a function says yes to, or that are named; no others.
+
+    Tools may still call the others from inside.
+
+    Raises:
+        ConfigurationError: It is neither a function nor a list of names. When the tools are listed:
+            the function failed, or is async.
+    """
+    if not callable(tools) and (isinstance(tools, str | bytes) or not _are_names(tools)):
+        raise ConfigurationError(f"keep takes a function of a tool, or names, got {tools!r}")
+    return _Kept(source, tools)
+
+
+def prepare(source: ToolSource, tell: Prepare) -> Source:
+    """The tools of a source, of which a model is told what `tell` makes of them in each turn.
+
+    `tell` may change the description, the examples and the output, leave out parameters or change
+    their schemas, or give None, so that the tool is not told of, and a call of it refused. Calls
+    are validated and run by the definition as it is.
+
+    Raises:
+        ConfigurationError: `tell` is no function. When the tools are listed: it failed, gave
+            something else, or tells of parameters that calls would be refused for.
+    """
+    if not callable(tell):
+        raise ConfigurationError(f"prepare takes a function of a tool and a turn, got {tell!r}")
+    return _Prepared(source, tell)
+
+
+class _Prefixed(ToolView):
+    def __init__(self, source: ToolSource, text: str) -> None:
+        super().__init__(source)
+        self._text = text
+
+    def bound(self, turn: Callable[[], int]) -> _Prefixed:
+        """The same view for one conversation."""
+        source = bound(self._source, turn)
+        return self if source is self._source else _Prefixed(source, self._text)
+
+    def _show(self, tool: Tool) -> Tool:
+        return replace(tool, name=f"{self._text}{tool.name}")
+
+    def _group_name(self, name: str) -> str:
+        return f"{self._text}{name}"
+
+
+class _Renamed(ToolView):
+    def __init__(self, source: ToolSource, names: Mapping[str, str]) -> None:
+        super().__init__(source)
+        self._names = dict(names)
+
+    def bound(self, turn: Callable[[], int]) -> _Renamed:
+        """The same view for one conversation."""
+        source = bound(self._source, turn)
+        return self if source is self._source else _Renamed(source, self._names)
+
+    @property
+    def findings(self) -> list[Any]:
+        """Also names of tools to rename that no tool has."""
+        known = [tool.name for tool in self._source.list_all()]
+        return super().findings + [
+            f"rename: there is no tool {old!r} to be called {new!r}{suggest_near(old, known)}"
+            for old, new in self._names.items()
+            if old not in known
+        ]
+
+    def _show(self, tool: Tool) -> Tool:
+        new = self._names.get(tool.name, tool.name)
+        return tool if new == tool.name else replace(tool, name=new)
+
+
+class _Kept(ToolView):
+    def __init__(self, source: ToolSource, tools: Keep | Collection[str]) -> None:
+        super().__init__(source)
+        self._keeps = tools if callable(tools) else frozenset(tools)
+
+    def bound(self, turn: Callable[[], int]) -> _Kept:
+        """The same view for one conversation."""
+        source = bound(self._source, turn)
+        # What a function says may be another thing for the next conversation.
+        is_shared = source is self._source and not callable(self._keeps)
+        return self if is_shared else _Kept(source, self._keeps)
+
+    @property
+    def findings(self) -> list[Any]:
+        """Also names of tools to keep that no tool has."""
+        if callable(self._keeps):
+            return super().findings
+        known = [tool.name for tool in self._source.list_all()]
+        return super().findings + [
+            f"keep: there is no tool {name!r}{suggest_near(name, known)}"
+            for name in sorted(set(self._keeps).difference(known))
+        ]
+
+    def _show(self, tool: Tool) -> Tool | None:
+        keeps = self._keeps
+        if not callable(keeps):
+            return tool if tool.name in keeps else None
+        try:
+            is_kept: object = keeps(tool)
+        except Exception as error:
+            raise ConfigurationError(
+                f"keep failed for the tool {tool.name!r}: {type(error).__name__}: {error}"
+            ) from error
+        if is_unawaited(is_kept):
+            # It would count as a yes, whatever it comes to.
+            raise ConfigurationError(
+                f"keep gave {type(is_kept).__name__} for the tool {tool.name!r}: pass a plain "
+                "function that gives True or False"
+            )
+        return tool if is_kept else None
+
+
+class _Prepared(ToolView):
+    def __init__(
+        self, source: ToolSource, tell: Prepare, turn: Callable[[], int] | None = None
+    ) -> None:
+        super().__init__(source)
+        self._tell = tell
+        self._turn = turn
+
+    def bound(self, turn: Callable[[], int]) -> _Prepared:
+        """The same view for one conversation."""
+        return _Prepared(bound(self._source, turn), self._tell, turn)
+
+    @property
+    def generation(self) -> Any:
+        """That of the source and the turn: outside a conversation, nobody knows when to ask."""
+        inner = super().generation
+        return None if inner is None or self._turn is None else (inner, self._turn())
+
+    def _show(self, tool: Tool) -> Tool | None:
+        turn = 0 if self._turn is None else self._turn()
+        try:
+            told: object = self._tell(tool, turn)
+        except Exception as error:
+            raise ConfigurationError(
+                f"prepare failed for the tool {tool.name!r} in turn {turn}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if told is None or told is tool:
+            return tool if told is tool else None
+        if not isinstance(told, Tool):
+            is_unawaited(told)
+            raise ConfigurationError(
+                f"prepare gave {type(told).__name__} for the tool {tool.name!r}: give a Tool, or "
+                "None to leave it out"
+            )
+        return _told(tool, told)
+
+
+def as_source(source: ToolSource) -> Source:
+    """What a conversation takes its tools from: the engine or view itself, or one around it.
+
+    Raises:
+        ConfigurationError: It is no source of tools.
+    """
+    if isinstance(source, CombinedTools) and not isinstance(source, CombinedSource):
+        return CombinedSource.around(source)
+    if callable(getattr(source, "refuse", None)):
+        return cast("Source", checked_source(source))
+    return _Kept(source, lambda _: True)
+
+
+def _are_names(tools: object) -> bool:
+    return isinstance(tools, Collection) and all(isinstance(name, str) for name in tools)
+
+
+def _told(tool: Tool, told: Tool) -> Tool:
+    """The tool with what a model is told otherwise, and with nothing else changed."""
+    if told.name != tool.name:
+        raise ConfigurationError(
+            f"prepare gave the tool {tool.name!r} the name {told.name!r}: use rename() for that"
+        )
+    own = {each.name for each in tool.parameters}
+    new = [each.name for each in told.parameters]
+    unknown = sorted(set(new) - own)
+    if unknown:
+        raise ConfigurationError(
+            f"prepare tells of a parameter {unknown[0]!r} of {tool.name!r}, which has none of that "
+            f"name{suggest_near(unknown[0], own)}"
+        )
+    needed = [each.name for each in tool.parameters if each.required and each.name not in new]
+    if needed:
+        raise ConfigurationError(
+            f"prepare leaves out the parameter {needed[0]!r} of {tool.name!r}, without which every "
+            "call of it is refused: leave out optional ones only, or the whole tool"
+        )
+    return replace(tool, **{name: getattr(told, name) for name in _TOLD})

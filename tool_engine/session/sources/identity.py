@@ -1,0 +1,124 @@
+"""Which tool is meant by a name, whatever it is called in a conversation?"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from importlib import import_module
+from typing import Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from tool_engine.config import ToolEngineConfig
+from tool_engine.model.settings.source import checked_sources
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.trusted import folder_of_now
+
+__all__ = ["engine_of", "engine_text", "identity_of", "leaves_of", "origin_of", "source_of"]
+
+
+class _Told(NamedTuple):
+    """By what an engine is known."""
+
+    anywhere: str
+    """The same in every process; two may have it in common."""
+    here: str
+    """Of this one object."""
+
+
+_PROCESS: Final = secrets.token_hex(16)
+_told: Final[WeakKeyDictionary[ToolSource, _Told]] = WeakKeyDictionary()
+
+
+def engine_of(catalog: ToolSource, shown_name: str) -> str:
+    """Which engine has a tool, as a text that is the same after a restart, in whatever order.
+
+    Of two that share a name, or without one their folder and their databases, nobody can tell which
+    is which after a restart: in a conversation that has both, each is known in its process only.
+
+    Args:
+        catalog: An engine, or a view of some.
+        shown_name: The name that the tool has there.
+    """
+    return engine_text(catalog, origin_of(catalog, shown_name)[0])
+
+
+def engine_text(catalog: ToolSource, engine: ToolSource) -> str:
+    """The same of one of the innermost sources of `catalog`."""
+    told = _told_of(engine)
+    others = [each for each in leaves_of(catalog) if each is not engine]
+    is_alike = any(_told_of(each).anywhere == told.anywhere for each in others)
+    return told.here if is_alike else told.anywhere
+
+
+def _told_of(source: ToolSource) -> _Told:
+    try:
+        told = _told.get(source)
+        if told is None:
+            told = _told[source] = _Told(_hashed(_said_of(source)), secrets.token_hex(16))
+    except TypeError:
+        # What cannot be held weakly is known by its place in memory.
+        told = _Told(_hashed(_said_of(source)), f"{_PROCESS} {id(source)}")
+    return told
+
+
+def _said_of(source: ToolSource) -> list[object]:
+    config = getattr(source, "config", None)
+    if not isinstance(config, ToolEngineConfig):
+        return [type(source).__qualname__]
+    if config.name is not None:
+        return ["name", config.name]
+    # By its path, which stays the same where a link leads to the newest release.
+    folder = os.path.normpath(os.path.join(folder_of_now(), config.tools_directory))  # noqa: PTH118 - follows no link
+    # Without passwords, which change.
+    databases = {
+        name: each.to_dict()["url"] for name, each in checked_sources(config.sources).items()
+    }
+    return ["folder", folder, databases]
+
+
+def _hashed(said: list[object]) -> str:
+    text = json.dumps(said, sort_keys=True)
+    # Loaded by name: most programs ask nobody.
+    return str(import_module("hashlib").sha256(text.encode()).hexdigest())
+
+
+def identity_of(catalog: ToolSource, shown_name: str) -> str:
+    """What a tool has in common with itself under other names, and with no other tool.
+
+    It is the same in another process whose sources are put together in the same order.
+
+    Args:
+        catalog: An engine, or a view of some.
+        shown_name: The name that the tool has there.
+    """
+    if not callable(getattr(catalog, "origin", None)):
+        return shown_name
+    which, name = source_of(catalog, shown_name), origin_of(catalog, shown_name)[1]
+    # No tool has a space in its name.
+    return f"{name} of {which}" if which else name
+
+
+def source_of(catalog: ToolSource, shown_name: str) -> str:
+    """Which of several sources has a tool, in words; empty of the first, or the only one."""
+    if not callable(getattr(catalog, "leaves", None)):
+        return ""
+    source = origin_of(catalog, shown_name)[0]
+    number = next((at for at, each in enumerate(leaves_of(catalog)) if each is source), 0)
+    return f"source {number + 1}" if number else ""
+
+
+def origin_of(source: ToolSource, shown_name: str) -> tuple[ToolSource, str]:
+    """The innermost source that has a tool, and the name that it has there."""
+    find = getattr(source, "origin", None)
+    return (
+        cast("tuple[ToolSource, str]", find(shown_name)) if callable(find) else (source, shown_name)
+    )
+
+
+def leaves_of(source: ToolSource) -> list[ToolSource]:
+    """The innermost sources, each once."""
+    find = getattr(source, "leaves", None)
+    if not callable(find):
+        return [source]
+    return list({id(each): each for each in cast("list[ToolSource]", find())}.values())

@@ -1,0 +1,70 @@
+"""Which groups is a tool in, whether a conversation shows it or not?
+
+What a group says of consent holds for the calls that other tools make, too: to leave a tool out of
+a conversation must not take away what its groups say of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.sources.identity import engine_of, engine_text, leaves_of
+
+__all__ = ["engine_of_inner", "is_tool_of", "memberships", "owners_of"]
+
+
+def is_tool_of(source: ToolSource, engine_tool: Tool) -> bool:
+    """Whether an engine has this tool: another one may have another tool of its name."""
+    own = source.get(engine_tool.name)
+    return own is engine_tool or (
+        own is not None and own.definition_hash == engine_tool.definition_hash != ""
+    )
+
+
+def owners_of(catalog: ToolSource, engine_tool: Tool) -> list[ToolSource]:
+    """The innermost sources that may have this very tool: one, but where nobody can tell which.
+
+    Two engines may have the same definition, of which one works on a copy and the other one on
+    what matters.
+    """
+    leaves = leaves_of(catalog)
+    same = [leaf for leaf in leaves if leaf.get(engine_tool.name) is engine_tool]
+    return same or [leaf for leaf in leaves if is_tool_of(leaf, engine_tool)]
+
+
+def engine_of_inner(catalog: ToolSource, called_name: str, engine_tool: Tool) -> str:
+    """Which engine has a tool that another one calls; see `engine_of`.
+
+    Args:
+        catalog: An engine, or a view of some.
+        called_name: The tool that the model called.
+        engine_tool: The tool that this one calls, in the form in which an engine has it.
+    """
+    owners = owners_of(catalog, engine_tool)
+    if len(owners) == 1:
+        return engine_text(catalog, owners[0])
+    # It is an engine's that the conversation does not have, or nobody can tell whose.
+    return f"{len(owners)} from {engine_of(catalog, called_name)}"
+
+
+def memberships(
+    source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
+) -> Mapping[str, ToolGroup]:
+    """The groups of a source that a tool is in, by the names that they have there.
+
+    Args:
+        source: An engine, or a view of some.
+        engine_tool: The tool in the form in which an engine has it.
+        owner: The engine; None: whichever has it.
+    """
+    find = getattr(source, "memberships", None)
+    if callable(find):
+        return cast("Mapping[str, ToolGroup]", find(engine_tool, owner))
+    if owner not in (None, source) or not is_tool_of(source, engine_tool):
+        return {}
+    groups: Mapping[str, ToolGroup] = getattr(source, "groups", None) or {}
+    return {name: group for name, group in groups.items() if group.members([engine_tool])}

@@ -1,0 +1,402 @@
+"""How does a part of a catalog, perhaps under other names, stand in the place of the catalog?"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
+from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.caller import check_context
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import find_near
+from tool_engine.model.outcome import ErrorType
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.sources.identity import leaves_of, origin_of
+from tool_engine.session.sources.memberships import is_tool_of, memberships
+from tool_engine.session.sources.naming import named
+
+__all__ = [
+    "Source",
+    "ToolView",
+    "bound",
+    "checked_source",
+    "described",
+    "groups_of",
+    "has_room",
+    "is_own_tool",
+    "listed",
+    "near_names",
+    "refused",
+    "renamed_group",
+    "shown_names",
+]
+
+_LONGEST_NAME: Final = 80
+"""More of a name that nobody has is not looked at, nor told."""
+_NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
+_CONDITION: Final = re.compile(r"\{\{if\s+([^{}\s]+)\s*\}\}")
+
+
+class Source(ToolSource, Protocol):
+    """Where the tools of a conversation come from: a `ToolEngine`, or a view of one."""
+
+    def refuse(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+        /,
+    ) -> ToolExecutionResult:
+        """Ends a call that whoever made it does not let run."""
+
+
+class _Entry(NamedTuple):
+    own: Tool
+    """As the source knows it."""
+    shown: Tool
+    """As it is known here."""
+
+
+class _Seen(NamedTuple):
+    """What the source came to, when it was in this state."""
+
+    state: tuple[Any, ...]
+    entries: dict[str, _Entry]
+    conflicts: dict[str, str]
+    """Name -> what is wrong with it, of the names that several tools would have."""
+    conflict: str | None
+    """What is wrong with a name, here or in the source."""
+    groups: dict[str, ToolGroup]
+
+
+class ToolView(ABC):
+    """The tools of one source as they are shown: some of them, or under other names.
+
+    Stands wherever an engine does: in a `ToolSession`, in `process_tool_calls`, in another view.
+    Calls run in the source, under its names, which is what records and events bear; results bear
+    the names that are shown. A tool that only a conversation has passes through as it is.
+
+    Args:
+        source: An engine, or another view.
+
+    Raises:
+        ConfigurationError: The source is none.
+    """
+
+    def __init__(self, source: ToolSource) -> None:
+        self._source = checked_source(source)
+        self._seen: _Seen | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._source!r})"
+
+    def __len__(self) -> int:
+        return len(self._current().entries)
+
+    @abstractmethod
+    def _show(self, tool: Tool) -> Tool | None:
+        """The tool as it is known here; None: it is not."""
+
+    def _group_name(self, name: str) -> str:
+        """The name that a group has here."""
+        return name
+
+    @property
+    def generation(self) -> Any:
+        """Another value after each change of the tools; None where nobody tells of changes."""
+        return getattr(self._source, "generation", None)
+
+    @property
+    def store(self) -> Any:
+        """Where the calls are recorded; None: nobody knows."""
+        return getattr(self._source, "store", None)
+
+    @property
+    def controller(self) -> Any:
+        """What admits the calls; None: nobody knows."""
+        return getattr(self._source, "controller", None)
+
+    @property
+    def groups(self) -> Mapping[str, ToolGroup]:
+        """The groups of the source, with their tools under the names that are shown."""
+        return self._current().groups
+
+    @property
+    def findings(self) -> list[Any]:
+        """What the source has to tell of its names."""
+        return list(getattr(self._source, "findings", ()))
+
+    def get(self, tool_name: str) -> Tool | None:
+        """The tool of this name, as it is known here; or None."""
+        entry = self._current().entries.get(tool_name)
+        return None if entry is None else entry.shown
+
+    def get_or_raise(self, tool_name: str) -> Tool:
+        """The tool of this name.
+
+        Raises:
+            ToolNotFoundError: There is none; the message names the nearest.
+        """
+        tool = self.get(tool_name)
+        if tool is None:
+            raise ToolNotFoundError(self._missing(tool_name).error)
+        return tool
+
+    def list_all(self) -> list[Tool]:
+        """All tools that are shown, by name.
+
+        Raises:
+            ToolConflictError: Two tools would have one name; the message names both, and the cure.
+        """
+        tools, conflict = self.listed()
+        if conflict is not None:
+            raise ToolConflictError(conflict)
+        return tools
+
+    def listed(self) -> tuple[list[Tool], str | None]:
+        """The tools whose names are clear, and what is wrong with another name, if any is."""
+        seen = self._current()
+        return [seen.entries[name].shown for name in sorted(seen.entries)], seen.conflict
+
+    def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
+        """The names under which a tool is shown that an engine runs: none, one, or several."""
+        inner = shown_names(self._source, engine_tool, owner)
+        return [name for name, each in self._current().entries.items() if each.own.name in inner]
+
+    def memberships(
+        self, engine_tool: Tool, owner: ToolSource | None = None
+    ) -> dict[str, ToolGroup]:
+        """The groups that a tool is in which an engine runs, whether it is shown or not."""
+        inner = memberships(self._source, engine_tool, owner)
+        return {self._group_name(name): group for name, group in inner.items()}
+
+    @abstractmethod
+    def bound(self, turn: Callable[[], int]) -> ToolView:
+        """The same view for one conversation, whose turns `turn` tells: see `prepare`."""
+
+    async def execute(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None = None,
+        context: ToolExecutionContext | None = None,
+    ) -> ToolExecutionResult:
+        """Runs one tool in the source; the result bears the name that is shown.
+
+        Args:
+            tool_name: The tool.
+            params: Its arguments.
+            context: Who calls, and within which limits.
+        """
+        entry = self._current().entries.get(tool_name)
+        if entry is not None:
+            result = await self._source.execute(entry.own.name, params, context)
+            return named(result, tool_name)
+        if is_own_tool(context, tool_name) and self.has_room(tool_name):
+            return await self._source.execute(tool_name, params, context)
+        return self.refuse(tool_name, params, context, self._missing(tool_name))
+
+    def refuse(
+        self,
+        tool_name: str,
+        params: Mapping[str, Any] | None,
+        context: ToolExecutionContext | None,
+        refusal: Refusal,
+    ) -> ToolExecutionResult:
+        """Ends a call that whoever made it does not let run; see `ToolEngine.refuse`."""
+        entry = self._current().entries.get(tool_name)
+        own = tool_name if entry is None else entry.own.name
+        return named(refused(self._source, own, params, context, refusal), tool_name)
+
+    def near_names(self, tool_name: str) -> list[str]:
+        """The names that tools have here which have this one somewhere further in."""
+        inner = near_names(self._source, tool_name)
+        return [name for name, each in self._current().entries.items() if each.own.name in inner]
+
+    def origin(self, tool_name: str) -> tuple[ToolSource, str]:
+        """The innermost source that has a tool, and the name that it has there."""
+        entry = self._current().entries.get(tool_name)
+        return origin_of(self._source, tool_name if entry is None else entry.own.name)
+
+    def leaves(self) -> list[ToolSource]:
+        """The innermost sources."""
+        return leaves_of(self._source)
+
+    def has_room(self, tool_name: str) -> bool:
+        """Whether a conversation's own tool of this name takes the place of no other one."""
+        return has_room(self._source, tool_name)
+
+    def _missing(self, tool_name: str) -> Refusal:
+        seen = self._current()
+        if tool_name in seen.conflicts:
+            return Refusal(ErrorType.REJECTED.value, seen.conflicts[tool_name])
+        name = tool_name[:_LONGEST_NAME]
+        near = near_names(self, tool_name) or find_near(name, seen.entries)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "call another one"
+        if self._source.get(tool_name) is not None and not near:
+            message = f"the tool {name!r} is there, but may not be called here"
+            return Refusal(ErrorType.REJECTED.value, message)
+        message = f"there is no tool named {name!r}; {hint}"
+        return Refusal(ErrorType.TOOL_NOT_FOUND.value, message)
+
+    def _current(self) -> _Seen:
+        generation = self.generation
+        groups = groups_of(self._source)
+        seen = self._seen
+        if seen is None or generation is None or seen.state != (generation, groups):
+            seen = self._seen = self._looked((generation, groups), groups)
+        return seen
+
+    def _looked(self, state: tuple[Any, ...], groups: Mapping[str, ToolGroup]) -> _Seen:
+        entries: dict[str, _Entry] = {}
+        conflicts: dict[str, str] = {}
+        tools, conflict = listed(self._source)
+        for tool in tools:
+            shown = self._show(tool)
+            if shown is None:
+                continue
+            other = entries.setdefault(shown.name, _Entry(tool, shown))
+            if other.own is not tool:
+                conflicts[shown.name] = _conflict(shown.name, other.own, tool)
+        for name in conflicts:
+            del entries[name]
+        names = {each.own.name: name for name, each in entries.items()}
+        shown_groups = {}
+        for group in groups.values():
+            name = self._group_name(group.name)
+            shown_groups[name] = renamed_group(group, name, tools, names)
+        conflict = conflicts[min(conflicts)] if conflicts else conflict
+        return _Seen(state, entries, conflicts, conflict, shown_groups)
+
+
+def checked_source(source: object) -> ToolSource:
+    """The source.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not all(callable(getattr(source, each, None)) for each in ("get", "list_all", "execute")):
+        raise ConfigurationError(
+            "a source must have get, list_all and execute as a ToolEngine has, got "
+            f"{type(source).__name__}"
+        )
+    return cast("ToolSource", source)
+
+
+def bound(source: ToolSource, turn: Callable[[], int]) -> ToolSource:
+    """The source for one conversation; one that has nothing to do with turns is what it was."""
+    bind = getattr(source, "bound", None)
+    return cast("ToolSource", bind(turn)) if callable(bind) else source
+
+
+def groups_of(source: object) -> Mapping[str, ToolGroup]:
+    """The groups that a source has."""
+    return getattr(source, "groups", None) or _NO_GROUPS
+
+
+def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
+    """The tools of a source whose names are clear, and what is wrong with another name."""
+    find = getattr(source, "listed", None)
+    if callable(find):
+        return cast("tuple[list[Tool], str | None]", find())
+    return source.list_all(), None
+
+
+def shown_names(
+    source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
+) -> list[str]:
+    """The names under which a source shows a tool that an engine runs: `owner`, if it is given."""
+    find = getattr(source, "shown_names", None)
+    if callable(find):
+        return cast("list[str]", find(engine_tool, owner))
+    is_own = owner in (None, source) and is_tool_of(source, engine_tool)
+    return [engine_tool.name] if is_own else []
+
+
+def near_names(source: ToolSource, tool_name: str) -> list[str]:
+    """The names that tools of a source have which once had this one."""
+    find = getattr(source, "near_names", None)
+    inner = cast("list[str]", find(tool_name)) if callable(find) else []
+    return inner if source.get(tool_name) is None else [*inner, tool_name]
+
+
+def has_room(source: ToolSource, tool_name: str) -> bool:
+    """Whether a source can run a conversation's own tool of this name: its own ones go first."""
+    find = getattr(source, "has_room", None)
+    is_free = source.get(tool_name) is None
+    return is_free and (not callable(find) or bool(find(tool_name)))
+
+
+def is_own_tool(context: ToolExecutionContext | None, tool_name: str) -> bool:
+    """Whether only the conversation that calls has a tool of this name."""
+    scope = context.scope if context is not None and check_context(context) else None
+    return scope is not None and scope.own(tool_name) is not None
+
+
+def refused(
+    source: ToolSource,
+    tool_name: str,
+    params: Mapping[str, Any] | None,
+    context: ToolExecutionContext | None,
+    refusal: Refusal,
+) -> ToolExecutionResult:
+    """The end of a call that does not run; recorded where the source does that."""
+    refuse = getattr(source, "refuse", None)
+    if callable(refuse):
+        return cast("ToolExecutionResult", refuse(tool_name, params, context, refusal))
+    now = datetime.now(UTC)
+    return ToolExecutionResult(
+        is_success=False,
+        tool_name=tool_name,
+        error=refusal.error,
+        error_type=refusal.error_type,
+        executed_at=now.replace(microsecond=now.microsecond // 1000 * 1000),
+        metadata={} if refusal.details is None else {"error_details": refusal.details},
+    )
+
+
+def renamed_group(
+    group: ToolGroup, name: str, tools: Iterable[Tool], names: Mapping[str, str]
+) -> ToolGroup:
+    """A group of a source as it is shown: with exactly its tools, whatever else is shown.
+
+    Args:
+        group: As the source has it.
+        name: Its name here.
+        tools: The tools of the source.
+        names: Name in the source -> name here, of the tools that are shown.
+    """
+    members = [names[tool.name] for tool in group.members(tools) if tool.name in names]
+    return replace(
+        group,
+        name=name,
+        tools=tuple(members),
+        tags=(),
+        categories=(),
+        rules=_CONDITION.sub(lambda found: _condition(found, names), group.rules),
+        disabled_tools=tuple(names[each] for each in group.disabled_tools if each in names),
+    )
+
+
+def _condition(found: re.Match[str], names: Mapping[str, str]) -> str:
+    return f"{{{{if {names.get(found[1], found[1])}}}}}"
+
+
+def _conflict(name: str, first: Tool, second: Tool) -> str:
+    return (
+        f"two tools would be named {name!r}: {described(first)} and {described(second)}; give one "
+        "of them another name with rename() or prefix(), or leave one out with keep()"
+    )
+
+
+def described(tool: Tool) -> str:
+    """A tool for people: its name, and where it comes from."""
+    return f"{tool.name!r} of {'code' if tool.source is None else tool.source}"

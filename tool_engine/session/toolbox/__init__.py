@@ -1,0 +1,1 @@
+"""Which tools may the model of one conversation call?"""

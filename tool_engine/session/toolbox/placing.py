@@ -1,0 +1,89 @@
+"""How does a tool, or a group of tools, stand in one conversation?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, cast
+
+from tool_engine.errors import ConfigurationError
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.tool import Tool
+from tool_engine.session.config import ToolCallConfig
+
+__all__ = ["GroupRules", "GroupState", "Placed", "group_from", "split_name", "toggle_of"]
+
+GroupRules = Callable[[list[str]], str]
+"""Makes the rules of a group from the names of its tools that are on. S11."""
+
+
+class Placed(NamedTuple):
+    """A tool, and how it stands in the conversation."""
+
+    name: str
+    """What the catalog knows it by, and runs."""
+    tool: Tool
+    """As the model is told of it."""
+    is_enabled: bool
+    """Whether the model is told of it, and may call it."""
+    is_own: bool
+    """Whether only this conversation has it."""
+    groups: tuple[str, ...] = ()
+    """The groups it is in that are on."""
+
+
+class GroupState(NamedTuple):
+    """A group, and how it stands in the conversation."""
+
+    group: ToolGroup
+    is_enabled: bool
+    tools: tuple[str, ...]
+    """The names of its tools, whether they are on or not."""
+    enabled_tools: tuple[str, ...]
+    """Those of which the model is told."""
+    rules: GroupRules | None = None
+    """What makes its rules; None: `group.rules` is the text of them."""
+    is_own: bool = False
+    """Whether only this conversation has it."""
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.group.name
+
+
+def group_from(fields: Mapping[str, Any]) -> ToolGroup:
+    """The group that the keys of a definition describe; no file is needed.
+
+    Raises:
+        ConfigurationError: They describe none; the message names every fault.
+    """
+    if not isinstance(fields, Mapping):
+        raise ConfigurationError(
+            f"group must be a ToolGroup, or its definition as a mapping, got {fields!r:.80}"
+        )
+    definitions = import_module("tool_engine.catalog.definition.group_definition")
+    definition = {**fields, "kind": definitions.GROUP}
+    faults = definitions.group_faults(definition)
+    if faults:
+        told = "; ".join(": ".join(filter(None, (_place(each), each.sentence))) for each in faults)
+        raise ConfigurationError(f"this is no group: {told}")
+    return cast("ToolGroup", definitions.build_group(definition, None))
+
+
+def _place(fault: Any) -> str:
+    return ".".join(map(str, fault.path))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The `toolId` and the method of a tool's name, which is split at its last `_`. A35."""
+    owner, _, method = name.rpartition("_")
+    return (owner, method) if owner and method else (name, name)
+
+
+def toggle_of(name: str, config: ToolCallConfig) -> bool | None:
+    """What the toggles say of a tool, by its name or else by its `toolId`; None: nothing. A7."""
+    toggles = config.tool_toggles
+    if name in toggles or not config.toggles_by_tool_id:
+        return toggles.get(name)
+    return toggles.get(split_name(name)[0])

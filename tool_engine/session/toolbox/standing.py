@@ -1,0 +1,220 @@
+"""How do all tools and groups of one conversation stand, and which conversations share the answer?
+
+To look at each tool of a large catalog takes milliseconds, and what is found takes room: it is
+found once for all conversations of a catalog that have the same switches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from tool_engine.model.group import ToolGroup, members_of_all
+from tool_engine.model.tool import Tool
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.sources.tool_view import Source, groups_of, listed
+from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, toggle_of
+from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
+
+__all__ = ["OwnGroup", "Seen", "Standing", "is_on", "named_groups", "standing_of"]
+
+_SHARED_AT_ONCE: Final = 8
+"""Different switches of conversations of one catalog whose standings are kept for the next ones."""
+
+
+class OwnGroup(NamedTuple):
+    """A group by its name, and what makes its rules."""
+
+    group: ToolGroup
+    rules: GroupRules | None
+
+
+class Standing(msgspec.Struct, frozen=True, eq=False, weakref=True):
+    """What everything came to; nobody changes it."""
+
+    placed: dict[str, Placed]
+    groups: dict[str, GroupState]
+    memberships: dict[str, tuple[ToolGroup, ...]]
+    """Tool -> the groups it is in, whether they are on or not."""
+    conflict: str | None
+    """What is wrong with a name that several tools have; it stands for none of them."""
+    told: list[Tool]
+    """The tools that are on."""
+
+
+class Seen(NamedTuple):
+    """What a standing was found from."""
+
+    generation: object
+    config: ToolCallConfig
+    own: Sequence[Tool]
+    """The tools that only the conversation has."""
+    groups: Mapping[str, ToolGroup]
+    """The catalog's."""
+    own_groups: dict[str, OwnGroup]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What says whether it would be found again; no change of the settings reaches it."""
+        config = self.config
+        switches = (
+            config.enabled,
+            dict(config.tool_toggles),
+            config.toggles_by_tool_id,
+            config.default_tool_enabled,
+            dict(config.group_toggles),
+            config.default_group_enabled,
+        )
+        # Tools are equal of which one says 1 and the other true, and may still change.
+        own = [tool.definition_hash or id(tool) for tool in self.own]
+        return self.generation, switches, own, self.own, self.groups
+
+
+_shared: Final[WeakKeyDictionary[Any, tuple[tuple[tuple[Any, ...], Standing], ...]]] = (
+    WeakKeyDictionary()
+)
+
+
+def standing_of(catalog: Source, seen: Seen) -> Standing:
+    """How the tools and groups of a catalog stand, found anew or known from a conversation like it.
+
+    Args:
+        catalog: Where the tools are, as the conversation sees it.
+        seen: What the conversation has beside it; it is what the catalog is at present.
+    """
+    # The rules of a group may be a method of its conversation, which nothing here must keep alive.
+    if seen.generation is None or seen.own_groups:
+        return _found(catalog, seen)
+    key = seen.key
+    try:
+        known = _shared.get(catalog, ())
+    except TypeError:
+        # A catalog that cannot be a key.
+        return _found(catalog, seen)
+    for other, standing in known:
+        if other == key:
+            return standing
+    current = [each for each in known if each[0][0] == seen.generation]
+    standing = _found(catalog, seen, current[-1][1] if current else None)
+    _shared[catalog] = (*current[1 - _SHARED_AT_ONCE :], (key, standing))
+    return standing
+
+
+def named_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[str, OwnGroup]:
+    """All groups by name; the conversation's own go before the catalog's."""
+    named = {name: OwnGroup(group, None) for name, group in groups_of(catalog).items()}
+    named |= own_groups
+    return {name: named[name] for name in sorted(named)}
+
+
+def is_on(group: ToolGroup, config: ToolCallConfig) -> bool:
+    """Whether a group is on, where anything is. S21, S22."""
+    if group.is_quarantined:
+        return False
+    if group.name in config.group_toggles:
+        return config.group_toggles[group.name]
+    default = config.default_group_enabled
+    return group.is_enabled if default is None else default
+
+
+def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standing:
+    tools, conflict = listed(catalog)
+    config, own = seen.config, seen.own
+    taken = _conflicts_of(own, {tool.name for tool in tools}, catalog)
+    clear = [tool for tool in tools if tool.name not in taken]
+    named = named_groups(catalog, seen.own_groups)
+    members: dict[str, list[ToolGroup]] = {}
+    of_group: dict[str, list[str]] = {}
+    single = [tool for tool in own if tool.name not in taken]
+    found = members_of_all([each.group for each in named.values()], clear)
+    for (name, each), tools_of_group in zip(named.items(), found, strict=True):
+        of_group[name] = [tool.name for tool in tools_of_group]
+        if name in seen.own_groups:
+            # A selector of a file knows nothing of a conversation's tools, and takes none of them.
+            of_group[name] += [tool.name for tool in single if tool.name in each.group.tools]
+        for tool_name in of_group[name]:
+            members.setdefault(tool_name, []).append(each.group)
+    placed = {tool.name: _placed(tool, members.get(tool.name, ()), config) for tool in clear}
+    placed |= {tool.name: _placed_own(tool, members.get(tool.name, ()), config) for tool in single}
+    if not any(is_on(each.group, config) for each in named.values()):
+        _turn_off_idle(placed, config)
+    if like is not None:
+        # Most tools stand as they do for another conversation: that takes no room twice.
+        for name, known in like.placed.items():
+            if not known.is_own and placed.get(name) == known:
+                placed[name] = known
+    states = {
+        name: GroupState(
+            each.group,
+            config.enabled and is_on(each.group, config),
+            tuple(of_group[name]),
+            tuple(tool for tool in of_group[name] if placed[tool].is_enabled),
+            each.rules,
+            name in seen.own_groups,
+        )
+        for name, each in named.items()
+    }
+    # A group that gave way to the session's one of its name still says who is asked.
+    for name in seen.groups.keys() & seen.own_groups.keys():
+        for tool in seen.groups[name].members(clear):
+            members.setdefault(tool.name, []).append(seen.groups[name])
+    return Standing(
+        placed,
+        states,
+        {name: tuple(each) for name, each in members.items()},
+        taken[min(taken)] if taken else conflict,
+        [each.tool for each in placed.values() if each.is_enabled],
+    )
+
+
+def _conflicts_of(own: Sequence[Tool], names: set[str], catalog: Source) -> dict[str, str]:
+    """Name -> what is wrong with it, of the session's own tools."""
+    taken: dict[str, str] = {}
+    seen: set[str] = set()
+    for tool in own:
+        if tool.name in seen:
+            taken[tool.name] = (
+                f"the session has two tools named {tool.name!r} of its own: rename one"
+            )
+        elif tool.name in names or catalog.get(tool.name) is not None:
+            taken[tool.name] = (
+                f"the session's own tool {tool.name!r} and the catalog's {tool.name!r} have "
+                "one name: rename one, or put prefix() or rename() around the catalog"
+            )
+        seen.add(tool.name)
+    return taken
+
+
+def _placed(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> Placed:
+    on = [group for group in groups if is_on(group, config)]
+    toggle = toggle_of(tool.name, config)
+    if toggle is not None:
+        is_enabled = toggle
+    elif groups:
+        offered = any(tool.name not in group.disabled_tools for group in on)
+        is_enabled = config.default_tool_enabled and offered
+    else:
+        is_enabled = config.default_tool_enabled
+    is_told = config.enabled and is_enabled and tool.is_enabled
+    return Placed(tool.name, tool, is_told, False, tuple(group.name for group in on))
+
+
+def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
+    """Where no other tool is on, there is nothing to keep as a variable. S23."""
+    idle = [name for name in VARIABLE_TOOLS if name in placed and placed[name].is_own]
+    if any(each.is_enabled for name, each in placed.items() if name not in idle):
+        return
+    for name in idle:
+        if toggle_of(name, config) is None:
+            placed[name] = placed[name]._replace(is_enabled=False)
+
+
+def _placed_own(tool: Tool, groups: Collection[ToolGroup], config: ToolCallConfig) -> Placed:
+    on = [group for group in groups if is_on(group, config)]
+    offered = not groups or any(tool.name not in group.disabled_tools for group in on)
+    toggle = toggle_of(tool.name, config)
+    is_enabled = config.enabled and (offered if toggle is None else toggle)
+    return Placed(tool.name, tool, is_enabled, True, tuple(group.name for group in on))

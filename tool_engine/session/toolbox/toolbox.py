@@ -1,0 +1,378 @@
+"""Of which tools is the model of one conversation told, and which of them may it call?"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
+from tool_engine.model.group import ToolGroup
+from tool_engine.model.nearness import suggest_near
+from tool_engine.model.permission import Permission
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.sources.composition import Prepare, Source, as_source, prepare
+from tool_engine.session.sources.memberships import owners_of
+from tool_engine.session.sources.tool_view import bound, groups_of, near_names, shown_names
+from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, group_from
+from tool_engine.session.toolbox.standing import (
+    OwnGroup,
+    Seen,
+    Standing,
+    is_on,
+    named_groups,
+    standing_of,
+)
+from tool_engine.session.toolbox.unknown_settings import strangers_in
+
+__all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
+
+
+_MANY: Final = 500
+"""Tools that a name is compared with one by one."""
+_LIKELY: Final = 20
+
+
+class Found(NamedTuple):
+    """How everything stood when it was looked at last, and what says whether it still does."""
+
+    standing: Standing
+    stamp: object
+    generation: object
+    config: ToolCallConfig
+    groups: Mapping[str, ToolGroup]
+    own_groups: dict[str, OwnGroup]
+
+
+class _On(NamedTuple):
+    """The groups that are on, and what they were found from."""
+
+    config: ToolCallConfig
+    groups: Mapping[str, ToolGroup]
+    own: dict[str, OwnGroup]
+    enabled: tuple[ToolGroup, ...]
+
+
+class Toolbox:
+    """The tools and the groups of one conversation, and what of them is on.
+
+    A reload of the engine is seen at the next question; where nothing changed, a question costs
+    next to nothing.
+
+    Args:
+        catalog: Where the tools are: a `ToolEngine`, or what `combine`, `prefix`, `rename`, `keep`
+            and `prepare` make of some.
+        config: What is on from the start; what is toggled changes `toolbox.config`.
+        own: Gives the tools that only this conversation has.
+        prepare: Adapts what the model is told of each tool in each turn: see `prepare`.
+        stamp: Gives something equal for as long as `own` gives the same, while the toolbox itself
+            is as it was; None: `own` is asked each time.
+    """
+
+    def __init__(
+        self,
+        catalog: ToolSource,
+        config: ToolCallConfig | None = None,
+        own: Callable[[], Sequence[Tool]] = tuple,
+        *,
+        prepare: Prepare | None = None,
+        stamp: Callable[[], object] | None = None,
+    ) -> None:
+        self.config = ToolCallConfig() if config is None else config
+        self.turn = 0
+        """Which turn it is, for `prepare`: counted by whoever asks the model."""
+        self.catalog: Source = _of_one(catalog, prepare, lambda: self.turn)
+        """What runs the tools: knows each one as the model does."""
+        self._own = own
+        self._stamp = stamp or (lambda: tuple(own()))
+        self._groups: dict[str, OwnGroup] = {}
+        self.found: Found | None = None
+        """What the last question came to: another object after each change that was noticed."""
+        self._on: _On | None = None
+
+    def __repr__(self) -> str:
+        try:
+            groups = [state.name for state in self.groups() if state.is_enabled]
+        except ConfigurationError as error:
+            return f"Toolbox({error})"
+        tools = sum(each.is_enabled for each in self.all())
+        return f"Toolbox({tools} tools on, groups {', '.join(groups) or 'none'})"
+
+    # What the model is told of.
+
+    @property
+    def standing(self) -> Standing:
+        """How everything stands: another object as soon as anything does otherwise."""
+        return self._current()
+
+    def tools(self) -> list[Tool]:
+        """The tools that are on, as the model is told of them; the session's own stand last.
+
+        Raises:
+            ToolConflictError: Two tools have one name; the message names both, and the cure.
+        """
+        standing = self._current()
+        if standing.conflict is not None:
+            raise ToolConflictError(standing.conflict)
+        return standing.told.copy()
+
+    def all(self) -> list[Placed]:
+        """Every tool whose name is clear, on or off; the session's own stand last."""
+        return list(self._current().placed.values())
+
+    def find(self, shown_name: str) -> Placed | None:
+        """The tool that the model knows by this name, on or off; None: none, or more than one."""
+        return self._current().placed.get(shown_name)
+
+    def hint(self, name: str) -> str:
+        """`; did you mean 'x'?` where a tool that is on has nearly this name, else nothing."""
+        placed = self._current().placed
+        return suggest_near(name, (each for each in self._likely(name) if placed[each].is_enabled))
+
+    def _likely(self, name: str) -> set[str]:
+        """The names of the tools that a name may be meant for."""
+        names = set(self._current().placed)
+        find = getattr(getattr(self.catalog, "index", None), "nearest", None)
+        if len(names) > _MANY and find is not None:
+            # An engine finds the likely ones of thousands in no time.
+            own = (each.name for each in self._own())
+            names &= {*find(name, _LIKELY), *own}
+        return names
+
+    def groups(self) -> list[GroupState]:
+        """All groups by name, on or off."""
+        return list(self._current().groups.values())
+
+    def enabled_groups(self) -> tuple[ToolGroup, ...]:
+        """The groups that are on, by name; asks for no tools, not even the session's own."""
+        config, groups, own, on = self.config, groups_of(self.catalog), self._groups, self._on
+        if on is None or on.config is not config or on.groups is not groups or on.own is not own:
+            named = named_groups(self.catalog, own).values() if config.enabled else ()
+            enabled = tuple(each.group for each in named if is_on(each.group, config))
+            self._on = on = _On(config, groups, own, enabled)
+        return on.enabled
+
+    def groups_of(self, shown_name: str) -> list[str]:
+        """The names of all groups that a tool is in, on or off."""
+        groups = self._current().memberships.get(shown_name, ())
+        return list(dict.fromkeys(group.name for group in groups))
+
+    def permissions_of(self, shown_name: str) -> list[Permission]:
+        """What the groups that a tool is in say of it, in the order of `groups_of`.
+
+        A group that is off counts, too: a tool may be on without it.
+        """
+        groups = self._current().memberships.get(shown_name, ())
+        return [group.permission for group in groups if group.permission is not None]
+
+    def shown_names(self, tool: Tool) -> list[str]:
+        """The names under which the model is told of a tool, of which the engine has this form."""
+        placed = self._current().placed.get(tool.name)
+        if placed is not None and placed.is_own:
+            return [tool.name]
+        owners = owners_of(self.catalog, tool)
+        return [name for each in owners for name in shown_names(self.catalog, tool, each)]
+
+    @property
+    def findings(self) -> list[str]:
+        """What somebody should know who expects a tool or a group to be there."""
+        findings = list(getattr(self.catalog, "findings", ()))
+        told = [getattr(each, "message", each) for each in findings]
+        hidden = sorted(self._groups.keys() & groups_of(self.catalog).keys())
+        told += [
+            f"the session's own group {name!r} stands in the place of the catalog's: rename one"
+            for name in hidden
+        ]
+        standing = self._current()
+        told += strangers_in(
+            self.config,
+            standing.placed,
+            standing.groups,
+            self._is_named_so,
+            self._likely,
+        )
+        return told if standing.conflict is None else [*told, standing.conflict]
+
+    def _is_named_so(self, engine_name: str) -> bool:
+        """Whether an engine knows one of the tools by this name."""
+        near = (self.find(name) for name in near_names(self.catalog, engine_name))
+        return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
+
+    # What is on. S22.
+
+    def is_group_enabled(self, name: str) -> bool:
+        """Whether a group is on.
+
+        Raises:
+            ConfigurationError: There is no such group; the message names the nearest.
+        """
+        return self._group(name).is_enabled
+
+    def toggle_group_enabled(self, name: str, enabled: bool | None = None) -> bool:
+        """Turns a group on or off, for this conversation only.
+
+        Args:
+            name: The group.
+            enabled: Whether it is to be on; None: the opposite of what it is.
+
+        Returns:
+            Whether it is on now.
+
+        Raises:
+            ConfigurationError: There is no such group; the message names the nearest. Or it is to
+                be on, and nobody approved it: see `ToolGroup.is_quarantined`.
+        """
+        wanted = not self._group(name).is_enabled if enabled is None else _flag(enabled)
+        group = self._group(name).group
+        if wanted and group.is_quarantined:
+            raise ConfigurationError("; ".join(group.findings))
+        toggles = {**self.config.group_toggles, name: wanted}
+        self.config = replace(self.config, group_toggles=toggles)
+        return wanted
+
+    def is_tool_enabled(self, name: str) -> bool:
+        """Whether the model is told of a tool, and may call it.
+
+        Raises:
+            ConfigurationError: There is no such tool; the message names the nearest.
+        """
+        return self._tool(name).is_enabled
+
+    def set_tool_enabled(self, name: str, enabled: bool) -> None:
+        """Turns a tool on or off, for this conversation only; goes before its groups.
+
+        A tool that its definition does not offer to models (a draft, a deprecated one) stays off.
+
+        Raises:
+            ConfigurationError: There is no such tool; the message names the nearest.
+        """
+        self._tool(name)
+        toggles = {**self.config.tool_toggles, name: _flag(enabled)}
+        self.config = replace(self.config, tool_toggles=toggles)
+
+    def register_group(
+        self, group: ToolGroup | Mapping[str, Any], rules: GroupRules | None = None
+    ) -> ToolGroup:
+        """Adds a group that only this conversation has, in the place of its last one of that name.
+
+        Args:
+            group: The group, or its definition as a mapping.
+            rules: Makes its rules from the names of its tools that are on; None: `group.rules`.
+
+        Raises:
+            ConfigurationError: The mapping is no group.
+            ToolConflictError: The catalog has a group of that name.
+        """
+        made = group if isinstance(group, ToolGroup) else group_from(group)
+        if made.name in groups_of(self.catalog):
+            raise ToolConflictError(
+                f"the catalog has a group {made.name!r} already: give the session's group another "
+                "name"
+            )
+        if rules is not None and not callable(rules):
+            raise ConfigurationError(f"rules must be a function of tool names, got {rules!r}")
+        self._groups = {**self._groups, made.name: OwnGroup(made, rules)}
+        return made
+
+    def under(self, config: ToolCallConfig) -> Toolbox:
+        """The same tools and groups under other settings, for a question or two."""
+        if config == self.config:
+            return self
+        made = copy.copy(self)
+        made.config = config
+        return made
+
+    # Keeping it.
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was toggled, and the session's own groups, as JSON values for `restore`.
+
+        Functions that make rules are left out: register them again.
+        """
+        kept = _Kept(
+            self.config.tool_toggles,
+            self.config.group_toggles,
+            [each.group for each in self._groups.values()],
+        )
+        return dict(msgspec.to_builtins(kept))
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Takes up what `to_dict` wrote.
+
+        Raises:
+            SessionError: The data is not what `to_dict` writes; the message names the place.
+        """
+        try:
+            kept = msgspec.convert(data, _Kept)
+        except (msgspec.ValidationError, ConfigurationError) as error:
+            raise SessionError(f"this is no kept toolbox: {error}") from error
+        self.config = replace(
+            self.config, tool_toggles=kept.tool_toggles, group_toggles=kept.group_toggles
+        )
+        self._groups = {
+            group.name: OwnGroup(group, self._rules_of(group.name)) for group in kept.groups
+        }
+
+    def _rules_of(self, name: str) -> GroupRules | None:
+        known = self._groups.get(name)
+        return None if known is None else known.rules
+
+    def _group(self, name: str) -> GroupState:
+        groups = self._current().groups
+        if not isinstance(name, str) or name not in groups:
+            raise ConfigurationError(f"there is no group {name!r:.80}{suggest_near(name, groups)}")
+        return groups[name]
+
+    def _tool(self, name: str) -> Placed:
+        placed = self._current().placed
+        if not isinstance(name, str) or name not in placed:
+            raise ConfigurationError(f"there is no tool {name!r:.80}{suggest_near(name, placed)}")
+        return placed[name]
+
+    # Looking.
+
+    def _current(self) -> Standing:
+        found = self.found
+        if (
+            found is None
+            or found.config is not self.config
+            or found.own_groups is not self._groups
+            or found.stamp != self._stamp()
+            or found.generation is None
+            or found.generation != getattr(self.catalog, "generation", None)
+            or found.groups is not groups_of(self.catalog)
+        ):
+            found = self.found = self._look()
+        return found.standing
+
+    def _look(self) -> Found:
+        catalog, own = self.catalog, tuple(self._own())
+        generation, groups = getattr(catalog, "generation", None), groups_of(catalog)
+        seen = Seen(generation, self.config, own, groups, self._groups)
+        standing = standing_of(catalog, seen)
+        return Found(standing, self._stamp(), generation, self.config, groups, self._groups)
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What `to_dict` writes."""
+
+    tool_toggles: dict[str, bool]
+    group_toggles: dict[str, bool]
+    groups: list[ToolGroup]
+
+
+def _of_one(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
+    """The catalog as one conversation sees it: nobody else's turns count."""
+    source = as_source(catalog)
+    return as_source(bound(source if adapt is None else prepare(source, adapt), turn))
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"enabled must be true or false, got {value!r}")
+    return value

@@ -1,0 +1,67 @@
+"""Which settings of a conversation are about tools and groups that are not there?
+
+Such a name is no error, since its file may come later. But a misspelled one leaves a tool on that
+somebody has turned off, so somebody has to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Final
+
+from tool_engine.model.nearness import suggest_near
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.toolbox.placing import split_name
+
+__all__ = ["strangers_in"]
+
+_WILD: Final = frozenset("*?[")
+_BY_EITHER: Final = ("tool_permissions", "rules", "max_uses")
+_MOST_HINTS: Final = 10
+"""Settings of which the nearest name is told: to look for it among thousands takes its time."""
+
+
+def strangers_in(
+    config: ToolCallConfig,
+    tools: Collection[str],
+    groups: Collection[str],
+    was_named: Callable[[str], bool],
+    likely: Callable[[str], Iterable[str]],
+) -> list[str]:
+    """A sentence for each setting that is about nothing; the first ones name the nearest.
+
+    Args:
+        config: The settings.
+        tools: The names of the tools that the conversation knows, on or off.
+        groups: Those of its groups.
+        was_named: Whether a tool has this name in its engine, which counts for rules and uses, too.
+        likely: The tools that a name may be meant for.
+    """
+    owners = {split_name(each)[0] for each in tools} if config.toggles_by_tool_id else set()
+    missing = [
+        (setting, "tool", name)
+        for setting, name in _tools_named(config)
+        if name not in tools
+        and not (setting == "tool_toggles" and name in owners)
+        and not (setting in _BY_EITHER and was_named(name))
+    ]
+    for setting, names in (
+        ("group_toggles", config.group_toggles),
+        ("group_permissions", config.group_permissions),
+    ):
+        missing += [(setting, "group", name) for name in names if name not in groups]
+    told = []
+    for number, (setting, word, name) in enumerate(missing):
+        hint = ""
+        if number < _MOST_HINTS:
+            hint = suggest_near(name, groups if word == "group" else likely(name))
+        told.append(f"{setting}[{name!r}]: there is no {word} {name!r} in this conversation{hint}")
+    return told
+
+
+def _tools_named(config: ToolCallConfig) -> Iterator[tuple[str, str]]:
+    for setting in ("tool_toggles", "tool_permissions", "tool_limits", "max_uses"):
+        yield from ((setting, name) for name in getattr(config, setting))
+    for rule in config.permission_rules():
+        if not _WILD & set(rule.tool):
+            yield "rules", rule.tool

@@ -1,0 +1,218 @@
+"""Which variables do arguments refer to, and what do the arguments become?
+
+`$VAR_REF{{name}}` stands for the whole of a variable, `$VAR_REF{{name:start}}` for its text from a
+character on, `$VAR_REF{{name:start:length}}` for that many characters. References are replaced
+once: what comes out of a variable is data, whatever it looks like.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tool_engine.errors import VariableError
+from tool_engine.session.variables.store import NAME, Variable, VariableStore
+
+__all__ = [
+    "BEGIN",
+    "MAX_EXPANDED",
+    "REFERENCE",
+    "Expanded",
+    "expand",
+    "make_ready",
+    "reference",
+    "refers",
+]
+
+MAX_EXPANDED: Final = 16_777_216
+"""The most characters that the references of one call may come to."""
+BEGIN: Final = "$VAR_REF{{"
+"""What every reference begins with."""
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+REFERENCE: Final = (
+    rf"\$(\$?)VAR_REF\{{\{{(?:({NAME})(?::([0-9]{{1,1000}})(?::([0-9]{{1,1000}}))?)?\}}\}})?"
+)
+"""What may be a reference; only one with a name in its second group is."""
+_REFERENCE: Final = re.compile(REFERENCE)
+_ONLY: Final = re.compile(rf"(?:{REFERENCE})+")
+
+
+class Expanded(NamedTuple):
+    """Arguments without references."""
+
+    params: dict[str, Any]
+    variables: tuple[Variable, ...]
+    """What was put in, each once, in the order of its first reference."""
+    store: VariableStore | None = None
+    """Where they, and all others that the conversation keeps, are."""
+    texts: frozenset[str] = frozenset()
+    """The places of the texts of which a value may be read that the references make: of a list or
+    an object, only where nothing but references stood."""
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Where the content that was put in came from."""
+        return frozenset[str]().union(*(each.labels for each in self.variables))
+
+
+def reference(name: str, start: int | None = None, length: int | None = None) -> str:
+    """The text that refers to a variable, or to a part of it."""
+    place = "" if start is None else f":{start}"
+    return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
+
+
+def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
+    """The arguments with every reference replaced, in texts at any depth. S25.
+
+    A text that is nothing but one reference to a whole variable becomes its value, of whatever
+    type; elsewhere the text of the value is put in. `$$VAR_REF{{` stands for the literal
+    characters. `params` is not changed.
+
+    Raises:
+        VariableError: A reference is malformed, names no variable, stands in a key, or there is
+            too much to put in.
+    """
+    if not refers(params):
+        return Expanded(params, (), store)
+    expansion = _Expansion(store)
+    try:
+        expanded = {
+            expansion.key(key, "arguments"): expansion.value(item, f"{key}")
+            for key, item in params.items()
+        }
+    except RecursionError:
+        raise VariableError("the arguments with references are nested too deep") from None
+    texts = frozenset(expansion.texts)
+    return Expanded(expanded, tuple(expansion.used.values()), store, texts)
+
+
+async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
+    """Makes the texts of large variables that the arguments refer to, before `expand` needs them.
+
+    Args:
+        params: The arguments.
+        store: Where the variables are.
+    """
+    for text in _texts(params):
+        for found in _REFERENCE.finditer(text) if BEGIN in text else ():
+            if found[2] in store:
+                await store.texts.make(store.get(found[2]))
+
+
+def refers(params: dict[str, Any]) -> bool:
+    """Whether a text in the arguments holds what may be a reference."""
+    for key, item in params.items():
+        if isinstance(key, str) and BEGIN in key:
+            return True
+        if type(item) is str:
+            if BEGIN in item:
+                return True
+        elif type(item) not in _NUMBERS and _holds(item):
+            return True
+    return False
+
+
+def _holds(value: Any) -> bool:
+    try:
+        # To write it is many times as quick as to look at each of its parts.
+        return BEGIN.encode() in msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001 - no JSON, or too deep: its texts count all the same
+        return any(BEGIN in text for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, keys too, however deep it is, and even if it holds itself."""
+    rest, seen = [value], set[int]()
+    while rest:
+        item = rest.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            parts = [*item, *item.values()] if isinstance(item, dict) else item
+            rest.extend([part for part in parts if type(part) not in _NUMBERS])
+
+
+class _Expansion:
+    """Replaces the references of one call."""
+
+    def __init__(self, store: VariableStore) -> None:
+        self.used: dict[str, Variable] = {}
+        self.texts: list[str] = []
+        # A thousand references to one variable write its text once.
+        self._written: dict[str, str] = {}
+        self._store = store
+        self._left = MAX_EXPANDED
+
+    def value(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            return self._text(value, path) if BEGIN in value else value
+        if isinstance(value, dict):
+            return {
+                self.key(key, path): self.value(item, f"{path}.{key}")
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.value(item, f"{path}[{place}]") for place, item in enumerate(value)]
+        return value
+
+    def key(self, key: Any, path: str) -> Any:
+        if isinstance(key, str) and BEGIN in key:
+            raise VariableError(f"a key cannot refer to a variable: {key[:80]!r}", path)
+        return key
+
+    def _text(self, text: str, path: str) -> Any:
+        whole = _REFERENCE.fullmatch(text)
+        if whole is not None and not whole[1] and whole[2] and whole[3] is None:
+            variable, text = self._take(whole, path)
+            self._spend(len(text), path)
+            # Its value is what its text says: a copy that the tool may do with as it likes.
+            if not isinstance(variable.value, str):
+                return json.loads(text)
+            self.texts.append(path)
+            return text
+        made = _REFERENCE.sub(lambda found: self._part(found, path), text)
+        if made.lstrip()[:1] not in ("[", "{") or _ONLY.fullmatch(text.strip()):
+            self.texts.append(path)
+        return made
+
+    def _part(self, found: re.Match[str], path: str) -> str:
+        if found[1]:
+            return found[0][1:]
+        _, text = self._take(found, path)
+        if found[3] is not None:
+            start = int(found[3])
+            text = text[start:] if found[4] is None else text[start : start + int(found[4])]
+        self._spend(len(text), path)
+        return text
+
+    def _take(self, found: re.Match[str], path: str) -> tuple[Variable, str]:
+        name = found[2]
+        if name is None:
+            shown = found.string[found.start() : found.start() + 80]
+            raise VariableError(
+                f"{shown!r} is no reference: write $VAR_REF{{{{name}}}}, "
+                "$VAR_REF{{name:start}} or $VAR_REF{{name:start:length}} without spaces, or "
+                "$$VAR_REF{{ for the characters themselves",
+                path,
+            )
+        if name not in self.used:
+            try:
+                self.used[name] = self._store.get(name)
+            except VariableError as error:
+                raise VariableError(str(error), path) from None
+            self._written[name] = self._store.texts.of(self.used[name])
+        return self.used[name], self._written[name]
+
+    def _spend(self, size: int, path: str) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise VariableError(
+                f"the references of one call come to more than {MAX_EXPANDED} characters: "
+                "refer to parts, with start and length",
+                path,
+            )

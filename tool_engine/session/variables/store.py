@@ -1,0 +1,412 @@
+"""What does one conversation keep under a name, and what goes when there is too much?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+
+from tool_engine.errors import ConfigurationError, VariableError
+from tool_engine.model.bounds import check_count
+from tool_engine.model.json.data import Data
+from tool_engine.model.json.output import to_text
+from tool_engine.model.nearness import find_near
+from tool_engine.session.variables.letters import LEAST
+from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
+from tool_engine.session.variables.traces import KeptTrace, Traces
+
+__all__ = ["MAX_CHARS", "NAME", "Variable", "VariableKind", "VariableStore", "as_kept", "copied"]
+
+NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
+"""The names that a variable may have."""
+MAX_CHARS: Final = 67_108_864
+"""The most characters that all variables of a conversation come to, rules not counted."""
+_NAME: Final = re.compile(NAME)
+_LONGEST: Final = 200
+_TEXT: Final = frozenset((str,))
+_PLAIN: Final = frozenset((str, int, bool, type(None)))
+
+
+class VariableKind(str, Enum):
+    """Where a variable came from. U40."""
+
+    RULE = "RULE"
+    """A rule or a skill of a group: always kept, never written by a model."""
+    TOOL_CALL_RESULT = "ToolCallResult"
+    TOOL_CALL_ARGS = "ToolCallArgs"
+    MESSAGE_CACHE = "MessageCache"
+    LLM_ADD = "LLMAdd"
+    """The model wrote it."""
+    USER_ADD = "USER_ADD"
+    """The embedding program, or its user, wrote it."""
+
+
+_LABELS: Final = {
+    VariableKind.RULE: "rule",
+    VariableKind.LLM_ADD: "model",
+    VariableKind.USER_ADD: "user",
+}
+_UNKNOWN: Final = "unknown"
+"""The label of what came from a call or a message of which nobody said more."""
+
+
+class Variable(msgspec.Struct, Data, frozen=True, kw_only=True):
+    """One kept value. Immutable: writing it again makes a new one."""
+
+    name: str
+    value: Any
+    """A JSON value; read it, do not change it."""
+    kind: VariableKind = VariableKind.USER_ADD
+    desc: str = ""
+    """What it holds, for people and models."""
+    tags: tuple[str, ...] = ()
+    labels: frozenset[Annotated[str, msgspec.Meta(pattern=r"\S")]] = frozenset()
+    """Where its content came from: a text for each origin, such as `user` or
+    `tool:fetch_page effect:read host:example.com`. None given: what its kind says."""
+    created: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    updated: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    chars: int = 0
+    """Characters of its text; the store counts them."""
+
+    @property
+    def text(self) -> str:
+        """The value as a model reads it: a string as it is, anything else as JSON."""
+        return to_text(self.value)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it stays however many variables there are."""
+        return self.kind is VariableKind.RULE
+
+
+def as_kept(variable: Variable) -> Variable:
+    """The same variable with a value of its own, of JSON values only, and with a label.
+
+    Takes time in proportion to the value, and may do so in a thread.
+    """
+    value, chars = copied(variable.value)
+    labels = variable.labels or frozenset({_LABELS.get(variable.kind, _UNKNOWN)})
+    return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
+
+
+class VariableStore:
+    """The variables of one conversation, by name.
+
+    At most `capacity` of at most `max_chars` characters are kept, rules not counted: the one that
+    was neither read nor written for the longest time goes first, and the one that was written last
+    stays however long it is.
+
+    Args:
+        capacity: The most variables.
+        max_chars: The most characters of all their texts.
+
+    Raises:
+        ConfigurationError: A number of less than 1.
+    """
+
+    def __init__(self, capacity: int = 1000, max_chars: int = MAX_CHARS) -> None:
+        check_count("capacity", capacity, minimum=1)
+        check_count("max_chars", max_chars, minimum=1)
+        self.capacity = capacity
+        self.max_chars = max_chars
+        self.evicted = 0
+        """How many went because there were too many."""
+        self.traces = Traces()
+        """What tells of those that are gone, and of what they held before, without their texts."""
+        self.texts = KeptTexts()
+        """The texts of large ones, which take long to make."""
+        self.outer: VariableStore | None = None
+        """What the conversation keeps that this one works for: its texts are known here, too."""
+        self.has_large = False
+        """Whether there ever was a large one."""
+        self.origins: set[str] = set()
+        """The labels of all that was ever kept, rules not counted."""
+        # In the order of their last use. A plain dict would look for its first entry ever longer.
+        self._used: OrderedDict[str, Variable] = OrderedDict()
+        self._kept: dict[str, Variable] = {}
+        self._chars = 0
+
+    def __repr__(self) -> str:
+        return f"VariableStore({len(self._used)} of {self.capacity}, {len(self._kept)} rules)"
+
+    def __len__(self) -> int:
+        return len(self._used) + len(self._kept)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._used or name in self._kept
+
+    @property
+    def chars(self) -> int:
+        """The characters of all texts, rules not counted."""
+        return self._chars
+
+    def __iter__(self) -> Iterator[Variable]:
+        """All variables: the rules, then the others, the longest unused first."""
+        return iter([*self._kept.values(), *self._used.values()])
+
+    def add(self, variable: Variable) -> Variable:
+        """Keeps a variable, in the place of one of the same name, whose `created` it takes over.
+
+        What is kept is a copy of the value, of JSON values only: of anything else, such as a date,
+        a set or a NaN, what a model reads of it (`to_text`).
+
+        Returns:
+            The variable as it is kept.
+
+        Raises:
+            VariableError: The name cannot be referenced, or belongs to a rule; or a field has a
+                value that it cannot have.
+        """
+        return self.take(as_kept(_checked(variable)))
+
+    def take(self, variable: Variable) -> Variable:
+        """The same as `add`, for what `as_kept` made already.
+
+        Raises:
+            VariableError: As for `add`.
+        """
+        name = variable.name
+        # What could be the name of a Python variable needs no closer look: names of calls are such.
+        is_plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST
+        if not is_plain or name in self._kept:
+            self._check_name(variable)
+        if name in self._used or name in self._kept:
+            old = self._kept.get(name) or self._used[name]
+            variable = msgspec.structs.replace(variable, created=old.created)
+            self._forget(name)
+        if variable.kind is VariableKind.RULE:
+            self._kept[name] = variable
+        else:
+            self._used[name] = variable
+            self._chars += variable.chars
+            self.has_large = self.has_large or variable.chars > LARGE
+            self.origins.update(variable.labels)
+            if len(self._used) > self.capacity or self._chars > self.max_chars:
+                self._evict()
+        return variable
+
+    def note_read(self, name: str, labels: frozenset[str], text: str) -> None:
+        """Remembers what a model has read that no variable holds, so that copies of it are found.
+
+        Args:
+            name: What it was, such as `a result of 'fetch_page'`.
+            labels: Where it came from.
+            text: What was read; no more than checksums stay of it.
+        """
+        self.origins.update(labels)
+        self.traces.add(name, labels, datetime.now(UTC), text, len(text))
+
+    def get(self, name: str) -> Variable:
+        """The variable of that name, which counts as a use of it.
+
+        Raises:
+            VariableError: There is none; the message lists the nearest names.
+        """
+        variable = self._kept.get(name)
+        if variable is not None:
+            return variable
+        variable = self._used.pop(name, None)
+        if variable is None:
+            name = str(name)[:80]
+            raise VariableError(f"there is no variable {name!r}{self._near(name)}")
+        self._used[name] = variable
+        return variable
+
+    def remove(self, names: str | Iterable[str]) -> list[str]:
+        """Forgets variables, and tells which of the names there were; a text is one name.
+
+        Raises:
+            VariableError: One of them is a rule; then none is forgotten.
+        """
+        listed = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+        rules = [name for name in listed if name in self._kept]
+        if rules:
+            raise VariableError(f"{rules[0]!r} is a rule, which cannot be removed")
+        return [name for name in listed if self._forget(name)]
+
+    def forget_rules(self, names: Iterable[str]) -> None:
+        """Forgets rules, for the conversation itself: those of groups that are off."""
+        for name in names:
+            self._kept.pop(name, None)
+
+    def find(
+        self, *, kind: VariableKind | None = None, search: str = "", tag: str | None = None
+    ) -> list[Variable]:
+        """The variables that fit, the last used first, rules at the end.
+
+        Args:
+            kind: Where they came from.
+            search: What is in the name or the description, in whatever case.
+            tag: One of their tags.
+        """
+        wanted = search.casefold()
+        return [
+            each
+            for each in [*reversed(self._used.values()), *self._kept.values()]
+            if (kind is None or each.kind is kind)
+            and (tag is None or tag in each.tags)
+            and (wanted in each.name.casefold() or wanted in each.desc.casefold())
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All variables as JSON values, for `from_dict`; the same variables, the same values."""
+        return {
+            "capacity": self.capacity,
+            "max_chars": self.max_chars,
+            "evicted": self.evicted,
+            "variables": [_as_dict(each) for each in self],
+            "traces": self.traces.to_list(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The store that `to_dict` wrote.
+
+        Raises:
+            VariableError: The data is not what `to_dict` writes; the message names the place.
+        """
+        try:
+            kept = msgspec.convert(data, _Kept)
+            store = cls(kept.capacity, kept.max_chars)
+        except (msgspec.ValidationError, ConfigurationError) as error:
+            raise VariableError(f"these are no kept variables: {error}") from error
+        for variable in kept.variables:
+            store.add(variable)
+        store.evicted = kept.evicted
+        store.traces.restore(kept.traces)
+        store.origins.update(*(each.labels for each in kept.traces))
+        return store
+
+    def _check_name(self, variable: Variable) -> None:
+        if not _NAME.fullmatch(variable.name):
+            raise VariableError(
+                f"no variable can be named {variable.name[:80]!r}: a name has 1 to 200 of the "
+                "characters A-Z, a-z, 0-9, _ . / and -"
+            )
+        if variable.name in self._kept and not variable.is_kept:
+            raise VariableError(
+                f"{variable.name!r} is a rule, which cannot be written: choose another name"
+            )
+
+    def _forget(self, name: str) -> bool:
+        old = self._used.pop(name, None)
+        if old is not None:
+            self._let_go(old)
+        return old is not None
+
+    def _let_go(self, old: Variable) -> None:
+        self._chars -= old.chars
+        if old.chars > LARGE:
+            self.texts.forget(old)
+        if old.chars >= LEAST:
+            # What was read from it must not be typed out now that it is gone.
+            self.traces.add(old.name, old.labels, old.updated, old.value, old.chars)
+
+    def _evict(self) -> None:
+        while len(self._used) > self.capacity or (
+            self._chars > self.max_chars and len(self._used) > 1
+        ):
+            self._let_go(self._used.popitem(last=False)[1])
+            self.evicted += 1
+
+    def _near(self, name: str) -> str:
+        if not len(self):
+            return "; nothing is kept yet"
+        # So many take a tenth of a second; more would hold up the other calls.
+        known = [*self._used, *self._kept][-1000:]
+        near = find_near(name, known, like_enough=0.4) or known[-3:]
+        return f"; near are {', '.join(near)}"
+
+
+def _checked(variable: Any) -> Variable:
+    """What a program wants to keep, with fields of the right types, or it could not be read back.
+
+    Raises:
+        VariableError: It is no variable, or has a field of another type.
+    """
+    if not isinstance(variable, Variable):
+        kind = type(variable).__name__
+        raise VariableError(f"no {kind} can be kept: pass Variable(name=..., value=...)")
+    try:
+        return msgspec.convert(msgspec.structs.asdict(variable), Variable)
+    except msgspec.ValidationError as error:
+        name = str(variable.name)[:80]
+        raise VariableError(f"the variable {name!r} cannot be kept: {error}") from error
+
+
+class _Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What `to_dict` writes."""
+
+    capacity: int
+    evicted: Annotated[int, msgspec.Meta(ge=0)]
+    variables: list[Variable]
+    max_chars: int = MAX_CHARS
+    traces: list[KeptTrace] = []
+
+
+def _as_dict(variable: Variable) -> dict[str, Any]:
+    """A variable as JSON values: sets in order, and the keys of its value as they are.
+
+    The places in its text that a model was told of are the same then.
+    """
+    rest = msgspec.structs.replace(variable, value=None)
+    fields: dict[str, Any] = msgspec.to_builtins(rest, order="deterministic")
+    fields["tags"] = list(variable.tags)
+    return {**fields, "value": msgspec.to_builtins(variable.value)}
+
+
+def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
+    """A value as it is kept, which nobody else holds, and how many characters its text has.
+
+    Args:
+        value: The value.
+        in_pieces: Whether this is a thread, which lets others have their turn where it can: a large
+            value takes twice the time then.
+    """
+    chars = _chars_of_plain(value)
+    if chars is not None:
+        return value.copy() if type(value) is dict else value, chars
+    made = kept_in_pieces(value) if in_pieces else None
+    if made is not None:
+        return made
+    text = to_text(value)
+    if isinstance(value, str):
+        return text, len(text)
+    text = without_halves(text)
+    try:
+        kept = json.loads(text)
+    except RecursionError:  # pragma: no cover - what can be written can be read so far
+        kept = text
+    return kept, len(kept if isinstance(kept, str) else text)
+
+
+def _chars_of_plain(value: Any) -> int | None:
+    """Characters of the text of what JSON gives back as it is, and is no deeper than one level.
+
+    None: it may be something else. The text itself is not written: only its length is needed.
+    """
+    kind = type(value)
+    if kind is str:
+        return len(value) if value.isascii() else None
+    if kind is dict:
+        if not (
+            _TEXT.issuperset(map(type, value)) and _PLAIN.issuperset(map(type, value.values()))
+        ):
+            return None
+        # Without the space behind each colon and each comma that the text has.
+        spaces = max(0, 2 * len(value) - 1)
+    elif kind in _PLAIN:
+        spaces = 0
+    else:
+        return None
+    try:
+        written = msgspec.json.encode(value)
+    except Exception:  # noqa: BLE001 - half of a surrogate pair, or a very large number
+        return None
+    return spaces + (len(written) if written.isascii() else len(written.decode()))

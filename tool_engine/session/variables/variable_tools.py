@@ -1,0 +1,366 @@
+"""How does a model read and write variables, and which variables does each call leave behind?"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+
+from msgspec.structs import replace
+
+from tool_engine.errors import ToolExecutionError, VariableError
+from tool_engine.interfaces import ToolExecutor
+from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.tool import Tool
+from tool_engine.output.shaping import is_quick
+from tool_engine.redaction import HIDDEN, secrets_of
+from tool_engine.redaction.names import is_secret_key
+from tool_engine.session.variables.labels import labels_of_copies_in_time
+from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
+from tool_engine.session.variables.variable_definitions import (
+    FILTERS,
+    VARIABLE_TOOLS,
+    definition_of,
+)
+
+__all__ = [
+    "CarriesLabels",
+    "NamesOfCall",
+    "VariableTools",
+    "keep_call",
+    "keep_call_in_time",
+    "names_of_call",
+]
+
+_SHOWN: Final = 200
+"""Characters of a description in a list."""
+_UNKNOWN: Final = "unknown"
+_FROM_NOWHERE: Final = frozenset({_UNKNOWN})
+_OF_MODEL: Final = frozenset({"model"})
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_INSTANT: Final = timedelta(microseconds=1)
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
+_DEEPEST: Final = 64
+"""Levels of arguments: no call of more is validated."""
+_LONGEST: Final = 160
+"""Characters of a tool's name in the name of a variable, which has at most 200."""
+_OF_CALL: Final = re.compile(r".*_[0-9]+_(?:result|args)(?:-[0-9]+)?")
+
+
+@runtime_checkable
+class CarriesLabels(Protocol):
+    """What the `scope` of a call says of the content that is in it, and gets to know."""
+
+    labels: set[str]
+    """Where the content came from that was put into its arguments, or that was read meanwhile."""
+
+
+class NamesOfCall(NamedTuple):
+    """The variables of one call."""
+
+    result: str
+    args: str
+
+
+class VariableTools:
+    """The tools of one conversation that read and write its variables. U40.
+
+    Args:
+        store: Its variables.
+    """
+
+    def __init__(self, store: VariableStore) -> None:
+        self._executor = _VariableExecutor(store)
+
+    def tools(self) -> list[Tool]:
+        """`read_var`, `list_vars`, `write_var` and `remove_vars`."""
+        return [definition_of(name) for name in VARIABLE_TOOLS]
+
+    def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
+        """The tool of this name and what runs it; None: it is none of these."""
+        if tool_name not in VARIABLE_TOOLS:
+            return None
+        return definition_of(tool_name), self._executor
+
+
+class _VariableExecutor:
+    """Runs the tools; a mistake of the model fails the call with a message that has the cure."""
+
+    def __init__(self, store: VariableStore) -> None:
+        self._store = store
+        self._runs: Mapping[str, Callable[[dict[str, Any], ToolExecutionContext], Any]] = {
+            "read_var": self._read,
+            "list_vars": self._list,
+            "remove_vars": self._remove,
+        }
+
+    async def execute(
+        self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
+    ) -> dict[str, Any]:
+        """What the tool returns; a coroutine, since the store belongs to the event loop."""
+        try:
+            if tool.name == "read_var":
+                await self._store.texts.make(self._store.get(params["name"]))
+            if tool.name == "write_var":
+                has_value = "value" in params
+                labels = await self._labels(params["value"], context) if has_value else _OF_MODEL
+                return self._write(params, labels)
+            output: dict[str, Any] = self._runs[tool.name](params, context)
+        except VariableError as error:
+            raise ToolExecutionError(str(error), is_final=True) from error
+        return output
+
+    def _read(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+        variable = self._store.get(params["name"])
+        text, start = self._store.texts.of(variable), params.get("start", 0)
+        if start > len(text):
+            raise VariableError(
+                f"start {start} is beyond the end: {variable.name!r} has {len(text)} characters, "
+                "counted from 0"
+            )
+        end = start + params.get("length", 2000)
+        if isinstance(context.scope, CarriesLabels):
+            context.scope.labels.update(variable.labels)
+        return {
+            "name": variable.name,
+            "type": variable.kind.value,
+            "text": text[start:end],
+            "start": start,
+            "of": len(text),
+            "next_start": end if end < len(text) else None,
+            "labels": sorted(variable.labels),
+        }
+
+    def _list(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+        wanted = _filter_of(params)
+        kind = wanted.get("type")
+        found = self._store.find(
+            kind=None if kind is None else VariableKind(kind),
+            search=wanted.get("search") or "",
+            tag=wanted.get("tag"),
+        )
+        size, page = params.get("pageSize", 25), params.get("page", 1)
+        pages = max(1, -(-len(found) // size))
+        if page > pages:
+            raise VariableError(f"there is no page {page}: the last one is {pages}")
+        return {
+            "variables": [_listed(each) for each in found[(page - 1) * size : page * size]],
+            "page": page,
+            "pages": pages,
+            "total": len(found),
+        }
+
+    def _write(self, params: dict[str, Any], labels: frozenset[str]) -> dict[str, Any]:
+        name = params["name"]
+        old = self._store.get(name) if name in self._store else None
+        if old is not None and old.kind is not VariableKind.LLM_ADD:
+            raise VariableError(
+                f"{name!r} is a {old.kind.value}, and write_var changes only what it wrote itself: "
+                "choose another name"
+            )
+        if _OF_CALL.fullmatch(name):
+            raise VariableError(
+                f"{name!r} is a name for the results of calls: choose one that does not end in "
+                "_result or _args after a number"
+            )
+        if old is None:
+            if "value" not in params:
+                raise VariableError(f"there is no variable {name!r} yet: pass its value")
+            old = Variable(name=name, value=None, kind=VariableKind.LLM_ADD)
+        written: dict[str, Any] = {key: params[key] for key in ("value", "desc") if key in params}
+        if "tags" in params:
+            written["tags"] = tuple(dict.fromkeys(params["tags"]))
+        if "value" in params:
+            written["labels"] = labels
+        new = replace(old, **written, updated=Variable(name=name, value=None).updated)
+        return _listed(self._store.add(new))
+
+    async def _labels(self, value: Any, context: ToolExecutionContext) -> frozenset[str]:
+        """Where a value came from: neither a copy nor a detour makes it the model's own."""
+        labels = {"model"} | await labels_of_copies_in_time(value, self._store)
+        scope = context.scope
+        labels |= scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN}
+        if context.is_for_tool:
+            # A tool wrote it, with what it read from somewhere else.
+            labels.add(_UNKNOWN)
+        return frozenset(labels)
+
+    def _remove(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
+        removed = self._store.remove(params["names"])
+        missing = [name for name in dict.fromkeys(params["names"]) if name not in removed]
+        return {"removed": removed, "missing": missing}
+
+
+def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What `list_vars` is to choose by, as one object or beside it."""
+    alone = {key: params[key] for key in FILTERS if params.get(key) is not None}
+    wanted = {key: item for key, item in (params.get("filter") or {}).items() if item is not None}
+    for key in alone.keys() & wanted.keys():
+        if alone[key] != wanted[key]:
+            raise VariableError(f"{key} and filter.{key} say something else: leave one of them out")
+    return alone | wanted
+
+
+def names_of_call(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
+    """The names of a call's variables: `{tool}_{number}_result` and `{tool}_{number}_args`. S29.
+
+    Args:
+        tool_name: The tool; what no name can hold becomes `_`.
+        number: The number of the call in its conversation.
+        store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
+    """
+    begin = f"{_named(tool_name)}_{number}"
+    names = NamesOfCall(f"{begin}_result", f"{begin}_args")
+    count = 1
+    while store is not None and (names.result in store or names.args in store):
+        count += 1
+        names = NamesOfCall(f"{begin}_result-{count}", f"{begin}_args-{count}")
+    return names
+
+
+@lru_cache(maxsize=1024)
+def _named(tool_name: str) -> str:
+    return _OTHER.sub("_", tool_name)[:_LONGEST]
+
+
+def keep_call(
+    store: VariableStore,
+    tool: Tool,
+    names: tuple[str, str],
+    params: dict[str, Any],
+    result: ToolExecutionResult,
+    labels: frozenset[str],
+    used: frozenset[str] | None = None,
+) -> None:
+    """Keeps the arguments of a call and, if it succeeded, its output as variables. S29.
+
+    Secrets are hidden in the arguments. An output of `{"result": value}` is kept as the value.
+
+    Args:
+        store: The variables of the conversation.
+        tool: The tool, which says what is secret.
+        names: What `names_of_call` says with this store.
+        params: The arguments, without references.
+        result: How the call ended.
+        labels: Where the result came from: see `labels_of_result`.
+        used: Where the content came from that was put into the arguments; None: as the result.
+
+    Raises:
+        VariableError: A name belongs to a rule.
+    """
+    for variable in _of_call(tool, names, params, result, labels, used):
+        store.take(variable)
+
+
+async def keep_call_in_time(
+    store: VariableStore,
+    tool: Tool,
+    names: tuple[str, str],
+    params: dict[str, Any],
+    result: ToolExecutionResult,
+    labels: frozenset[str],
+    used: frozenset[str] | None = None,
+) -> None:
+    """The same as `keep_call`; what is large is copied in a thread."""
+    is_small = is_quick(result.output) and is_quick(params)
+    of_call = partial(_of_call, tool, names, params, result, labels, used, in_pieces=not is_small)
+    for variable in of_call() if is_small else await asyncio.to_thread(of_call):
+        store.take(variable)
+
+
+def _of_call(
+    tool: Tool,
+    names: tuple[str, str],
+    params: dict[str, Any],
+    result: ToolExecutionResult,
+    labels: frozenset[str],
+    used: frozenset[str] | None,
+    *,
+    in_pieces: bool = False,
+) -> list[Variable]:
+    """The variables of a call, the arguments first: they were there before the result."""
+    now = datetime.now(UTC)
+    secrets = secrets_of(tool, params)
+    sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
+    value, chars = copied(sent, in_pieces=in_pieces)
+    args = Variable(
+        name=names[1],
+        value=value,
+        kind=VariableKind.TOOL_CALL_ARGS,
+        desc=f"Arguments of a call of {tool.name}",
+        labels=_OF_MODEL | (labels if used is None else used),
+        created=now,
+        updated=now,
+        chars=chars,
+    )
+    if not result.is_success:
+        return [args]
+    later = datetime.now(UTC)
+    if later <= now:
+        # Whatever the clock says, what was sent was there before what came back.
+        later = now + _INSTANT
+    value, chars = copied(_unwrapped(result.output), in_pieces=in_pieces)
+    output = Variable(
+        name=names[0],
+        value=value,
+        kind=VariableKind.TOOL_CALL_RESULT,
+        desc=f"Result of a call of {tool.name}",
+        labels=labels or _FROM_NOWHERE,
+        created=later,
+        updated=later,
+        chars=chars,
+    )
+    return [args, output]
+
+
+def _without_secrets(
+    value: Any, parts: frozenset[str], names: frozenset[str] = frozenset(), depth: int = 0
+) -> Any:
+    """Arguments without what stands under the name of a secret; texts stay as they are."""
+    if depth > _DEEPEST:
+        return value
+    if _has_no_secrets(value, parts, names):
+        return value
+    if isinstance(value, list):
+        return [_without_secrets(item, parts, depth=depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: HIDDEN
+        if key in parts or key in names or (isinstance(item, str) and is_secret_key(str(key)))
+        else _without_secrets(item, parts, depth=depth + 1)
+        for key, item in value.items()
+    }
+
+
+def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) -> bool:
+    """Whether that is plain at a glance, of arguments that hold no lists and no objects."""
+    if type(value) is not dict or parts or names:
+        return False
+    for key, item in value.items():
+        if type(item) is str:
+            if is_secret_key(str(key)):
+                return False
+        elif type(item) not in _NUMBERS:
+            return False
+    return True
+
+
+def _unwrapped(output: Any) -> Any:
+    is_wrapped = isinstance(output, dict) and output.keys() == {"result"}
+    return output["result"] if is_wrapped else output
+
+
+def _listed(variable: Variable) -> dict[str, Any]:
+    desc = variable.desc
+    return {
+        "name": variable.name,
+        "type": variable.kind.value,
+        "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
+        "tags": list(variable.tags),
+        "chars": variable.chars,
+        "labels": sorted(variable.labels),
+    }

@@ -1,0 +1,56 @@
+"""Which values do references stand for in arguments that a model could only write as texts?
+
+A text protocol reads `42` as a number where the tool wants one. Where a reference stands in the
+text, that is known only once the reference is replaced. What comes out of a variable is one value:
+it can fill a place in a list or an object, and never change how many places there are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.arguments.coercion import coerce
+from tool_engine.session.variables.references import BEGIN, REFERENCE, Expanded, expand, refers
+from tool_engine.session.variables.store import VariableStore
+
+__all__ = ["expand_written"]
+
+_BARE: Final = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"?|{REFERENCE}', re.S)
+
+
+def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> Expanded:
+    """The same as `expand`, for arguments of which each text was read as the tool wants it.
+
+    A text that held references becomes a number, a boolean, a list or an object by the same rules
+    as one that held none.
+
+    Args:
+        params: The arguments; they are not changed.
+        tool: Whose they are, as the model knows it.
+        store: Where the variables are.
+
+    Raises:
+        VariableError: As for `expand`.
+    """
+    if not refers(params):
+        return Expanded(params, (), store)
+    expanded = expand({key: _with_places(key, item, tool) for key, item in params.items()}, store)
+    if not expanded.texts:
+        return expanded
+    read, _ = coerce(tool, expanded.params, only=expanded.texts)
+    return expanded._replace(params=read)
+
+
+def _with_places(key: str, value: Any, tool: Tool) -> Any:
+    """The list or the object that a text writes in which references stand without quotes."""
+    if not isinstance(value, str) or BEGIN not in value or value.lstrip()[:1] not in ("[", "{"):
+        return value
+    read, _ = coerce(tool, {key: _BARE.sub(_quoted, value)})
+    return value if isinstance(read[key], str) else read[key]
+
+
+def _quoted(found: re.Match[str]) -> str:
+    is_reference = not found[0].startswith(('"', "$$")) and found[0].endswith("}}")
+    return f'"{found[0]}"' if is_reference else found[0]
