@@ -117,6 +117,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             lambda: self.generation,
             self.get,
             _scope_of(approver),
+            self,
         )
         self.controller.on_configure.append(self._pipeline.forget_plans)
         self._execute = durable(self._pipeline.execute, self.store.storage)
@@ -433,6 +434,7 @@ def _pipeline_of(
     generation: Callable[[], int],
     find: Callable[[str], Tool | None],
     scope: CallScope | None,
+    home: object,
 ) -> Pipeline:
     """The steps of an engine's calls, with the parts that take them."""
     planner = Planner(
@@ -453,6 +455,7 @@ def _pipeline_of(
         bus,
         name_engine(),
         scope,
+        home,
     )
 
 

@@ -328,11 +328,13 @@ async def test_workflow_nodes_nest_without_limits() -> None:
     await engine.close()
 
 
-async def test_other_engines_are_not_nested() -> None:
-    """C23: a call of another engine's tool is an ordinary call there."""
+async def test_other_engines_lend_no_slot() -> None:
+    """C23: a call of another engine's tool needs a slot there, and knows what has made it."""
     first, second = make_engine(1), make_engine(1)
 
     async def outer() -> str | None:
+        metrics = first.controller.get_metrics()
+        assert (metrics.active, metrics.parked) == (1, 0)
         return (await second.execute("leaf")).error_type
 
     first.register_tool(bare("outer"), outer)
@@ -340,7 +342,7 @@ async def test_other_engines_are_not_nested() -> None:
     result = await first.execute("outer")
     assert result.output == {"result": None}
     (record,) = await second.query_call_records()
-    assert record.parent_call_id is None
+    assert record.parent_call_id == result.call_id
     for engine in (first, second):
         check_idle(engine)
         await engine.close()

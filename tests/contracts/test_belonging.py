@@ -175,7 +175,9 @@ async def test_books(world: World, in_session: bool) -> None:
     assert result.is_success, result.error
     records = await world.records("mail")
     assert len(records) == len(world.contexts) == 2
-    assert {each.parent_call_id for each in records} == {result.call_id}
+    if world.way is None or world.way.name != "other engine":
+        # That one's call, in its own records, stands in between.
+        assert {each.parent_call_id for each in records} == {result.call_id}
     assert {each.priority for each in records} == {2}
     now = asyncio.get_running_loop().time()
     assert all((each.deadline or 1e9) <= now + 10 for each in world.contexts)
@@ -217,7 +219,7 @@ async def settled(engine: ToolEngine) -> None:
 
 
 @pytest.fixture
-def _frames_of_a_tracer() -> Iterator[None]:
+def frames_of_a_tracer() -> Iterator[None]:
     """Leaves room for what coverage adds to each frame of a deep call."""
     limit = sys.getrecursionlimit()
     if sys.gettrace() is not None:
@@ -226,7 +228,7 @@ def _frames_of_a_tracer() -> Iterator[None]:
     sys.setrecursionlimit(limit)
 
 
-@pytest.mark.usefixtures("_frames_of_a_tracer")
+@pytest.mark.usefixtures("frames_of_a_tracer")
 @pytest.mark.parametrize("way", WAYS, ids=[each.name for each in WAYS])
 async def test_limit_of_one(way: Way) -> None:
     """C23: calls of calls pass at a limit of one, fifty deep, with another call at each step."""

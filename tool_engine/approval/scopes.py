@@ -62,6 +62,11 @@ class NarrowedScope:
         """A tool that only the innermost conversation has: it is the one that calls."""
         return self.parts[-1].own(tool_name)
 
+    def has_engine(self, engine: object, tool_name: str) -> bool:
+        """Whether one of them has the tools of an engine, of which one has this name."""
+        asked = [getattr(part, "has_engine", None) for part in self.parts]
+        return any(ask is not None and ask(engine, tool_name) is True for ask in asked)
+
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Whether none of them has anything to say about the call."""
         asked = [getattr(part, "is_free", None) for part in self.parts]

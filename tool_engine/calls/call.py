@@ -74,9 +74,9 @@ class Call(msgspec.Struct, eq=False):
     result: ToolExecutionResult | None = None
     """Set where it was refused when it asked for a slot."""
     above: Any = None
-    """The call of another engine whose tool made this one, if one did."""
-    helpers: set[Any] | None = None
-    """The tasks, beside its tool's own, in which calls run that it has made."""
+    """The call of another engine that led to this one, if one did."""
+    helpers: Any = None
+    """The set of the tasks, beside its tool's own, in which calls run that it has made."""
     inside: dict[int, Tool] | None = None
     """The tools, by identity, whose results its own result may tell of: its tool called them.
     Empty: it has tried to; None: it has called nothing."""
@@ -115,6 +115,11 @@ class Call(msgspec.Struct, eq=False):
         return self.slot is None or self.slot.state is RELEASED
 
     @property
+    def is_overdue(self) -> bool:
+        """Whether it has ended for its caller while its tool goes on."""
+        return not self.is_over and bool(self.slot.is_overdue)
+
+    @property
     def is_lending(self) -> bool:
         """Whether it runs, so that what it calls may have its slot meanwhile."""
         return not self.is_over and not self.slot.is_overdue
@@ -144,6 +149,16 @@ class Call(msgspec.Struct, eq=False):
         if timeout is DEFAULT_TIMEOUT or timeout is None:
             return 0.0 if self.plan is None else self.plan.timeout
         return timeout
+
+    def take_helper(self, task: Any) -> bool:
+        """Notes a task in which a call is made for it; False: its tool's, or of another loop."""
+        if type(task) is ToolTask and task.call is self:
+            return False
+        if self.run is not None and self.run.get_loop() is not task.get_loop():
+            return False
+        self.helpers = helpers = self.helpers or set()
+        helpers.add(task)
+        return True
 
     def end_helpers(self) -> None:
         """Cancels what still calls for a call that was broken off, once."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import Any, Protocol
 
+from tool_engine.approval.place import asked_in
 from tool_engine.approval.preview import previewed_by
 from tool_engine.calls.call import CANCELLED, Call
 from tool_engine.calls.ending import CallEnding
@@ -46,11 +47,13 @@ class Consents:
         ending: Ends those that may not.
         scope: Who is asked about calls of no conversation; None: nobody, so that what must be asked
             is refused.
+        home: The engine.
     """
 
-    def __init__(self, ending: CallEnding, scope: CallScope | None) -> None:
+    def __init__(self, ending: CallEnding, scope: CallScope | None, home: object = None) -> None:
         self._ending = ending
         self._scope = scope
+        self._home = home
         self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
         self._is_closed = False
         self._asking = 0
@@ -75,26 +78,50 @@ class Consents:
         if scope is None:
             return not plan.needs_consent
         find = getattr(scope, "is_free", None)
-        if find is None or self._is_closed:
+        # Of a call that came through another engine it must be told where its tool is.
+        if find is None or self._is_closed or call.above is not None:
             return False
         try:
             return find(call.call_id, plan.tool, arguments) is True
         except Exception:  # noqa: BLE001 - what is wrong is told by whoever is asked then
             return False
 
-    def refusal_since(self, call: Call, tool: Tool, arguments: dict[str, Any]) -> Refusal | None:
+    def is_guest(self, call: Call) -> bool:
+        """Whether another engine's tool makes a call for a conversation without this engine."""
+        if call.above is None or call.context.scope is None:
+            return False
+        has_engine = getattr(call.context.scope, "has_engine", None)
+        return has_engine is None or has_engine(self._home, call.tool_name) is not True
+
+    def _scopes_of(self, call: Call, plan: Plan) -> list[Any]:
+        """Who must all consent to a call: its conversation, or else those whom the engine asks.
+
+        A conversation that has come to a tool of a foreign engine does not speak for that one.
+        """
+        scope = call.context.scope
+        if scope is None:
+            return [self._scope]
+        return [scope, self._scope] if plan.needs_consent and self.is_guest(call) else [scope]
+
+    def refusal_since(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
         """Why a call that was let through may not start any more; None: it may."""
-        scope: Any = call.context.scope or self._scope
-        find = getattr(scope, "refusal_since", None)
-        if find is None:
-            return None
-        try:
-            refusal: Refusal | None = find(call.call_id, tool, arguments)
-        except Exception as error:  # noqa: BLE001 - what cannot be judged does not run
-            message = redact_text(failure_of(error).error)
-            _log.warning("consent_failed", tool_name=tool.name, error=message)
-            return Refusal("execution_rejected", f"nobody can say whether it may run: {message}")
-        return refusal
+        tool, home = plan.tool, None if call.above is None else self._home
+        for scope in self._scopes_of(call, plan):
+            find = getattr(scope, "refusal_since", None)
+            if find is None:
+                continue
+            try:
+                with asked_in(home, tool):
+                    refusal: Refusal | None = find(call.call_id, tool, arguments)
+            except Exception as error:  # noqa: BLE001 - what cannot be judged does not run
+                message = redact_text(failure_of(error).error)
+                _log.warning("consent_failed", tool_name=tool.name, error=message)
+                return Refusal(
+                    "execution_rejected", f"nobody can say whether it may run: {message}"
+                )
+            if refusal is not None:
+                return refusal
+        return None
 
     async def ask(
         self,
@@ -151,17 +178,25 @@ class Consents:
                 self._idle.remove(future)
 
     async def _refusal(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
-        scope: CallScope | None = call.context.scope or self._scope
+        for scope in self._scopes_of(call, plan):
+            refusal = await self._said_by(scope, call, plan, arguments)
+            if refusal is not None:
+                return refusal
+        return None
+
+    async def _said_by(
+        self, scope: CallScope | None, call: Call, plan: Plan, arguments: dict[str, Any]
+    ) -> Refusal | None:
         if scope is None:
             return _of_nobody(plan.tool)
-        loop = asyncio.get_running_loop()
+        loop, home = asyncio.get_running_loop(), None if call.above is None else self._home
         clock = asyncio.timeout(None)
         try:
             async with clock:
                 self._waiting[clock] = loop
                 if self._is_closed:
                     return _CLOSED
-                with previewed_by(plan.runs):
+                with previewed_by(plan.runs), asked_in(home, plan.tool):
                     return await scope.consent(call.call_id, plan.tool, copied(arguments))
         except asyncio.CancelledError:
             raise

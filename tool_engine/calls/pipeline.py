@@ -96,6 +96,7 @@ class Pipeline:
         bus: EventBus,
         id_prefix: str,
         scope: CallScope | None = None,
+        home: object = None,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
@@ -108,7 +109,7 @@ class Pipeline:
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._consents = Consents(ending, scope)
+        self._consents = Consents(ending, scope, home)
         self._retries = Retries(controller, backend, ending, self._suspend)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
@@ -165,17 +166,17 @@ class Pipeline:
         """Takes one call through all steps; see `ToolEngine.execute`."""
         if (loop := get_running_loop()) is not self._loop:
             self._use(loop)
-        around = current_call.get()
         context = context if context is not None and check_context(context) else ANONYMOUS
-        if parent is _UNASKED and (near := around or context._call) and (maker := near.of(self)):  # noqa: SLF001 - the engine's own
-            return await self._make(maker, tool_name, params, context)
+        near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
+        if near is not None and parent is _UNASKED:
+            return await self._make(near, tool_name, params, context)
         try:
             plan = self._plans.get(tool_name)
             packed = kept = pack_plain(params)
         except Exception:  # noqa: BLE001 - a foreign value may raise anything
             plan, packed, kept = None, b"", snapshot(params)
         call = Call(self, next_serial(), name_call(self._prefix), tool_name, kept, context, plan)
-        call.above = around and around.above_of(self)
+        call.above = near and near.above_of(self)
         if leads is not None:
             call, plan, arguments = leads.call, leads.plan, leads.arguments
         elif plan is None or (arguments := plan.accept(params, packed)) is None:  # type: ignore[assignment]
@@ -253,18 +254,50 @@ class Pipeline:
         now = self.look_up(call)
         if isinstance(now, Failure):
             return now
-        refusal = self._consents.refusal_since(call, now.tool, arguments)
+        refusal = self._consents.refusal_since(call, now, arguments)
         return now if refusal is None else Failure(*msgspec.structs.astuple(refusal))
 
     async def _make(
-        self, maker: Call, tool_name: str, params: Any, context: ToolExecutionContext
+        self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
     ) -> ToolExecutionResult:
-        """A call that the tool of `maker` makes, or something that it has started."""
-        if maker.is_over:
-            inner = _made_by(maker, context)
+        """A call that the tool of `near` makes, or something that it has started."""
+        is_here = near.owner is self
+        if not is_here:
+            return await self._make_across(near, tool_name, params, context)
+        if near.is_over:
+            inner = _made_by(near, context)
             return await self.execute(tool_name, params, inner, parent=None)
         own = None if context is ANONYMOUS else context
-        return await self.nest(maker.bind(maker.deadline), tool_name, params, None, own)
+        return await self.nest(near.bind(near.deadline), tool_name, params, None, own)
+
+    async def _make_across(
+        self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
+    ) -> ToolExecutionResult:
+        """The same where `near` is a call of another engine: slots are not lent between engines.
+
+        Where a call of this one led to it, the slot of that one is lent: it waits for this one.
+        """
+        maker, inner = near.of(self), _made_by(near, context)
+        if near.is_over:
+            if maker is None or maker.is_over:
+                return await self.execute(tool_name, params, inner, parent=None)
+            # What it has left behind belongs to the call that led to it, while that runs.
+            near, is_for_tool = maker, inner.is_for_tool
+            inner = nested_context(near.bind(near.deadline), inner, None)
+            inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
+        for call in (near, maker):
+            if call is not None and call.is_overdue:
+                raise _ended(call.call_id, tool_name)
+        inner._call = near  # noqa: SLF001 - the engine's own
+        task = task_of(get_running_loop())
+        is_helper = near.take_helper(task)
+        try:
+            if maker is not None and maker.is_lending:
+                return await self._lend(maker, tool_name, params, inner)
+            return await self.execute(tool_name, params, inner, parent=None)
+        finally:
+            if is_helper:
+                near.helpers.discard(task)
 
     async def nest(
         self,
@@ -277,40 +310,44 @@ class Pipeline:
         """A call made by the call that `outer` is bound to, whose slot is parked meanwhile."""
         call: Call = outer.bound_call
         if call.is_over or call.slot.is_overdue:
-            raise UnboundContextError(
-                f"cannot call {tool_name!r}: the call {outer.call_id} that this context is bound "
-                "to has ended"
-            )
-        inner = nested_context(outer, context, timeout)
-        around = current_call.get()
-        maker = None if around is None else around.of(self)
-        if maker is not None and maker is not call and maker.is_lending:
+            raise _ended(outer.call_id, tool_name)
+        inner, lender = nested_context(outer, context, timeout), call
+        near = current_call.get()
+        if near is not None and near is not call and near.is_lending:
             # The tool of one call uses the context of another: both hold.
-            inner = nested_context(maker.bind(maker.deadline), inner, None)
-            inner._is_for_tool, call = context is None, maker  # noqa: SLF001 - the engine's own
-        return await self._lend(call, tool_name, params, inner)
+            inner = nested_context(near.bind(near.deadline), inner, None)
+            inner._is_for_tool, call = context is None, near  # noqa: SLF001 - the engine's own
+            maker = near.of(self)
+            if maker is not None and maker.is_lending:
+                lender = maker
+        inner._call = call  # noqa: SLF001 - the engine's own
+        if lender is call:
+            return await self._lend(call, tool_name, params, inner)
+        task = task_of(get_running_loop())
+        is_helper = call.take_helper(task)
+        try:
+            return await self._lend(lender, tool_name, params, inner)
+        finally:
+            if is_helper:
+                call.helpers.discard(task)
 
     async def _lend(
         self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
     ) -> ToolExecutionResult:
-        """A call that `call` makes, whose slot is parked meanwhile."""
+        """A call that `call` makes, or what it has led to; its slot is parked meanwhile."""
         slot, run, loop = call.slot, call.run, get_running_loop()
-        inner._call = call  # noqa: SLF001 - the engine's own
         if run is not None and run.get_loop() is not loop:
             # Only its own loop may touch the slot.
             return await self.execute(tool_name, params, inner, parent=None)
         task: Any = task_of(loop)
-        is_inside = type(task) is ToolTask and task.call is call
-        if not is_inside:
-            call.helpers = helpers = call.helpers or set()
-            helpers.add(task)
+        is_helper = call.take_helper(task)
         self._controller.park(slot)
         try:
             return await self.execute(tool_name, params, inner, parent=slot)
         finally:
-            if not is_inside:
-                helpers.discard(task)
-            run = task if is_inside else call.run
+            if is_helper:
+                call.helpers.discard(task)
+            run = call.run if is_helper else task
             # What no cancellation reaches goes on with what it called for, so it can wait.
             if run is not None and run.is_ending and not run.leaves_on_cancel:
                 self._controller.ask_back(slot)
@@ -327,8 +364,8 @@ class Pipeline:
         """The end of a call that its caller does not let run; see `ToolEngine.refuse`."""
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context.bound_call
-        if near is not None and (maker := near.of(self)) is not None:
-            context = _made_by(maker, context)
+        if near is not None:
+            context = _made_by(near, context)
         serial = next_serial()
         call_id = name_call(self._prefix)
         call = Call(self, serial, call_id, tool_name, snapshot(params), context)
@@ -366,7 +403,7 @@ class Pipeline:
             return Failure("engine_closed", "the engine is closed and takes no more calls")
         name = call.tool_name
         tool = self._find(name) if isinstance(name, str) else None
-        if tool is None and call.context.scope is not None:
+        if tool is None and call.context.scope is not None and not self._consents.is_guest(call):
             own = call.context.scope.own(name)
             if own is not None:
                 return self._planner.plan(*own)
@@ -507,3 +544,9 @@ def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext
     """The context of what a call makes: its time, while that runs, and all else for ever."""
     outer = maker.bind(None if maker.is_over else maker.deadline)
     return nested_context(outer, None if context is ANONYMOUS else context, None)
+
+
+def _ended(call_id: str | None, tool_name: str) -> UnboundContextError:
+    return UnboundContextError(
+        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has ended"
+    )

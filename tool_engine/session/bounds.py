@@ -18,7 +18,9 @@ from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.data import Data
 from tool_engine.model.outcome import ErrorType
+from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.sources.identity import identity_in, identity_of, origin_of
 from tool_engine.session.tokens import tokens_of
 
 __all__ = ["Meter", "Spending", "Usage"]
@@ -78,9 +80,11 @@ class Spending:
         clock: Callable[[], float],
         identity: Callable[[str], str] | None,
         stamp: Callable[[], object] = lambda: None,
+        catalog: Callable[[], ToolSource] | None = None,
     ) -> None:
         self.config = config
         self.identity = identity
+        self.catalog = catalog
         self._stamp = stamp
         self._most: tuple[object, object, dict[str, int]] = (None, None, {})
         """The most calls by tool, and the settings and the stamp that they were found from."""
@@ -110,6 +114,17 @@ class Spending:
     def tool_of(self, tool_name: str) -> str:
         """What says which tool has a name."""
         return tool_name if self.identity is None else self.identity(tool_name)
+
+    def tool_for(self, tool_name: str, other: Spending) -> str:
+        """What says in the conversation `other` which tool has a name here."""
+        tool = self.tool_of(tool_name)
+        if self.catalog is None or other.catalog is None:
+            return tool
+        catalog = self.catalog()
+        if tool != identity_of(catalog, tool_name):
+            # Only this conversation has it.
+            return tool
+        return identity_in(other.catalog(), *origin_of(catalog, tool_name))
 
     def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
         """What the last turn came to, in another process perhaps."""
@@ -219,6 +234,7 @@ class Meter:
         identity: Name of a tool -> what says which tool it is: one that is shown under two names is
             counted as one. None: its name.
         stamp: Gives the same object for as long as all names say the same tools.
+        catalog: What has the tools, which other conversations may know under other names.
     """
 
     def __init__(
@@ -228,8 +244,9 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         identity: Callable[[str], str] | None = None,
         stamp: Callable[[], object] = lambda: None,
+        catalog: Callable[[], ToolSource] | None = None,
     ) -> None:
-        self._own = Spending(config, clock, identity, stamp)
+        self._own = Spending(config, clock, identity, stamp, catalog)
         self._others = 0
         """How many replies are bounded by other settings, too."""
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))
@@ -241,6 +258,13 @@ class Meter:
             return self.line
         around = getattr(call.context.scope, "line", ())
         return (*self.line, *(each for each in around if each not in self.line))
+
+    def _tools(self, tool_name: str, tool: str, spenders: tuple[Spending, ...]) -> list[str]:
+        """What says which tool is called, in the conversation of each of `spenders`."""
+        if spenders is self.line:
+            return [tool] * len(spenders)
+        own = self._own
+        return [tool if each in self.line else own.tool_for(tool_name, each) for each in spenders]
 
     def __repr__(self) -> str:
         own = self._own
@@ -297,8 +321,9 @@ class Meter:
         """
         tool = self._own.tool_of(tool_name)
         spenders = self._spenders()
-        for each in spenders:
-            refusal = each.refusal(tool_name, tool, max_uses)
+        tools = self._tools(tool_name, tool, spenders)
+        for each, known in zip(spenders, tools, strict=True):
+            refusal = each.refusal(tool_name, known, max_uses)
             if refusal is not None:
                 return refusal
         if self._others:
@@ -306,15 +331,17 @@ class Meter:
             refusal = self._own.refusal(tool_name, tool, max_uses, also)
             if refusal is not None:
                 return refusal
-        for each in spenders:
-            each.count_call(tool_name, tool)
+        for each, known in zip(spenders, tools, strict=True):
+            each.count_call(tool_name, known)
         return None
 
     def give_back(self, tool_name: str) -> None:
         """A call that was counted has not run: it counts no more."""
         tool = self._own.tool_of(tool_name)
-        for each in self._spenders():
-            each.uncount_call(tool_name, tool)
+        spenders = self._spenders()
+        tools = self._tools(tool_name, tool, spenders)
+        for each, known in zip(spenders, tools, strict=True):
+            each.uncount_call(tool_name, known)
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tool_engine.approval.likeness import is_match
+from tool_engine.approval.place import engine_asked
 from tool_engine.approval.policy import Decision, PermissionRule, decide
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
@@ -82,7 +83,7 @@ class SessionPolicy:
         said = [self.decide(tool, {}).result]
         others = [each for each in (also, self._parent) if each is not None]
         said += [each.result_policy(tool) for each in others]
-        known = self._said.get(id(tool)) or self._look_at(tool)
+        known = self._said_of_all(tool)
         rules = [rule for each in known for rule in each.rules]
         said += [rule.permission.result for rule in rules if rule.permission.result]
         return max(said, key=_RESULT.index)
@@ -107,16 +108,23 @@ class SessionPolicy:
             self._look(standing, config)
         if self._is_silent and tool.permission is None:
             return _FREE
-        said = self._said.get(id(tool)) or self._look_at(tool)
+        said = self._said_of_all(tool)
         return reduce(_stricter, [_decided(each, params) for each in said])
 
+    def _said_of_all(self, tool: Tool) -> list[_Said]:
+        if engine_asked(tool) is not None:
+            # Of two engines that have one tool object, this one.
+            return self._look_at(tool)
+        said = self._said.get(id(tool))
+        if said is None:
+            if len(self._said) >= _REMEMBERED:
+                self._said.clear()
+            said = self._said[id(tool)] = self._look_at(tool)
+        return said
+
     def _look_at(self, tool: Tool) -> list[_Said]:
-        if len(self._said) >= _REMEMBERED:
-            self._said.clear()
         owners: list[ToolSource | None] = [*owners_of(self._toolbox.catalog, tool)]
-        found = [said for owner in owners or [None] for said in self._said_of(tool, owner)]
-        self._said[id(tool)] = found
-        return found
+        return [said for owner in owners or [None] for said in self._said_of(tool, owner)]
 
     def _said_of(self, tool: Tool, owner: ToolSource | None) -> Iterator[_Said]:
         """What is said of a tool of one source.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.making import making_of, place_of
+from tool_engine.approval.place import engine_asked
 from tool_engine.approval.scopes import token_of
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
@@ -20,12 +21,15 @@ from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.bounds import Spending
 from tool_engine.session.narrowing import marks_of_replies
 from tool_engine.session.reading.shown_results import Shows
-from tool_engine.session.sources.identity import engine_of
-from tool_engine.session.sources.memberships import engine_of_inner
+from tool_engine.session.sources.identity import engine_of, source_text
+from tool_engine.session.sources.memberships import engine_of_inner, leaf_of
 from tool_engine.session.variables.labels import refusal_in_time
 from tool_engine.session.variables.references import Expanded
 
 __all__ = ["FindOwn", "SessionScope", "changed"]
+
+_FOREIGN: Final = "source 0"
+"""In the place of `source_of`, for the tools of an engine that the conversation does not have."""
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
 """The tools that only one conversation has."""
@@ -132,7 +136,19 @@ class SessionScope:
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why what was put into the arguments must not get to a tool; None: it may."""
-        return await refusal_in_time(tool, self._expanded, params, self.source)
+        return await refusal_in_time(tool, self._expanded, params, self._source_of(tool))
+
+    def has_engine(self, engine: ToolSource, tool_name: str) -> bool:
+        """Whether the conversation has the tools of an engine, of which one has this name."""
+        return self._catalog is not None and leaf_of(self._catalog, engine, tool_name) is not None
+
+    def _source_of(self, tool: Tool) -> str:
+        """Which of several sources has a tool that is called now; see `source_of`."""
+        engine = engine_asked(tool)
+        if engine is None or self._catalog is None:
+            return self.source
+        leaf = leaf_of(self._catalog, engine, tool.name)
+        return _FOREIGN if leaf is None else source_text(self._catalog, leaf)
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
         """Whether nobody has anything to say about the call; else `consent` says it."""

@@ -124,8 +124,9 @@ class ToolSession(CycleFacade, SavedSession):
         self.parent = parent
         """The session that it works for."""
         above = None if parent is None else parent.meter
+        found, catalog = lambda: self.toolbox.found, lambda: self.source
         self.meter: Meter = Meter(
-            chosen, above, identity=self._identity, stamp=lambda: self.toolbox.found
+            chosen, above, identity=self._identity, stamp=found, catalog=catalog
         )
         """What it has spent, against its bounds."""
         self.guard = RepetitionGuard(chosen.hint_at, chosen.stop_at)

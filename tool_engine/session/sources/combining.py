@@ -28,7 +28,7 @@ from tool_engine.session.sources.tool_view import (
     shown_names,
 )
 
-__all__ = ["CombinedSource"]
+__all__ = ["CombinedSource", "whole"]
 
 
 class CombinedSource(CombinedTools):
@@ -36,6 +36,8 @@ class CombinedSource(CombinedTools):
 
     def __init__(self, sources: Mapping[str, ToolSource], *, on_conflict: str = "refuse") -> None:
         self._grouped: tuple[object, list[Any], dict[str, ToolGroup]] | None = None
+        if isinstance(sources, Mapping):
+            sources = {name: whole(each) for name, each in sources.items()}
         super().__init__(sources, on_conflict=on_conflict)
 
     @classmethod
@@ -209,6 +211,16 @@ class CombinedSource(CombinedTools):
                 name = _group_name(source, group.name, counts)
                 all_groups[name] = renamed_group(group, name, listed(tools)[0], names)
         return all_groups
+
+
+def whole(source: ToolSource) -> ToolSource:
+    """The source; of what combines some for a model alone, with all that a conversation asks for.
+
+    Which engine has a tool, and under which name, only that one tells.
+    """
+    if isinstance(source, CombinedTools) and not isinstance(source, CombinedSource):
+        return CombinedSource.around(source)
+    return source
 
 
 def _group_name(source: str, name: str, counts: Mapping[str, int]) -> str:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import CombinedTools, ToolSource
+from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.own_code import is_unawaited
-from tool_engine.session.sources.combining import CombinedSource
+from tool_engine.session.sources.combining import CombinedSource, whole
 from tool_engine.session.sources.tool_view import Source, ToolView, bound, checked_source
 
 __all__ = [
@@ -67,7 +67,7 @@ def prefix(source: ToolSource, text: str) -> Source:
             f"no tool's name can begin with {text!r}: write a letter or _ first, then letters, "
             "digits, _ . and -, such as 'web_'"
         )
-    return _Prefixed(source, text)
+    return _Prefixed(whole(source), text)
 
 
 def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
@@ -89,7 +89,7 @@ def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
                 f"{old!r} cannot be renamed {new!r}: a name has a letter or _ first, then letters, "
                 "digits, _ . and -, at most 128 characters"
             )
-    made = _Renamed(source, names)
+    made = _Renamed(whole(source), names)
     made.list_all()
     return made
 
@@ -105,7 +105,7 @@ def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
     """
     if not callable(tools) and (isinstance(tools, str | bytes) or not _are_names(tools)):
         raise ConfigurationError(f"keep takes a function of a tool, or names, got {tools!r}")
-    return _Kept(source, tools)
+    return _Kept(whole(source), tools)
 
 
 def prepare(source: ToolSource, tell: Prepare) -> Source:
@@ -121,7 +121,7 @@ def prepare(source: ToolSource, tell: Prepare) -> Source:
     """
     if not callable(tell):
         raise ConfigurationError(f"prepare takes a function of a tool and a turn, got {tell!r}")
-    return _Prepared(source, tell)
+    return _Prepared(whole(source), tell)
 
 
 class _Prefixed(ToolView):
@@ -252,8 +252,7 @@ def as_source(source: ToolSource) -> Source:
     Raises:
         ConfigurationError: It is no source of tools.
     """
-    if isinstance(source, CombinedTools) and not isinstance(source, CombinedSource):
-        return CombinedSource.around(source)
+    source = whole(source)
     if callable(getattr(source, "refuse", None)):
         return cast("Source", checked_source(source))
     return _Kept(source, lambda _: True)

@@ -14,7 +14,16 @@ from tool_engine.model.settings.source import checked_sources
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.trusted import folder_of_now
 
-__all__ = ["engine_of", "engine_text", "identity_of", "leaves_of", "origin_of", "source_of"]
+__all__ = [
+    "engine_of",
+    "engine_text",
+    "identity_in",
+    "identity_of",
+    "leaves_of",
+    "origin_of",
+    "source_of",
+    "source_text",
+]
 
 
 class _Told(NamedTuple):
@@ -94,7 +103,12 @@ def identity_of(catalog: ToolSource, shown_name: str) -> str:
     """
     if not callable(getattr(catalog, "origin", None)):
         return shown_name
-    which, name = source_of(catalog, shown_name), origin_of(catalog, shown_name)[1]
+    return identity_in(catalog, *origin_of(catalog, shown_name))
+
+
+def identity_in(catalog: ToolSource, source: ToolSource, name: str) -> str:
+    """The same of the tool that one of the innermost sources, or a foreign one, has by a name."""
+    which = source_text(catalog, source)
     # No tool has a space in its name.
     return f"{name} of {which}" if which else name
 
@@ -103,7 +117,13 @@ def source_of(catalog: ToolSource, shown_name: str) -> str:
     """Which of several sources has a tool, in words; empty of the first, or the only one."""
     if not callable(getattr(catalog, "leaves", None)):
         return ""
-    source = origin_of(catalog, shown_name)[0]
+    return source_text(catalog, origin_of(catalog, shown_name)[0])
+
+
+def source_text(catalog: ToolSource, source: ToolSource) -> str:
+    """The same of one of the innermost sources of `catalog`."""
+    if not callable(getattr(catalog, "leaves", None)):
+        return ""
     number = next((at for at, each in enumerate(leaves_of(catalog)) if each is source), 0)
     return f"source {number + 1}" if number else ""
 

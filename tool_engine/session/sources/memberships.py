@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+from tool_engine.approval.place import engine_asked
+from tool_engine.engine import ToolEngine
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.sources.identity import engine_of, engine_text, leaves_of
 
-__all__ = ["engine_of_inner", "is_tool_of", "memberships", "owners_of"]
+__all__ = ["engine_of_inner", "is_tool_of", "leaf_of", "memberships", "owners_of"]
 
 
 def is_tool_of(source: ToolSource, engine_tool: Tool) -> bool:
@@ -29,11 +31,31 @@ def owners_of(catalog: ToolSource, engine_tool: Tool) -> list[ToolSource]:
     """The innermost sources that may have this very tool: one, but where nobody can tell which.
 
     Two engines may have the same definition, of which one works on a copy and the other one on
-    what matters.
+    what matters. Of a call that came through another engine it is known; that may be none of them.
     """
+    engine = engine_asked(engine_tool)
+    if engine is not None:
+        leaf = leaf_of(catalog, engine, engine_tool.name)
+        return [engine if leaf is None else leaf]
     leaves = leaves_of(catalog)
     same = [leaf for leaf in leaves if leaf.get(engine_tool.name) is engine_tool]
     return same or [leaf for leaf in leaves if is_tool_of(leaf, engine_tool)]
+
+
+def leaf_of(catalog: ToolSource, engine: ToolSource, tool_name: str) -> ToolSource | None:
+    """The innermost source that is an engine, or stands around it; None: it is not in `catalog`.
+
+    Args:
+        catalog: An engine, or a view of some.
+        engine: The engine.
+        tool_name: One of its tools, by which a source of another class is known that has it.
+    """
+    tool = engine.get(tool_name)
+    for leaf in leaves_of(catalog):
+        is_around = tool is not None and not isinstance(leaf, ToolEngine)
+        if leaf is engine or (is_around and leaf.get(tool_name) is tool):
+            return leaf
+    return None
 
 
 def engine_of_inner(catalog: ToolSource, called_name: str, engine_tool: Tool) -> str:
