@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -100,3 +101,62 @@ def test_slots_in_a_storm(limit: int, strategy: str, seed: int) -> None:
     At no moment do more leaves run than there are slots.
     """
     asyncio.run(_blow(limit, strategy, seed))
+
+
+class TwoStorms(Storm):
+    """Trees of calls over two engines: which one a call goes to is drawn for each."""
+
+    def __init__(self, engines: Sequence[ToolEngine], limit: int, seed: int) -> None:
+        self.engines = engines
+        super().__init__(engines[0], limit, seed)
+        other = engines[1]
+        other.register_tool(tool("leaf", timeout=30), self.leaf)
+        ways = [each for each in QUICK if each.name != "context.call"]
+        for number, way in enumerate(ways):
+            for engine, far in (engines, engines[::-1]):
+                handler = make_handler(far, way, self.below)
+                engine.register_tool(tool(f"far_{number}", timeout=30), handler)
+        self.names = [f"far_{number}" for number in range(len(ways))]
+
+    def one(self, depth: int) -> tuple[str, str]:
+        return ("leaf", "") if depth <= 0 else (self.chance.choice(self.names), str(depth))
+
+    async def call(self) -> Any:
+        self.engine = self.chance.choice(self.engines)
+        return await super().call()
+
+
+async def _blow_over_two(limit: int, strategy: str, seed: int) -> None:
+    # Trees that go the opposite ways may hold each other up until one has to give in.
+    engines = [
+        make_engine(limit, strategy=strategy, queue_size=1000, queue_timeout=0.2) for _ in range(2)
+    ]
+    audits = [Audit(engine) for engine in engines]
+    storm = TwoStorms(engines, limit, seed)
+    async with asyncio.timeout(BOUND), engines[0], engines[1]:
+        for _ in range(2):
+            await asyncio.gather(*(storm.call() for _ in range(4)))
+        async with asyncio.timeout(20):
+            while any(map(_is_busy, engines)):  # noqa: ASYNC110 - clean-up ends by itself
+                await asyncio.sleep(0.002)
+        assert storm.running == 0
+        assert storm.most <= 2 * limit
+        for engine, audit in zip(engines, audits, strict=True):
+            await audit.check()
+            check_idle(engine)
+            assert engine.controller.get_metrics().max_concurrent_observed <= limit
+
+
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    limit=st.integers(1, 4),
+    strategy=st.sampled_from(("fifo", "priority", "fair")),
+    seed=st.integers(0, 2**32),
+)
+def test_slots_of_two_engines_in_a_storm(limit: int, strategy: str, seed: int) -> None:
+    """DESIGN 2.2: the same where the calls of a tree go from one engine to the other and back."""
+    asyncio.run(_blow_over_two(limit, strategy, seed))

@@ -285,9 +285,8 @@ class Pipeline:
             near, is_for_tool = maker, inner.is_for_tool
             inner = nested_context(near.bind(near.deadline), inner, None)
             inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
-        for call in (near, maker):
-            if call is not None and call.is_overdue:
-                raise _ended(call.call_id, tool_name)
+        if near.is_overdue:
+            raise _ended(near.call_id, tool_name)
         inner._call = near  # noqa: SLF001 - the engine's own
         task = task_of(get_running_loop())
         is_helper = near.take_helper(task)
