@@ -143,6 +143,9 @@ class CallScope(Protocol):
     call may run has `is_free(self, call_id, tool, params)`, too, which gives True then: `consent`
     is not asked about that call. One that may forbid a call later on has `refusal_since`, with the
     same arguments: asked of a call that was let through and had to wait, just before it starts.
+
+    It goes into other engines, too. One that speaks for the tools of an engine says True in
+    `has_engine(self, engine, tool_name)`; else the approver of that engine must consent as well.
     """
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:

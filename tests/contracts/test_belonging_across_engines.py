@@ -7,6 +7,7 @@ the conversation does not have it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -23,7 +24,11 @@ from tests.contracts.test_belonging import (
     settled,
 )
 from tool_engine import (
+    ApprovalDecision,
+    ApprovalError,
+    DeferredApprover,
     Permission,
+    Tool,
     ToolCallConfig,
     ToolCallRecord,
     ToolEngine,
@@ -599,3 +604,123 @@ async def test_a_refusal_belongs_too(two: tuple[ToolEngine, ToolEngine]) -> None
     result = await near.execute("helper", {"text": ""})
     (record,) = await far.query_call_records()
     assert record.parent_call_id == result.call_id
+
+
+class Around:
+    """A source of another class, which has the tools of an engine."""
+
+    def __init__(self, engine: ToolEngine) -> None:
+        self._engine = engine
+
+    def get(self, tool_name: str) -> Tool | None:
+        return self._engine.get(tool_name)
+
+    def list_all(self) -> list[Tool]:
+        return self._engine.list_all()
+
+    async def execute(
+        self, tool_name: str, params: Any = None, context: Any = None
+    ) -> ToolExecutionResult:
+        return await self._engine.execute(tool_name, params, context)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({"far_mail": DENY}, "execution_rejected"),
+        ({"*": DENY, "helper": AUTO, "far_mail": AUTO}, None),
+    ],
+)
+async def test_a_source_around_an_engine(
+    two: tuple[ToolEngine, ToolEngine], rules: dict[str, Permission], expected: str | None
+) -> None:
+    """X3: an engine is one of the sources, also where another object stands around it."""
+    near, far = two
+
+    async def mail(text: str) -> None:
+        return None
+
+    async def helper(text: str) -> str | None:
+        return (await far.execute("mail", {"text": text})).error_type
+
+    far.register_tool(tool("mail"), mail)
+    near.register_tool(tool("helper"), helper)
+    source = combine(near, prefix(Around(far), "far_"))
+    session = ToolSession(source, "outer", ToolCallConfig(rules=rules))
+    assert (await session.execute("helper", {"text": ""})).output == {"result": expected}
+
+
+@pytest.mark.parametrize("place", ["shown", "hidden", "separate", "separate, same name"])
+async def test_an_answer_that_comes_later(two: tuple[ToolEngine, ToolEngine], place: str) -> None:
+    """S31: a yes that comes later runs that engine's tool, if the session shows it, or nothing."""
+    near, far = two
+    paid: list[str] = []
+
+    async def pay(text: str) -> None:
+        paid.append(text)
+
+    async def other_pay(text: str) -> None:
+        raise AssertionError("this was not asked about")
+
+    async def helper(text: str) -> str | None:
+        return (await far.execute("pay", {"text": text})).error_type
+
+    far.register_tool(tool("pay"), pay)
+    near.register_tool(tool("helper"), helper)
+    if place.endswith("same name"):
+        near.register_tool(tool("pay"), other_pay)
+    source = {"shown": combine(near, prefix(far, "far_")), "hidden": combine(near, keep(far, []))}
+    rules = ToolCallConfig(rules={"pay": ASK})
+    session = ToolSession(source.get(place, near), "outer", rules, DeferredApprover())
+    result = await session.execute("helper", {"text": "x"})
+    assert result.output == {"result": "approval_required"}
+    (request,) = session.gate.book.pending()
+    if place == "shown":
+        assert (await session.resume(request.token, ApprovalDecision(is_approved=True))).is_success
+        assert paid == ["x"]
+        return
+    with pytest.raises(ApprovalError, match="is not what was approved"):
+        await session.resume(request.token, ApprovalDecision(is_approved=True))
+    assert paid == []
+
+
+async def test_an_engine_of_another_loop() -> None:
+    """DESIGN 2.8: rules and deadline hold in an engine that another thread's loop runs."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    near, far = make_engine(), make_engine()
+    sent: list[str] = []
+
+    def there(work: Any) -> asyncio.Future[Any]:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    async def mail(text: str) -> None:
+        sent.append(text)
+
+    async def hang(text: str) -> None:
+        await asyncio.Event().wait()
+
+    async def helper(text: str) -> Any:
+        return (await there(far.execute(text, {"text": ""}))).error_type
+
+    far.register_tool(tool("mail"), mail)
+    far.register_tool(tool("hang"), hang)
+    near.register_tool(tool("helper", timeout=0.3), helper)
+    try:
+        async with asyncio.timeout(BOUND), near:
+            await there(far.load())
+            session = ToolSession(near, "outer", ToolCallConfig(rules={"mail": DENY}))
+            denied = await session.execute("helper", {"text": "mail"})
+            assert denied.output == {"result": "execution_rejected"}
+            late = await session.execute("helper", {"text": "hang"})
+            assert late.error_type == "timeout"
+            await settled(far)
+            records = await there(far.query_call_records())
+            assert {each.parent_call_id for each in records} == {denied.call_id, late.call_id}
+            await there(far.close())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.to_thread(thread.join)
+        loop.close()
+    assert sent == []
