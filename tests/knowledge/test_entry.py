@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
+from time import process_time
 from typing import Any
 
 import pytest
@@ -211,7 +213,8 @@ def test_secret_that_is_too_long_to_be_kept() -> None:
     kept.result = pack({"a": f"<{secret}>"})
     kept.whole = pack({"a": f"<{secret}>"})
     bound(kept)
-    assert b"0123456789" not in kept.params + kept.result + (kept.whole or b"")
+    shown = [record_of(kept), record_of(kept, whole=True)]
+    assert "0123456789" not in f"{[(each.params, each.result, each.error) for each in shown]}"
     assert record_of(kept, whole=True).result == {"a": "<[hidden]>"}
     assert "0123456789" not in str(record_of(kept).error)
     kept = entry({}, {}, tool(PASSWORD))
@@ -225,3 +228,43 @@ def test_name_that_no_tool_has() -> None:
     kept = entry({}, {})
     kept.tool_name = "login --password hunter2"
     assert record_of(kept).tool_name == "login --password [hidden]"
+
+
+@pytest.mark.parametrize("size", [11, 300, 40_000])
+@pytest.mark.parametrize("spell", [str, lambda text: "".join(f"%25{ord(each):x}" for each in text)])
+def test_secret_where_arguments_are_cut(size: int, spell: Callable[[str], str]) -> None:
+    """D20: of a secret that stands where a long argument is cut, no half is kept either."""
+    secret = "".join(f"Zq{number:x}/" for number in range(size))[:size]
+    for before in (0, 16_384 - 3 * size, 16_384 - size, 16_384 - 5, 16_384 - 1):
+        kept = entry({}, {}, tool(PASSWORD))
+        text = f"{'-' * before}<{spell(secret)}>{'-' * 200_000}"
+        kept.params = pack({"secret_word": secret, "note": text})
+        kept.result = pack({"said": text})
+        bound(kept)
+        record = record_of(kept)
+        assert record.params["secret_word"] == "[hidden]"
+        assert "Zq" not in str(record)
+        assert "a2571" not in str(record)  # the same, escaped
+        assert "characters in all" in record.params["note"]
+
+
+@pytest.mark.parametrize("unit", ["%2f%2B", "%252f%252B", "&#47;&#43;", "/+", "%2f%2C"])
+def test_long_arguments_are_not_searched_whole(unit: str) -> None:
+    """D20: to keep a call does not hold up the event loop, however long its arguments are."""
+    kept = entry({}, {}, tool(PASSWORD))
+    kept.params = pack({"secret_word": "/+/+", "note": unit * (4_000_000 // len(unit))})
+    began = process_time()
+    bound(kept)
+    # To look through all of it takes one to eight seconds.
+    assert process_time() - began < 0.4
+    assert unit[:-1] * 2 not in str(record_of(kept).params) or unit == "%2f%2C"
+
+
+def test_many_long_arguments_that_are_full_of_secrets() -> None:
+    """D20: nor if there are many of them: what was not looked at is not kept."""
+    kept = entry({}, {}, tool(PASSWORD))
+    kept.params = pack({"secret_word": "/+/+", "note": ["%2f%2B" * 3_000] * 200})
+    began = process_time()
+    bound(kept)
+    assert process_time() - began < 0.8
+    assert "%2f" not in str(record_of(kept).params)

@@ -38,7 +38,7 @@ UNITS: Final = (
     *("https://a:b@c/ ", "Bearer ", "QUJD", "token", "\u4e2d", "a\u0301", "\u0301", "\u200b"),
     *("\U0001f469\u200d", "\U0001f1e9\U0001f1ea", "\x00", "\ud800", "\x1b[", "\u300c\u59cb\u300d"),
     *("<function_call>", "<<<[TOOL_REQUEST]>>>", '<function_call>{"name": "x"', "</", "<a>"),
-    *("x:\u300c\u59cb\u300d", "<think>"),
+    *("x:\u300c\u59cb\u300d", "<think>", "%2f%2B", "&#47;&#43;", "%252f%252B", "\\/+"),
 )
 FRESH: Final = itertools.count()
 """What was seen before may be remembered."""
@@ -100,6 +100,7 @@ TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "calculation": calculate,
     "secrets": redact_text,
     "secrets of a call": OwnSecrets({"a": "a" * 10_000, "b": "open/sesame"}, ["a", "b"]).text,
+    "secrets that stand there often": OwnSecrets({"a": "/+/+"}, ["a"]).text,
     "readings of a secret": lambda text: [*readings(text)],
     "for people": lambda text: cut_middle(visible(text), 1000),
     "result": lambda text: text_in_pieces({"a": text}),

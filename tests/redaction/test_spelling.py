@@ -102,3 +102,28 @@ def test_any_text_is_read(text: str) -> None:
     """Whatever looks like an escape is none, or is one: what is found stands in the text."""
     for start, end in find_spelled(text, lambda read: spans_of(read, ["a", "é", "%"])):
         assert 0 <= start < end <= len(text)
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_long_texts(name: str) -> None:
+    """D20: a long text is read in pieces, and what stands where two of them meet is found, too."""
+    spelled = SPELLINGS[name](VALUE)
+    for before in range(32_768 - len(spelled) - 8, 32_768 + 8, max(1, len(spelled) // 24)):
+        text = f"{'%41' * 3}{'-' * before}{spelled}>{'z' * 40_000}"
+        hidden = OwnSecrets({"a": VALUE}, ["a"]).hide_text(text)
+        assert hidden == f"{'%41' * 3}{'-' * before}[hidden]>{'z' * 40_000}", before
+
+
+@pytest.mark.parametrize("broken", ["%80", "%E2%82", "%F0%9F%98", "%C3%A9", "%EF%BF%BD", "&#1;"])
+def test_bytes_that_are_no_text(broken: str) -> None:
+    """D20: what stands before a secret, and is no character, does not move what is hidden."""
+    own = OwnSecrets({"a": "/+/+"}, ["a"])
+    for times in (1, 20, 20_000):
+        assert own.hide_text(f"{broken * times}%2f%2B%2F%2b>") == f"{broken * times}[hidden]>"
+
+
+def test_a_secret_that_stands_everywhere() -> None:
+    """D20: a megabyte of one secret, escaped, is hidden to its end."""
+    own = OwnSecrets({"a": "/+/+"}, ["a"])
+    for unit in ("%2f%2B", "%252f%252B", "&#47;&#43;", "\\/+", "/+"):
+        assert own.hide_text(unit * 40_000).replace("[hidden]", "") == "", unit

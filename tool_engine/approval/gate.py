@@ -340,7 +340,8 @@ class ApprovalGate:
         if before is None:
             return None
         hidden = secrets_of(tool, params)
-        return difference(before, params, hidden.names | hidden.parts)
+        # A thread: to hide the secrets of long arguments takes a while.
+        return await asyncio.to_thread(difference, before, params, hidden.names | hidden.parts)
 
     def _tell(self, listener: Callable[..., object] | None, *what: object) -> None:
         try:

@@ -62,4 +62,5 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
     if not isinstance(said, str) or not said:
         return None
     # It is about these arguments: the shortest secret is none of the reader's business.
-    return secrets_of(tool, params, shortest=1).text(said)
+    secrets = secrets_of(tool, params, shortest=1)
+    return await asyncio.to_thread(secrets.text, said)

@@ -5,23 +5,28 @@ Redaction happens here, on reading, so that a secret that is resolved after the 
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     bounded_text,
-    pack,
     restore,
     shortened,
     snapshot,
 )
 from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import OwnSecrets, redact, redact_text, secrets_of
+from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text, secrets_of
 
 __all__ = ["VisibleCall", "bound", "kept_record", "record_of", "secret_names"]
+
+_MOST_LOOKED_AT: Final = 262_144
+"""Characters of the texts of one value that are cut in which secrets are looked for."""
+_MOST_FINDS: Final = 4_000
+"""Of a value in which more secrets stand, no more texts are kept: it is made to take long."""
 
 
 def secret_names(tool: Tool | None) -> frozenset[str]:
@@ -35,16 +40,25 @@ class VisibleCall:
     Args:
         params: The snapshot of the call's arguments.
         tool: The tool that names the secret parameters; None when there was none.
+        secrets: What `bound` found in arguments that were cut since; None: they are whole.
     """
 
-    def __init__(self, params: bytes, tool: Tool | None) -> None:
+    def __init__(self, params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None) -> None:
         sent = restore(params)
-        plain = _mapping(sent, "value")
-        self._secrets = OwnSecrets({}) if tool is None else secrets_of(tool, plain)
+        self._plain = _mapping(sent, "value")
+        if secrets is None:
+            secrets = OwnSecrets({}) if tool is None else secrets_of(tool, self._plain)
+        self.secrets = secrets
         # Arguments that came as one text cannot be told apart.
         is_told_apart = isinstance(sent, dict) or not secret_names(tool)
-        hidden = self._secrets.names if is_told_apart else frozenset(plain)
-        self.params: dict[str, Any] = self.value(plain, hidden)
+        self.names = secrets.names if is_told_apart else frozenset(self._plain)
+        """Of these arguments nothing is shown."""
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """The arguments; most who ask for the rest do not need them."""
+        shown: dict[str, Any] = self.value(self._plain, self.names)
+        return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
         """The output behind a snapshot."""
@@ -53,11 +67,11 @@ class VisibleCall:
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
         """Any value that has to do with the call; of `names`, nothing is shown."""
-        return self._secrets.value(value, names)
+        return self.secrets.value(value, names)
 
     def error(self, text: str | None) -> str | None:
         """An error message."""
-        return None if text is None else self._secrets.text(text)
+        return None if text is None else self.secrets.text(text)
 
 
 def bound(entry: CallEntry) -> None:
@@ -67,7 +81,7 @@ def bound(entry: CallEntry) -> None:
     """
     is_long = max(len(entry.params), len(entry.result)) > MAX_SNAPSHOT
     if is_long and secret_names(entry.tool):
-        _hide_before_cut(entry)
+        _cut_with_secrets(entry)
     if len(entry.params) > MAX_SNAPSHOT:
         entry.params = shortened(entry.params)
     if len(entry.result) > MAX_SNAPSHOT:
@@ -76,16 +90,37 @@ def bound(entry: CallEntry) -> None:
         entry.error = bounded_text(entry.error)
 
 
-def _hide_before_cut(entry: CallEntry) -> None:
-    """Half a secret would not be recognised any more."""
-    visible = VisibleCall(entry.params, entry.tool)
-    entry.result = pack(visible.result(entry.result))
+def _cut_with_secrets(entry: CallEntry) -> None:
+    """Half a secret would not be recognised any more: around each cut, secrets are hidden first.
+
+    What is kept is hidden when it is read, as always. So no more is looked at now than the
+    beginning, however much there is.
+    """
+    visible = VisibleCall(entry.params, entry.tool, entry.secrets)
+    if len(entry.result) > MAX_SNAPSHOT:
+        entry.result = shortened(entry.result, _Beginnings(visible.secrets))
     if len(entry.params) > MAX_SNAPSHOT:
-        # From here on nobody knows what the secret is.
-        entry.error = visible.error(entry.error)
-        if entry.whole is not None:
-            entry.whole = pack(visible.result(entry.whole))
-        entry.params = pack(visible.params)
+        # From here on nobody could find out what the secret is.
+        entry.secrets = visible.secrets
+        names, parts = visible.names, visible.secrets.parts
+        entry.params = shortened(entry.params, _Beginnings(visible.secrets), names, parts)
+
+
+class _Beginnings:
+    """Hides the secrets in the beginnings of the texts of one value, as long as they are few."""
+
+    def __init__(self, secrets: OwnSecrets) -> None:
+        self._secrets = secrets
+        self._left = _MOST_LOOKED_AT
+        self._finds_left = _MOST_FINDS
+
+    def __call__(self, text: str) -> str:
+        if self._left <= 0 or self._finds_left <= 0:
+            return HIDDEN
+        shown = self._secrets.beginning(text)
+        self._left -= len(text)
+        self._finds_left -= shown.count(HIDDEN)
+        return shown
 
 
 def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
@@ -98,7 +133,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
     if isinstance(kept, ToolCallRecord):
         return _redacted(kept)
     tool = kept.tool
-    visible = VisibleCall(kept.params, tool)
+    visible = VisibleCall(kept.params, tool, kept.secrets)
     return ToolCallRecord(
         record_id=kept.record_id,
         # What no tool is called is text that a model wrote.

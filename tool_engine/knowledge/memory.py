@@ -26,6 +26,8 @@ __all__ = ["MemoryStorage"]
 
 _STEP: Final = 128
 """Entries looked at between two chances for other tasks to run."""
+_SLOW: Final = 16_384
+"""Bytes of a record from which on it is made in a thread: to hide its secrets takes a while."""
 _LARGE: Final = 4_096
 """Bytes of a snapshot from which on it counts against `max_bytes`."""
 
@@ -86,8 +88,8 @@ class MemoryStorage:
             if skip:
                 skip -= 1
                 continue
-            if query.whole and kept.whole is not None:
-                records.append(await asyncio.to_thread(record_of, kept, whole=True))
+            if _size(kept) > _SLOW:
+                records.append(await asyncio.to_thread(record_of, kept, whole=query.whole))
             else:
                 records.append(record_of(kept))
             if len(records) == query.limit:
@@ -148,7 +150,8 @@ def _place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
 def _size(kept: KeptCall) -> int:
     if not isinstance(kept, CallEntry):
         return 0
-    return len(kept.params) + len(kept.result) + len(kept.whole or b"")
+    more = 0 if kept.secrets is None else kept.secrets.size
+    return len(kept.params) + len(kept.result) + len(kept.whole or b"") + more
 
 
 def _check_bound(name: str, bound: object) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.plain import name_of
 from tool_engine.model.json.unpacking import unpack
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import HIDDEN, redact_text
 
 __all__ = [
     "MAX_ERROR",
@@ -39,6 +39,7 @@ TRUNCATED: Final = "_truncated"
 
 MAX_ERROR: Final = 16_384
 """Characters of an error message that are kept."""
+Hide: TypeAlias = Callable[[str], str]
 _MAX_DEPTH: Final = 64
 _MAX_DECIMAL_BITS: Final = 4_096
 _OVERLAP: Final = 32_768
@@ -97,14 +98,28 @@ def restore(data: bytes) -> Any:
         return {TRUNCATED: {"size": len(data), "reason": f"unreadable: {error}"}}
 
 
-def shortened(data: bytes) -> bytes:
-    """The beginning of a snapshot that is too long to be kept, as a snapshot."""
+def shortened(
+    data: bytes, hide: Hide = redact_text, names: Collection[str] = (), parts: Collection[str] = ()
+) -> bytes:
+    """The beginning of a snapshot that is too long to be kept, as a snapshot.
+
+    Args:
+        data: The snapshot.
+        hide: Hides the secrets in the beginning of a text, before the text is cut.
+        names: Keys of the value itself of which nothing is kept.
+        parts: The same at any depth.
+    """
     try:
         # What JSON does not know gets its form when it is read, and most is never read.
         value = unpack(data)
     except (msgspec.DecodeError, RecursionError, TypeError):
         value = restore(data)
-    return _shortened(value, len(data))
+    if names and isinstance(value, dict):
+        value = {key: HIDDEN if key in names else item for key, item in value.items()}
+        data = pack(value)
+        if len(data) <= MAX_SNAPSHOT:
+            return data
+    return _shortened(value, len(data), _Copier(hide=hide, hidden=parts))
 
 
 def bounded_text(text: str) -> str:
@@ -130,10 +145,10 @@ def _repr(value: object) -> str:
         return f"<unprintable {name_of(value)}>"
 
 
-def _cut(text: str, room: int) -> str:
+def _cut(text: str, room: int, hide: Hide = redact_text) -> str:
     # A secret that the cut would split is hidden before it, as half of it would not be recognised.
     window = text[: room + _OVERLAP]
-    visible = redact_text(window)
+    visible = hide(window)
     if len(window) < len(text):
         visible = visible[:-_OVERLAP]
     return f"{visible[:room]}… [{len(text):,} characters in all]"
@@ -150,8 +165,8 @@ def _digits(number: int) -> int | str:
     return str(number) if bits <= _MAX_DECIMAL_BITS else f"<whole number of {bits:,} bits>"
 
 
-def _shortened(value: Any, size: int | None) -> bytes:
-    copier = _Copier()
+def _shortened(value: Any, size: int | None, copier: _Copier | None = None) -> bytes:
+    copier = _Copier() if copier is None else copier
     copy = copier.copy(value, 0)
     if copier.is_shortened or size is not None:
         kept = copy if isinstance(copy, dict) else {"value": copy}
@@ -162,9 +177,18 @@ def _shortened(value: Any, size: int | None) -> bytes:
 class _Copier:
     """Copies any value into what msgspec can encode, within a budget of bytes."""
 
-    def __init__(self, most: int = MAX_SNAPSHOT - _FOR_NOTES, most_text: int = MAX_ERROR) -> None:
+    def __init__(
+        self,
+        most: int = MAX_SNAPSHOT - _FOR_NOTES,
+        most_text: int = MAX_ERROR,
+        *,
+        hide: Hide = redact_text,
+        hidden: Collection[str] = (),
+    ) -> None:
         self._left = most
         self._most_text = most_text
+        self._hide = hide
+        self._hidden = hidden
         self.is_shortened = False
 
     def copy(self, value: Any, depth: int) -> Any:
@@ -198,10 +222,10 @@ class _Copier:
         room = max(0, min(self._most_text, self._left))
         if len(text) > room:
             self.is_shortened = True
-        data = _encoded(text if len(text) <= room else _cut(text, room))
+        data = _encoded(text if len(text) <= room else _cut(text, room, self._hide))
         if len(data) > max(self._left, 0) + _FOR_NOTE:
             self.is_shortened = True
-            data = _encoded(_cut(text, room // _WIDEST))
+            data = _encoded(_cut(text, room // _WIDEST, self._hide))
         self._left -= len(data)
         return data.decode()
 
@@ -223,7 +247,9 @@ class _Copier:
                 copy[free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
                 break
             name = self._text(text_key(key, value, _repr))
-            copy[free_key(name, copy)] = self.copy(item, depth)
+            # As `redact` does: a flag is no secret, nor is what is not there.
+            is_shown = key not in self._hidden or item is None or isinstance(item, bool)
+            copy[free_key(name, copy)] = self.copy(item if is_shown else HIDDEN, depth)
         return copy
 
     def _items(self, value: Collection[Any], depth: int) -> list[Any]:

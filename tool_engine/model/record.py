@@ -189,6 +189,8 @@ class CallEntry(msgspec.Struct, gc=False):
     whole: bytes | None = None
     """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
     None where `result` says as much."""
+    secrets: Any = None
+    """Hides the secrets of arguments of which `params` is only the beginning; None: it is all."""
 
     @property
     def created_at(self) -> datetime:

@@ -23,6 +23,8 @@ __all__ = ["OwnSecrets", "find_unlike", "secrets_of"]
 
 _SHORTEST: Final = 4
 """Characters: what is shorter stands in every second text."""
+_HEAD: Final = 128
+"""Characters by which a secret is recognised that goes on behind what is looked at."""
 _DEEPEST: Final = 64
 _MOST: Final = 200
 """Unknown keys of one object that are compared with the declared ones."""
@@ -105,8 +107,31 @@ class OwnSecrets:
         cut = _CUT.search(text)
         return text if cut is None else self._without_half(text, cut.start())
 
+    def beginning(self, text: str) -> str:
+        """As `text`, of the beginning of one: what it ends with may go on behind it.
+
+        Of a secret longer than 128 characters, the first of them are enough; of a shorter one what
+        it ends with may be left.
+        """
+        text = redact_text(text)
+        return hide_spans(text, find_spelled(text, self._spans_of_beginning))
+
+    @property
+    def size(self) -> int:
+        """Characters of all that is looked for."""
+        return sum(map(len, self._texts))
+
     def _spans(self, text: str) -> list[Span]:
         return spans_of(text, self._texts, overlap=False)
+
+    def _spans_of_beginning(self, text: str) -> list[Span]:
+        spans = self._spans(text)
+        for form in self._texts:
+            if len(form) > _HEAD:
+                at = text.find(form[:_HEAD], max(0, len(text) - len(form) + 1))
+                if at >= 0:
+                    spans.append((at, len(text)))
+        return spans
 
     def _without_half(self, text: str, end: int) -> str:
         """Hides the part of a secret with which a shortened text ends."""

@@ -7,30 +7,90 @@ references and its backslashes, and without any two of these one after the other
 
 from __future__ import annotations
 
+import codecs
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Span", "find_spelled", "spans_of"]
+__all__ = ["Span", "find_spelled", "merged", "spans_of"]
 
 Span: TypeAlias = tuple[int, int]
+_Table: TypeAlias = tuple[list[int], list[int]]
+"""Where in what it says a piece begins, in order, and where that was written; then both ends."""
 
 _LEVELS: Final = 2
 """How often what was read is read again."""
-_PERCENT: Final = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_PIECE: Final = 32_768
+"""Characters that are read at one go: in a thread, others get their turn in between."""
+_LONGEST_ESCAPE: Final = 40
+_PERCENT: Final = re.compile("((?:%[0-9A-Fa-f]{2})+)")
+_PERCENT_BY_LETTER: Final = re.compile("(%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)")
 _REFERENCE: Final = re.compile(
-    "&(?:#(?:[0-9]{1,12}|[xX][0-9A-Fa-f]{1,12});?|[A-Za-z][A-Za-z0-9]{1,31};)"
+    "(&(?:#(?:[0-9]{1,12}|[xX][0-9A-Fa-f]{1,12});?|[A-Za-z][A-Za-z0-9]{1,31};))"
 )
 _BACKSLASH: Final = re.compile(
-    r"\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
+    r"(\\u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
     r"|\\(?:u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}"
-    r"|[\\/\"'`abfnrtv0])"
+    r"|[\\/\"'`abfnrtv0]))"
 )
 _LETTERS: Final = dict(zip("abfnrtv0", "\a\b\f\n\r\t\v\0", strict=True))
 _LAST: Final = 0x10FFFF
+_GOING_ON: Final = frozenset("89abAB")
+"""The first digits of a byte that is not the first one of its character."""
+_MARK: Final = 0xDC00
+"""And the bytes that are no character: what no UTF-8 says."""
+
+
+class _Kind(NamedTuple):
+    """One way to escape characters."""
+
+    sign: str
+    """Stands in each escape."""
+    one: re.Pattern[str]
+    """Finds out whether there is any."""
+    pattern: re.Pattern[str]
+    """Finds what is escaped; its only group is all of it."""
+    says: Callable[[str], str]
+    """What that says."""
+    end: Callable[[str, int], int] | None = None
+    """A place at or before one, at which a text can be cut in two; None: behind any escape."""
+    table: Callable[[str], _Table] | None = None
+    """The places of a piece; None: each escape is one."""
+
+    def parts(self, text: str, start: int) -> tuple[list[str], int]:
+        """Plain and escaped parts in turn, from `start` on, and where the last one ends."""
+        stop = start + _PIECE
+        if stop + _LONGEST_ESCAPE >= len(text):
+            return self.pattern.split(text[start:]), len(text)
+        if self.end is not None:
+            stop = self.end(text, stop)
+            return self.pattern.split(text[start:stop]), stop
+        end = stop + _LONGEST_ESCAPE
+        parts = self.pattern.split(text[start:end])
+        # What begins behind the end of the piece may go on behind what was looked at.
+        while len(parts) > 1 and end - len(parts[-1]) - len(parts[-2]) >= stop:
+            end -= len(parts.pop()) + len(parts.pop())
+        begin = end - len(parts[-1])
+        parts[-1] = parts[-1][: max(0, stop - begin)]
+        return parts, begin + len(parts[-1])
+
+    def said(self, parts: list[str]) -> list[str]:
+        """The same parts, read."""
+        parts = parts.copy()
+        parts[1::2] = map(self.says, parts[1::2])
+        return parts
+
+    def places(self, text: str, start: int, end: int) -> _Table:
+        """The places of a piece."""
+        if self.table is not None:
+            return self.table(text[start:end])
+        parts, _ = self.parts(text, start)
+        said = self.said(parts)
+        return [*accumulate(map(len, said), initial=0)], [*accumulate(map(len, parts), initial=0)]
 
 
 class _Reading:
@@ -44,48 +104,65 @@ class _Reading:
     def __init__(self, text: str, kind: _Kind) -> None:
         self._written_text = text
         self._kind = kind
-        self._places: tuple[list[int], list[int]] | None = None
-        self.text: str = kind.pattern.sub(lambda match: kind.says(match[0]), text)
+        self._plain, self._written = [0], [0]
+        said, end = [], 0
+        while end < len(text):
+            parts, end = kind.parts(text, end)
+            said.append("".join(kind.said(parts)))
+            self._plain.append(self._plain[-1] + len(said[-1]))
+            self._written.append(end)
+        self.text: str = "".join(said)
         """What it says."""
 
-    def span(self, span: Span) -> Span:
-        """Where in the text as it was written a part of it stands."""
+    def spans(self, spans: list[Span]) -> Iterator[Span]:
+        """Where in the text as it was written its parts stand, which do not overlap."""
+        starts, ends = [start for start, _ in spans], [end for _, end in spans]
+        first = last = 0
+        written: tuple[list[int], list[int]] = [], []
         # In most texts nothing is found, and then nobody needs to know the places.
-        places = self._places = self._places or self._looked_up()
-        start, end = (_place(*places, each) for each in span)
-        return start, end
-
-    def _looked_up(self) -> tuple[list[int], list[int]]:
-        """Where in what it says a piece begins, in order, and where that was written."""
-        plain, written = [0], [0]
-        shift = 0
-        for match in self._kind.pattern.finditer(self._written_text):
-            place = match.start()
-            for length, size in self._kind.lengths(match[0]):
-                plain.append(place - shift)
-                written.append(place)
-                place += length
-                shift += length - size
-            plain.append(place - shift)
-            written.append(place)
-        return plain, written
+        for number in range(len(self._written) - 1):
+            behind = self._plain[number + 1]
+            is_last = number == len(self._written) - 2
+            to_first = len(spans) if is_last else bisect_left(starts, behind, first)
+            to_last = len(spans) if is_last else bisect_left(ends, behind, last)
+            if to_first > first or to_last > last:
+                table = self._kind.places(
+                    self._written_text, self._written[number], self._written[number + 1]
+                )
+                base = self._plain[number], self._written[number]
+                written[0].extend(_places(starts[first:to_first], table, base, 0))
+                written[1].extend(_places(ends[last:to_last], table, base, 1))
+            first, last = to_first, to_last
+        return zip(*written, strict=True)
 
 
-class _Kind(NamedTuple):
-    """One way to escape characters."""
+def _places(places: list[int], table: _Table, base: tuple[int, int], side: int) -> Iterator[int]:
+    """Where parts begin or, with `side` 1, end."""
+    plain, written = table
+    before, start = base
+    for place in places:
+        inside = place - before
+        piece = bisect_right(plain, inside) - 1
+        rest = inside - plain[piece]
+        if rest and plain[piece + 1] - plain[piece] != written[piece + 1] - written[piece]:
+            # In the middle of what one escape says: all of that is the part's.
+            rest, piece = 0, piece + side
+        yield start + written[piece] + rest
 
-    sign: str
-    """Stands in each escape."""
-    pattern: re.Pattern[str]
-    says: Callable[[str], str]
-    """What an escape says."""
-    lengths: Callable[[str], Iterable[tuple[int, int]]]
-    """The characters of each piece of an escape, and of what it says."""
 
-
-def _place(plain: list[int], written: list[int], place: int) -> int:
-    piece = bisect_right(plain, place) - 1
-    return written[piece] + place - plain[piece]
+def merged(spans: list[Span]) -> list[Span]:
+    """The same in their order, and as one where they overlap."""
+    spans.sort()
+    found: list[Span] = []
+    last = 0
+    for span in spans:
+        if span[0] >= last:
+            found.append(span)
+            last = span[1]
+        elif span[1] > last:
+            last = span[1]
+            found[-1] = found[-1][0], last
+    return found
 
 
 def find_spelled(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
@@ -101,39 +178,81 @@ def spans_of(text: str, forms: Iterable[str], *, overlap: bool = True) -> list[S
 
     A long form that repeats itself takes long then: it must not come from a model.
     """
-    spans = []
+    spans: list[Span] = []
     for form in forms:
         at = text.find(form)
+        if at >= 0 and not overlap:
+            size = len(form)
+            ends = [*accumulate([len(each) + size for each in text.split(form)])]
+            spans += [(end - size, end) for end in ends[:-1]]
+            continue
         while at >= 0:
             spans.append((at, at + len(form)))
-            at = text.find(form, at + (1 if overlap else len(form)))
+            at = text.find(form, at + 1)
     return spans
 
 
 def _found(text: str, find: Callable[[str], list[Span]], levels: int) -> list[Span]:
     found = find(text)
     if levels:
-        for reading in _readings(text):
-            found += map(reading.span, _found(reading.text, find, levels - 1))
+        for kind in _KINDS:
+            # Most texts have none of the signs, and are not looked at any further.
+            if kind.sign in text and kind.one.search(text) is not None:
+                reading = _Reading(text, kind)
+                inner = _found(reading.text, find, levels - 1)
+                if inner:
+                    found += reading.spans(merged(inner))
     return found
-
-
-def _readings(text: str) -> Iterator[_Reading]:
-    for kind in _KINDS:
-        # Most texts have none of the signs, and are not looked at any further.
-        if kind.sign in text and kind.pattern.search(text) is not None:
-            yield _Reading(text, kind)
 
 
 def _percent(escaped: str) -> str:
     return bytes.fromhex(escaped.replace("%", "")).decode("utf-8", "replace")
 
 
-def _of_percent(escaped: str) -> Iterator[tuple[int, int]]:
-    for character in _percent(escaped):
-        # A byte that is no UTF-8 is one that stands for itself.
-        is_damaged = character == "\N{REPLACEMENT CHARACTER}"
-        yield 3 if is_damaged else 3 * len(character.encode()), 1
+def _percent_end(text: str, end: int) -> int:
+    """Where to cut: neither in an escape nor in the bytes of one character."""
+    for back in (1, 2):
+        if text[end - back] == "%":
+            end -= back
+            break
+    place = end
+    for _ in range(4):
+        if text[place] != "%" or text[place + 1] not in _GOING_ON or text[place - 3] != "%":
+            return place
+        place -= 3
+    return end
+
+
+def _percent_table(text: str) -> _Table:
+    parts = _PERCENT_BY_LETTER.split(text)
+    if all(map((3).__eq__, map(len, parts[1::2]))):
+        sizes = [*map(len, parts)]
+        sizes[1::2] = [1] * (len(sizes) // 2)
+        return [*accumulate(sizes, initial=0)], [*accumulate(map(len, parts), initial=0)]
+    plain, written = [0], [0]
+    for number, part in enumerate(parts):
+        for length, size in _of_bytes(part) if number % 2 else ((len(part), len(part)),):
+            plain.append(plain[-1] + size)
+            written.append(written[-1] + length)
+    return plain, written
+
+
+def _of_bytes(escaped: str) -> Iterator[tuple[int, int]]:
+    """The characters of each piece of an escape, and of what it says."""
+    for letter in bytes.fromhex(escaped.replace("%", "")).decode("utf-8", _COUNTED):
+        is_damaged = "\udc00" <= letter <= "\udfff"
+        yield 3 * (ord(letter) - _MARK if is_damaged else len(letter.encode())), 1
+
+
+def _count(error: UnicodeError) -> tuple[str, int]:
+    """One letter for bytes that are none, as `replace` gives it; it says how many they are."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return chr(_MARK + error.end - error.start), error.end
+
+
+_COUNTED: Final = "tool_engine.counted"
+codecs.register_error(_COUNTED, _count)
 
 
 @lru_cache(maxsize=4096)
@@ -157,7 +276,7 @@ def _backslash(escaped: str) -> str:
 _LONGEST: Final = 8
 """The digits of one character."""
 _KINDS: Final = (
-    _Kind("%", _PERCENT, _percent, _of_percent),
-    _Kind("&", _REFERENCE, _reference, lambda it: [(len(it), len(_reference(it)))]),
-    _Kind("\\", _BACKSLASH, _backslash, lambda it: [(len(it), len(_backslash(it)))]),
+    _Kind("%", re.compile("%[0-9A-Fa-f]{2}"), _PERCENT, _percent, _percent_end, _percent_table),
+    _Kind("&", _REFERENCE, _REFERENCE, _reference),
+    _Kind("\\", _BACKSLASH, _BACKSLASH, _backslash),
 )

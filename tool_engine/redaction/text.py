@@ -7,7 +7,7 @@ from typing import Final
 from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import shape_spans
-from tool_engine.redaction.spelling import Span
+from tool_engine.redaction.spelling import Span, merged
 
 __all__ = ["HIDDEN", "hide_spans", "redact_text"]
 
@@ -29,9 +29,6 @@ def hide_spans(text: str, spans: list[Span]) -> str:
     """`text` with `[hidden]` in the place of each of the spans, which may overlap."""
     if not spans:
         return text
-    kept, end = [], 0
-    for start, stop in sorted(spans):
-        if start >= end:
-            kept += [text[end:start], HIDDEN]
-        end = max(end, stop)
-    return "".join((*kept, text[end:]))
+    spans = merged(spans)
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    return HIDDEN.join(map(text.__getitem__, map(slice, (0, *ends), (*starts, len(text)))))

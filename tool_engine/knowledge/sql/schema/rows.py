@@ -170,7 +170,7 @@ class RowMaker:
             if type(params) is dict and type(result) is dict and is_so(params) and is_so(result):
                 return _encode(params), _encode(result), None, None
         bound(entry)
-        visible, whole = VisibleCall(entry.params, tool), entry.whole
+        visible, whole = VisibleCall(entry.params, tool, entry.secrets), entry.whole
         return (
             _encode(visible.params),
             _encode(visible.result(entry.result)),
