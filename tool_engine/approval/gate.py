@@ -16,7 +16,7 @@ from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.describe import difference
 from tool_engine.approval.making import making_of, place_of
 from tool_engine.approval.policy import Decision, decide
-from tool_engine.approval.preview import preview_of
+from tool_engine.approval.preview import AT_ONCE, preview_of
 from tool_engine.errors import ApprovalError
 from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
@@ -340,8 +340,10 @@ class ApprovalGate:
         if before is None:
             return None
         hidden = secrets_of(tool, params)
-        # A thread: to hide the secrets of long arguments takes a while.
-        return await asyncio.to_thread(difference, before, params, hidden.names | hidden.parts)
+        names = hidden.names | hidden.parts
+        if len(str(before)) + len(str(params)) <= AT_ONCE:
+            return difference(before, params, names)
+        return await asyncio.to_thread(difference, before, params, names)
 
     def _tell(self, listener: Callable[..., object] | None, *what: object) -> None:
         try:

@@ -19,8 +19,10 @@ from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text, secrets_of
 
-__all__ = ["executor_of_call", "preview_of", "previewed_by"]
+__all__ = ["AT_ONCE", "executor_of_call", "preview_of", "previewed_by"]
 
+AT_ONCE: Final = 32_768
+"""Characters in which secrets are hidden on the event loop; what is longer goes to a thread."""
 _LONGEST: Final = 5.0
 """Seconds for a preview: the approver does without it then."""
 
@@ -63,4 +65,5 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
         return None
     # It is about these arguments: the shortest secret is none of the reader's business.
     secrets = secrets_of(tool, params, shortest=1)
-    return await asyncio.to_thread(secrets.text, said)
+    hidden = secrets.text
+    return hidden(said) if len(said) <= AT_ONCE else await asyncio.to_thread(hidden, said)
