@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
+from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
@@ -32,7 +33,6 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.call_id import name_engine
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool

@@ -31,6 +31,7 @@ from tool_engine.calls.call import (
     nested_context,
     slot_of_this_call,
 )
+from tool_engine.calls.call_id import name_call
 from tool_engine.calls.consent import Consents, frozen
 from tool_engine.calls.ending import CallEnding, Ready, made_ready
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
@@ -49,7 +50,6 @@ from tool_engine.interfaces import CallScope
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.call_id import name_call
 from tool_engine.model.caller import check_context
 from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial

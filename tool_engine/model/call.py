@@ -11,8 +11,7 @@ import msgspec
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
 from tool_engine.model.bounds import check_caller
-from tool_engine.model.context_copy import deep_copy_of, pickled_parts
-from tool_engine.model.default_timeout import DEFAULT_TIMEOUT
+from tool_engine.model.context_copy import DEFAULT_TIMEOUT, deep_copy_of, pickled_parts
 from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.one_line import describe_result
 from tool_engine.model.json.output import plain

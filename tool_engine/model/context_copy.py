@@ -1,4 +1,4 @@
-"""What becomes of the context of a call that is copied or pickled?"""
+"""Which timeout has a context that names none, and what becomes of one that is copied or pickled?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["deep_copy_of", "pickled_parts"]
+__all__ = ["DEFAULT_TIMEOUT", "deep_copy_of", "pickled_parts"]
 
 _Context = TypeVar("_Context", bound=Struct)
 _BOUND: Final = frozenset({"_nested", "_call"})
 """What binds it to its call: it lives in this process, and there is one of it."""
+
+
+class _DefaultTimeout(float):
+    """The documented default of 30 seconds, told apart from a 30 that the user asked for."""
+
+    def __reduce__(self) -> str:
+        """Its name: what is copied, or goes to another process, is this same one there."""
+        return "DEFAULT_TIMEOUT"
+
+
+DEFAULT_TIMEOUT: Final[float] = _DefaultTimeout(30.0)
+"""The timeout of a context that names none: reads as 30.0, and lets the tool's own `timeout`, then
+the controller's `default_timeout`, decide."""
 
 
 def deep_copy_of(context: _Context, memo: dict[int, Any]) -> _Context:
