@@ -13,9 +13,10 @@ __all__ = ["PAGE", "page"]
 PAGE = ROOT / "docs" / "rooms.md"
 _HEAD = """# Rooms
 
-Which folder, and which file, answers which question. The first line of each file, in the order of the folders;
-`python -m tests.meta.rooms` writes this page anew, and a test compares the two. What stands above what is in
-[Architecture](architecture.md); what to touch for an addition is in [Contributing](contributing.md).
+Which folder, and which file, answers which question: the first line of each file. A test compares
+this page with the files; `python -m tests.meta.rooms` writes it anew. What stands above what is in
+[Architecture](architecture.md), and what to touch for an addition in
+[Contributing](contributing.md).
 """
 
 

@@ -1,4 +1,4 @@
-"""Which timeout has a context that names none, and what becomes of one that is copied or pickled?"""
+"""What becomes of a context that is copied or pickled, and of a timeout that it does not name?"""
 
 from __future__ import annotations
 
