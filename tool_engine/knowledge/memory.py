@@ -91,7 +91,7 @@ class MemoryStorage:
             if _size(kept) > _SLOW:
                 records.append(await asyncio.to_thread(record_of, kept, whole=query.whole))
             else:
-                records.append(record_of(kept))
+                records.append(record_of(kept, whole=query.whole))
             if len(records) == query.limit:
                 break
         return records
