@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import msgspec
+import pytest
 
 from tests.admission.crew import Crew, controller_of
+from tests.admission.test_keys import tool_of
+from tests.properties.admission_audit import audit
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import CircuitOpenError
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 from tool_engine.testing import VirtualLoop, run
 
@@ -30,6 +37,105 @@ def test_a_probe_of_a_breaker_that_is_taken_away_and_comes_back() -> None:
         assert controller.snapshot().buckets["a"]["breaker"] == "closed"
 
     run(play())
+
+
+@pytest.mark.parametrize("is_probe", [False, True])
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_a_call_that_fails_while_its_breaker_is_taken_away(is_probe: bool, is_lent: bool) -> None:
+    """C20, C18: it started under the breaker, so its failure counts in it, as after any edit."""
+    breakers = {"a": BreakerPolicy(failures=1, reset_after=1.0, probes=1)}
+
+    async def play() -> None:
+        controller = controller_of(max_concurrent=2, breakers=breakers)
+        if is_probe:
+            controller.release(await controller.acquire("a"), outcome=False)
+            await asyncio.sleep(1.0)
+        slot = await controller.acquire("a")
+        controller.configure(ConcurrencyConfig(max_concurrent=2))
+        if is_lent:
+            controller.park(slot)
+        controller.release(slot, outcome=False)
+        controller.configure(ConcurrencyConfig(max_concurrent=2, breakers=breakers))
+        assert controller.snapshot().buckets["a"]["breaker"] == "open"
+        with pytest.raises(CircuitOpenError):
+            await controller.acquire("a")
+        audit(controller, None)
+
+    run(play())
+
+
+GATES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "breaker": {"breakers": {"a": BreakerPolicy(failures=1, reset_after=1.0)}},
+    "rate": {"bucket_rates": {"a": ToolRate(9, 1.0)}},
+    "keys": {"key_limits": {"limit": 2}},
+    "fair": {"strategy": "fair"},
+}
+
+
+@pytest.mark.parametrize("end", ["released", "parked", "overdue", "passed on"])
+@pytest.mark.parametrize("after", GATES)
+@pytest.mark.parametrize("before", GATES)
+def test_what_is_counted_at_the_start_is_what_is_undone(before: str, after: str, end: str) -> None:
+    """C9, C18: whatever else bounds a call at its end than at its start, its lane knows who is
+    left. Looked at: bucket and tool breakers, rates, key limits, shares, waiters, lent slots."""
+
+    async def play() -> None:
+        crew = Crew(max_concurrent=1, **GATES[before])
+        await crew.call("a", "b", bucket="a", key="k")
+        crew.controller.configure(ConcurrencyConfig(max_concurrent=1, **GATES[after]))
+        audit(crew.controller, None)
+        slot = crew.slots["a"]
+        if end == "parked":
+            crew.controller.park(slot)
+        elif end == "overdue":
+            crew.controller.mark_overdue(slot, None)
+        elif end == "passed on":
+            crew.tasks["b"].cancel()
+        audit(crew.controller, None)
+        await crew.end("a")
+        audit(crew.controller, None)
+        if end != "passed on":
+            assert crew.started == ["a", "b"]
+            await crew.end("b")
+        audit(crew.controller, None)
+        assert not any(lane.refs for lane in crew.controller._lanes.values())
+
+    run(play())
+
+
+async def test_who_waits_when_an_open_breaker_comes_back() -> None:
+    """C20, C18: a call that waits is refused at once, as where the breaker opens before it."""
+    breakers = {"a": BreakerPolicy(failures=1, reset_after=60.0)}
+    crew = Crew(max_concurrent=1, breakers=breakers)
+    await crew.call("fails", bucket="a")
+    crew.controller.release(crew.slots.pop("fails"), outcome=False)
+    crew.controller.configure(ConcurrencyConfig(max_concurrent=1))
+    await crew.call("runs", "waits", bucket="a")
+    await crew.call("other", bucket="b")
+    crew.controller.configure(ConcurrencyConfig(max_concurrent=1, breakers=breakers))
+    await crew.turn()
+    assert {name: type(error) for name, error in crew.errors.items()} == {"waits": CircuitOpenError}
+    await crew.end("runs")
+    await crew.end("other")
+
+
+async def test_who_waits_when_an_edit_brings_an_open_breaker_back() -> None:
+    """C20, C18: the same with the breaker of a tool."""
+    policy = BreakerPolicy(failures=1, reset_after=60.0)
+    crew = Crew(max_concurrent=1)
+
+    def edited(breaker: BreakerPolicy | None) -> AdmissionRequest:
+        tool = msgspec.structs.replace(tool_of(breaker=breaker), rate=ToolRate(9, 1.0))
+        return AdmissionRequest.for_tool(tool, crew.controller.config)
+
+    await crew.call("fails", request=edited(policy))
+    crew.controller.release(crew.slots.pop("fails"), outcome=False)
+    await crew.call("runs", "waits", request=edited(None))
+    crew.controller.adopt([edited(policy)])
+    await crew.turn()
+    assert {name: type(error) for name, error in crew.errors.items()} == {"waits": CircuitOpenError}
+    await crew.end("runs")
 
 
 def test_lanes_that_take_the_place_of_others() -> None:

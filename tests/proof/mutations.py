@@ -273,8 +273,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a larger limit wakes nobody",
         CONTROLLER,
-        "self._hand_over_all()\n        for tell",
-        "for tell",
+        "self._hand_over_all()\n        self._refuse_behind_open()",
+        "self._refuse_behind_open()",
     ),
     Mutation(
         "a change of the limits forgets the slots in use",
@@ -322,6 +322,18 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "pass",
     ),
     Mutation("idle keys stay", LAYOUT, "del self.keys[key.name]", "pass"),
+    Mutation(
+        "what started behind a gate ends as if there were none",
+        CONTROLLER,
+        "if slot.is_gated or lane.is_gated:",
+        "if lane.is_gated:",
+    ),
+    Mutation(
+        "whoever waits behind an open breaker that comes back goes on waiting",
+        CONTROLLER,
+        "        self._refuse_behind_open()\n",
+        "",
+    ),
     Mutation("a key in use is forgotten", DISPATCH, "        lane.refs += 1\n", ""),
     Mutation("the round of fair shares never advances", DISPATCH, "self._round = serve(", "serve("),
     Mutation(
@@ -355,8 +367,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "those who wait for an open breaker go on waiting",
         ENTRANCE,
-        "self._refuse_waiting(lane, now)\n",
-        "pass\n",
+        "            if breaker.delay(now) > 0:\n",
+        "            if False:\n",
     ),
     Mutation(
         "a call that collides is not refused",

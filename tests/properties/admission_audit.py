@@ -67,7 +67,7 @@ def _same_when_counted_anew(controller: ToolConcurrencyController) -> None:
         for name in _names(slot):
             used[name] += slot.weight
     for slot in controller._all_slots():
-        refs[slot.lane] += 1
+        refs[slot.lane] += slot.is_gated
     for lane in layout.lanes.values():
         for waiter in lane.waiting_calls():
             assert waiter.lane is lane, waiter
@@ -82,8 +82,8 @@ def _same_when_counted_anew(controller: ToolConcurrencyController) -> None:
         assert key.used == used["key", key.name], key.name
         assert key.waiting == waiting[key], key.name
     for lane in layout.lanes.values():
-        if lane.keys:
-            assert lane.refs == refs[lane] > 0, lane.id
+        assert lane.refs == refs[lane], lane.id
+        assert lane.refs or not lane.keys, lane.id
     assert {slot.lane for slot in _counting(controller)} <= set(layout.lanes.values())
 
 

@@ -148,6 +148,11 @@ class Breaker:
         is_cooling = now < self.opened_at + self.policy.reset_after
         return is_cooling or self.running >= self.policy.probes
 
+    def state(self, now: float) -> str:
+        if self.opened_at is None:
+            return "closed"
+        return "open" if now < self.opened_at + self.policy.reset_after else "half_open"
+
     def start(self) -> int:
         if self.opened_at is not None:
             self.running += 1

@@ -315,6 +315,12 @@ class WatchedController(ToolConcurrencyController):
         assert self._acquired == self._released + held, (self._acquired, self._released, held)
         assert self._used == ledger.used[ALL], (self._used, ledger.used)
         assert self._waiting == len(ledger.waiting), (self._waiting, len(ledger.waiting))
+        for (scope, name), breaker in ledger.breakers.items():
+            layout = self._layout
+            counts = layout.buckets[name] if scope == "bucket" else None
+            own = counts.counts if counts else layout._tool_counts[name, None]
+            assert own._breaker is not None
+            assert own._breaker.failures == breaker.failures, (name, own._breaker, breaker)
         gone = self._granted + self._expired + self._cancelled + self._dismissed
         assert self._enqueued - self._turned_away == gone + self._waiting, self.get_metrics()
 

@@ -246,6 +246,8 @@ class Model(Lines):
         for call in self.in_state("waiting"):
             if self.is_impossible(call):
                 self.dismiss(call, "SlotRejectedError")
+            elif any(each.state(self.now) == "open" for each in self.breakers_of(call)):
+                self.dismiss(call, "CircuitOpenError")
         self.hand_out()
 
     def pause_bucket(self, bucket: str, seconds: float) -> None:

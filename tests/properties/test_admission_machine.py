@@ -332,6 +332,18 @@ class AdmissionMachine(RuleBasedStateMachine):
             assert sorted(str(each.call_id) for each in line) == sorted(numbers)
 
     @invariant()
+    def breakers_have_counted_the_same(self) -> None:
+        """C20, C18: those too that are taken away just now: they may come back."""
+        layout, now = self.controller._layout, self.model.now
+        for (scope, name), expected in self.model.breakers.items():
+            is_bucket = scope == "bucket"
+            counts = layout.buckets[name].counts if is_bucket else layout._tool_counts[name, None]
+            breaker = counts._breaker
+            assert breaker is not None
+            seen = (breaker.state(now), breaker.failures, breaker.probes)
+            assert seen == (expected.state(now), expected.failures, expected.running), name
+
+    @invariant()
     def nobody_waits_for_nothing(self) -> None:
         """C4: while all calls are light, a waiter has a full limit, a rate or a pause before it."""
         model = self.model

@@ -149,7 +149,8 @@ class ToolConcurrencyController(Entrance):
             lane = slot.lane
             if now is None:
                 now = self._clock()
-            if lane.is_gated:
+            # What was counted at its start is undone, whatever bounds its lane by now.
+            if slot.is_gated or lane.is_gated:
                 self._release_gated(slot, now, outcome)
             else:
                 slot.state = RELEASED
@@ -314,6 +315,7 @@ class ToolConcurrencyController(Entrance):
         self._line_up_anew()
         self._update_gate()
         self._hand_over_all()
+        self._refuse_behind_open()
         for tell in self.on_configure:
             tell()
 

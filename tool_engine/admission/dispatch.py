@@ -230,6 +230,7 @@ class SlotDispatcher(LineUp):
     def _count_start(self, slot: ConcurrencySlot, now: float) -> None:
         """Tells rates and breakers that a call starts."""
         lane = slot.lane
+        slot.is_gated = True
         lane.refs += 1
         for throttle in lane.throttles:
             throttle.count(now)

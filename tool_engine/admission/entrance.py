@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from tool_engine.admission import refusal
+from tool_engine.admission.breaker import OPEN
 from tool_engine.admission.fairness import join
 from tool_engine.admission.lines import Lane
 from tool_engine.admission.reporting import SlotReporter
@@ -47,6 +48,7 @@ class Entrance(SlotReporter):
             arrival -= 1
         slot = ConcurrencySlot(lane, request.weight, arrival, now, request, call_id)
         slot.key, slot.state, slot.is_bypass, slot.is_listed = key, BYPASS, True, True
+        slot.is_gated = True
         lane.refs += 1
         self._bypass_active += 1
         self._held.add(slot)
@@ -63,6 +65,7 @@ class Entrance(SlotReporter):
             is_news |= self._layout.adopt(request)
         if is_news:
             self._hand_over_all()
+            self._refuse_behind_open()
 
     def tools_in_line(self) -> set[str]:
         """The tools of the catalog with limits of their own for which calls wait."""
@@ -106,7 +109,7 @@ class Entrance(SlotReporter):
     def _release_gated(self, slot: ConcurrencySlot, now: float, outcome: bool | None) -> None:
         slot.state, slot.on_superseded = RELEASED, None
         self._end_probes(slot, outcome, now)
-        self._let_go(slot.lane)
+        self._uncount(slot)
         if self._announcer:
             self._announcer.released(slot, now)
         self._put_back(slot, now)
@@ -120,19 +123,24 @@ class Entrance(SlotReporter):
         if slot.is_bypass:
             self._bypass_active -= 1
             self._held.discard(slot)
-            self._let_go(slot.lane)
+            self._uncount(slot)
         elif state is PARKED:
             self.withdraw_resuming(slot)
             self._parked -= 1
             slot.lane.lent.discard(slot)
-            self._let_go(slot.lane)
+            self._uncount(slot)
             self._hand_over(slot.lane)
         else:
             self._zombies -= 1
             self._update_gate()
-            if slot.lane.is_gated:
-                self._let_go(slot.lane)
+            self._uncount(slot)
             self._put_back(slot, now)
+
+    def _uncount(self, slot: ConcurrencySlot) -> None:
+        """Its lane no longer counts a slot; the gates may be others by now than at its start."""
+        if slot.is_gated:
+            slot.is_gated = False
+            self._let_go(slot.lane)
 
     def _let_go(self, lane: Lane) -> None:
         lane.refs -= 1
@@ -161,6 +169,13 @@ class Entrance(SlotReporter):
             if error is not None and waiter.resumes is None:
                 self._dismiss(waiter, error)
         self._hand_over(lane)
+
+    def _refuse_behind_open(self) -> None:
+        """After a change of the limits: a breaker that is open may stand above those who wait."""
+        now = self._clock()
+        for lane in [each for each in self._lanes.values() if each.waiting and each.breakers]:
+            if any(breaker.state(now) == OPEN for breaker in lane.breakers):
+                self._refuse_waiting(lane, now)
 
     def _turn_away(
         self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
@@ -330,9 +345,9 @@ class Entrance(SlotReporter):
         elif slot.state is PARKED:
             old.lent.discard(slot)
             new.lent.add(slot)
-        slot.lane = new
+        self._uncount(slot)
+        slot.lane, slot.is_gated = new, True
         new.refs += 1
-        self._let_go(old)
 
     def _order_of(self, request: AdmissionRequest, now: float) -> Order:
         # Each grant and each wait counts up one of the two: the sum numbers the calls as they come.

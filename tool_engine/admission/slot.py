@@ -65,6 +65,8 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
     """Seconds since `acquired_at` that are accounted for: held before it was parked, or parked."""
     queue_wait: float = 0.0
     """Seconds between asking for the slot and having it."""
+    is_gated: bool = False
+    """Whether its lane counts it, and what bounds that lane: rates, breakers, keys."""
     is_bypass: bool = False
     is_overdue: bool = False
     """True once the call has ended for its caller while its work goes on."""
