@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import signal
 import sys
+import termios
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,10 @@ def own_environment(): return os.environ.get("OF_TEST")
 def where(): return os.getcwd()
 def arguments(): return sys.argv
 def speak(): print("some words"); os._exit(4)
+def mark(path, text):
+    with open(path, "a") as file: file.write(".")
+    return os.getpid()
+def mark_and_die(path): mark(path, ""); os.kill(os.getpid(), 9)
 max_of_c = max
 """
 
@@ -230,6 +237,72 @@ async def test_a_worker_that_died_while_idle(bench: Bench) -> None:
     assert await bench.run(tool) != first
 
 
+async def test_a_worker_that_is_ending_while_idle(bench: Bench) -> None:
+    """R9: the guest is dead and its guardian has not noticed it yet: it takes no call."""
+    tool = bench.tool("pid", workers=1)
+    first = await bench.run(tool)
+    os.kill(_parent(first), signal.SIGSTOP)
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    assert await bench.run(tool) != first
+
+
+@pytest.mark.parametrize("size", [1, 4_000_000])
+@pytest.mark.parametrize("who", ["guest", "guardian"])
+async def test_a_worker_that_dies_before_it_has_read_the_call(
+    bench: Bench, tmp_path: Path, who: str, size: int
+) -> None:
+    """R9: nothing of the call can have run, so another worker takes it, and it runs once."""
+    marks = tmp_path / "marks"
+    tool = msgspec.structs.replace(bench.tool("mark", "path", "text", workers=1))
+    first = await bench.run(tool, path=str(marks), text="")
+    os.kill(first, signal.SIGSTOP)
+    call = asyncio.create_task(bench.run(tool, path=str(marks), text="x" * size))
+    async with asyncio.timeout(BOUND):
+        while not _has_mail(_parent(first)):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+    os.kill(first if who == "guest" else _parent(first), signal.SIGKILL)
+    assert await call != first
+    assert marks.read_text() == "." * 2
+
+
+async def test_workers_that_are_killed_between_calls(bench: Bench, tmp_path: Path) -> None:
+    """R9: at whatever moment an idle worker dies, each call runs once and has its result."""
+    marks = tmp_path / "marks"
+    tool = bench.tool("mark", "path", "text", workers=2)
+    for number in range(1, 16):
+        pid = await bench.run(tool, path=str(marks), text="")
+        os.kill(pid if number % 2 else _parent(pid), signal.SIGKILL)
+        assert marks.read_text() == "." * number
+
+
+async def test_a_worker_that_dies_in_a_call(bench: Bench, tmp_path: Path) -> None:
+    """R9: what has begun is not run again: what it had done already would be done twice."""
+    marks = tmp_path / "marks"
+    tool = bench.tool("mark_and_die", "path", workers=1)
+    for number in (1, 2):
+        with pytest.raises(ToolExecutionError, match="ended by the signal 9"):
+            await bench.run(tool, path=str(marks))
+        assert marks.read_text() == "." * number
+
+
+async def test_a_worker_that_dies_before_its_first_call(
+    bench: Bench, write: Write, tmp_path: Path
+) -> None:
+    """R9: a module that ends its process is at fault; no row of processes is started for it."""
+    bench.module = write(
+        f"""
+        import asyncio, os
+        with open({str(tmp_path / "marks")!r}, "a") as file: file.write(".")
+        asyncio.Runner = lambda: os._exit(3)
+        def f(): return 1
+        """
+    )
+    with pytest.raises(ToolExecutionError, match="exit code 3"):
+        await bench.run("f")
+    assert (tmp_path / "marks").read_text() == "."
+
+
 async def test_no_more_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has used up its files says so, and nothing is left of the attempt."""
 
@@ -254,6 +327,20 @@ async def gone(pid: int) -> None:
     async with asyncio.timeout(BOUND):
         while await asyncio.to_thread(_is_there, pid):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _has_mail(guardian: int) -> bool:
+    """Whether a request is in the pipe that the worker of this guardian reads."""
+    number = Path(f"/proc/{guardian}/cmdline").read_text().split("\0")[-3]
+    pipe = os.open(f"/proc/{guardian}/fd/{number}", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    finally:
+        os.close(pipe)
 
 
 def _is_there(pid: int) -> bool:

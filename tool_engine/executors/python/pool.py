@@ -18,7 +18,13 @@ from typing import Any
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.python.entry import PythonEntry
-from tool_engine.executors.python.worker import Answer, Fault, Worker, WorkerStoppedError
+from tool_engine.executors.python.worker import (
+    Answer,
+    Fault,
+    UnreadError,
+    Worker,
+    WorkerStoppedError,
+)
 
 __all__ = ["WorkerPool"]
 
@@ -70,14 +76,8 @@ class WorkerPool:
         """
         try:
             with self._turn(deadline, bell):
-                worker = self._take()
-                is_kept = False
-                try:
-                    self._make_ready(worker, deadline, bell)
-                    answer = worker.call(params, context, deadline, bell, trace)
-                    is_kept = _may_go_on(answer) and worker.is_alive
-                finally:
-                    self._give_back(worker, is_kept=is_kept)
+                while (answer := self._try(params, context, deadline, bell, trace)) is None:
+                    pass
         except WorkerStoppedError as stopped:
             if stopped.reason == "deadline":
                 raise TimeoutError(
@@ -108,6 +108,30 @@ class WorkerPool:
             idle, self._idle = self._idle, []
         for worker in idle:
             worker.end()
+
+    def _try(
+        self,
+        params: dict[str, Any],
+        context: dict[str, Any],
+        deadline: float | None,
+        bell: Bell,
+        trace: dict[str, str] | None,
+    ) -> Answer | None:
+        """The answer of one worker; None: it was idle, and died before it knew of the call."""
+        worker = self._take()
+        was_idle, is_kept = worker.is_ready, False
+        try:
+            self._make_ready(worker, deadline, bell)
+            answer = worker.call(params, context, deadline, bell, trace)
+            is_kept = _may_go_on(answer) and worker.is_alive
+        except UnreadError:
+            # Of a new one the handler's module is at fault, and would end the next one as well.
+            if was_idle:
+                return None
+            raise
+        finally:
+            self._give_back(worker, is_kept=is_kept)
+        return answer
 
     @contextlib.contextmanager
     def _turn(self, deadline: float | None, bell: Bell) -> Iterator[None]:

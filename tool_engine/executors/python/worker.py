@@ -6,12 +6,14 @@ All of it blocks: a thread that a call has for itself does it. See `guest` for t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import inspect
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -26,7 +28,7 @@ from tool_engine.executors.handler import wants_context
 from tool_engine.executors.python import guest
 from tool_engine.executors.python.entry import PythonEntry
 
-__all__ = ["Answer", "Fault", "Worker", "WorkerStoppedError", "signature_of"]
+__all__ = ["Answer", "Fault", "UnreadError", "Worker", "WorkerStoppedError", "signature_of"]
 
 _CHUNK: Final = 64 * 1024
 _KEPT_WORDS: Final = 16 * 1024
@@ -67,6 +69,10 @@ class WorkerStoppedError(Exception):
         self.reason = reason
 
 
+class UnreadError(ToolExecutionError):
+    """The worker died before it had read all of a request, so nothing of the call has run."""
+
+
 _decoder: Final = msgspec.json.Decoder(Answer)
 
 
@@ -92,7 +98,7 @@ class Worker:
         self._received = bytearray()
         self._files: list[int] = []
         self._code: int | None = None
-        self._guest = 0
+        self._guest, self._guest_handle = 0, -1
         try:
             self._requests, self._answers, self._out = self._start()
             self._handle = os.pidfd_open(self._process.pid)
@@ -137,6 +143,9 @@ class Worker:
             bell,
         )
         self._guest = next(iter(self._children()), 0)
+        with contextlib.suppress(OSError):
+            self._guest_handle = os.pidfd_open(self._guest)
+            self._files.append(self._guest_handle)
         self.is_ready = answer.error is None
         if self.is_ready:
             signature = signature_of(answer.value)
@@ -154,6 +163,7 @@ class Worker:
         """Lets it call the handler.
 
         Raises:
+            UnreadError: It ended, and has not begun with the call.
             ToolExecutionError: It ended, or the arguments cannot be sent.
             WorkerStoppedError: The deadline passed, or the bell rang.
         """
@@ -236,8 +246,9 @@ class Worker:
         while True:
             ready = _wait(waiting, deadline, bell)
             if self._requests in ready:
-                left = self._send(left)
-                if not left:
+                sent = self._send(left)
+                left = left[sent or 0 :]
+                if sent is None or not left:
                     waiting.unregister(self._requests)
             if self._out in ready and not self._read_words():
                 waiting.unregister(self._out)
@@ -246,15 +257,19 @@ class Worker:
             if (answer := self._message()) is not None:
                 return answer
             if self._handle in ready:
-                raise self.ended()
+                # What it has not read is in the pipe still.
+                unread = left or any(fcntl.ioctl(self._requests, termios.FIONREAD, bytes(4)))
+                ended = self.ended()
+                raise UnreadError(str(ended)) if unread else ended
 
-    def _send(self, left: memoryview) -> memoryview:
+    def _send(self, left: memoryview) -> int | None:
+        """How many bytes of a message could be sent; None: it has ended."""
         try:
-            return left[os.write(self._requests, left) :]
+            return os.write(self._requests, left)
         except BlockingIOError:
-            return left
+            return 0
         except BrokenPipeError:
-            return left[len(left) :]  # it has ended, which another file tells
+            return None
 
     def _receive(self) -> bool:
         """Takes what it has sent; false when it will send no more."""
@@ -294,9 +309,11 @@ class Worker:
         return piece != b""
 
     def _has_ended(self) -> bool:
+        """Whether the guest or its guardian has, which outlives it by a moment."""
         waiting = select.poll()
-        waiting.register(self._handle, select.POLLIN)
-        return bool(waiting.poll(0))
+        for file in (self._handle, self._guest_handle):
+            waiting.register(file, select.POLLIN)
+        return self._guest_handle < 0 or bool(waiting.poll(0))
 
     def _children(self) -> list[int]:
         """What the guardian has to look after."""
