@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -39,3 +41,56 @@ async def test_a_name_without_addresses(run: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
     with pytest.raises(ToolExecutionError, match="cannot be resolved: it has no address"):
         await run.request(url="http://a.example/")
+
+
+class HangingUp:
+    """A server that answers one request on each connection, and ends it when it is asked to."""
+
+    def __init__(self) -> None:
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}/"
+        self.served = 0
+        self.may_end, self.has_ended = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listening.accept()
+            except OSError:
+                return
+            connection.recv(65_536)
+            self.served += 1
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            self.may_end.wait(10)
+            connection.close()
+            self.has_ended.set()
+
+    def close(self) -> None:
+        self.may_end.set()
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.listening.close()
+        self.thread.join(10)
+
+
+@pytest.fixture
+def hanging_up() -> Iterator[HangingUp]:
+    found = HangingUp()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_connection_that_the_server_has_given_up(
+    run: Any, hanging_up: HangingUp, method: str
+) -> None:
+    """R2: a request is not sent on an idle connection that has ended, even where the event loop
+    was busy and has not noticed it; looked at: the pools of processes, HTTP and SQL."""
+    request = {"url": hanging_up.url, "method": method}
+    assert await run.declared(request) == "ok"
+    hanging_up.may_end.set()
+    # Blocks the loop, as a slow step of it would.
+    assert hanging_up.has_ended.wait(10)
+    assert await run.declared(request) == "ok"
+    assert hanging_up.served == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +264,25 @@ async def test_a_server_without_encryption(
     shop = Shop(f"{url.replace(place, 'x' + port)}?host={postgres_server.folder}")
     assert await shop.rows("SELECT inet_server_addr() AS x") == [[None]]
     await shop.executor.close()
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+async def test_a_connection_that_the_server_ended_while_idle(
+    server_shop: Shop, postgres_server: PostgresServer, is_noticed: bool
+) -> None:
+    """R11: nothing of a statement can have run on a connection that ended before it; looked at:
+    the pools of processes, HTTP and SQL."""
+    add = "INSERT INTO items VALUES (:id, 'table', 1)"
+    count = "SELECT count(*) FROM items"
+    await server_shop.write(add, id=4)
+    assert await server_shop.rows(count) == [[4]]
+    name = server_shop.url.rpartition("/")[2]
+    others = f"FROM pg_stat_activity WHERE datname = '{name}'"
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(postgres_server.ask, f"SELECT pg_terminate_backend(pid, 9999) {others}")
+        if is_noticed:
+            await asyncio.wrap_future(ended)
+        # Blocks the loop, which has not noticed the end when the next statement comes.
+        assert ended.result(BOUND) == [(True,), (True,)]
+    await server_shop.write(add, id=5)
+    assert await server_shop.rows(count) == [[5]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
+import selectors
 import socket
 from typing import Any, Final
 
@@ -16,6 +18,9 @@ from tool_engine.executors.http.addresses import AllowList
 __all__ = ["GuardedConnector", "GuardedResolver", "WholeAnswers"]
 
 _READ_SIZE: Final = 64 * 1024
+_Selector: Final[type[selectors.BaseSelector]] = getattr(
+    selectors, "PollSelector", selectors.SelectSelector
+)
 
 
 class GuardedResolver(AbstractResolver):
@@ -53,6 +58,12 @@ class GuardedResolver(AbstractResolver):
 class WholeAnswers(ResponseHandler):
     """Reads answers; one without a length ends where its connection is closed in order."""
 
+    def is_connected(self) -> bool:
+        """Whether the next request may be sent on it, which is asked while it is idle."""
+        # A server that hangs up on an idle connection is noticed at the next step of the event
+        # loop, and what is sent before that can never be answered.
+        return super().is_connected() and not _has_news(self.transport)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Marks a body that was on its way as cut off, if the connection did not just end."""
         # aiohttp takes a reset for the end of a body that said nothing of its length.
@@ -82,3 +93,13 @@ class GuardedConnector(aiohttp.TCPConnector):
         with contextlib.suppress(AttributeError):
             protocol.transport.max_size = _READ_SIZE  # type: ignore[union-attr]
         return protocol
+
+
+def _has_news(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether anything has arrived that was not read yet, the end of the connection included."""
+    connection = None if transport is None else transport.get_extra_info("socket")
+    if connection is None:
+        return False
+    with _Selector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0))

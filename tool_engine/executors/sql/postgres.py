@@ -188,11 +188,13 @@ class PostgreSQLDatabase:
     async def _run(self, plan: SQLPlan, sql: str, values: _Values, watch: Watch) -> dict[str, Any]:
         meter: _Meter | None = None
         try:
-            async with self._pool.connection() as connection:
-                meter = connection.meter
-                if not connection.is_ready:
-                    await connection.make_ready()
-                return await self._in_transaction(connection, plan, sql, values, watch)
+            while True:
+                async with self._pool.connection() as connection:
+                    meter = connection.meter
+                    if (transaction := await self._begun(connection, watch)) is not None:
+                        return await self._in_transaction(
+                            connection, transaction, plan, sql, values, watch
+                        )
         except ArgumentError as error:
             raise ToolExecutionError(str(error)) from None
         except _FAULTS as error:
@@ -203,19 +205,34 @@ class PostgreSQLDatabase:
                 ) from None
             raise _explained(error, self._name, plan, [name for name, _ in values]) from None
 
+    async def _begun(self, connection: _Connection, watch: Watch) -> Any:
+        """A transaction; None: the server has ended the connection while it was idle."""
+        was_idle = connection.is_ready
+        try:
+            if not was_idle:
+                await connection.make_ready()
+            transaction = connection.transaction(readonly=self._is_readonly)
+            await transaction.start()
+            # A query, so that from here on a read-only transaction cannot be made another one.
+            await connection.begin_call(watch)
+        except _FAULTS as error:
+            # A new one says what is wrong with the server itself.
+            if not was_idle or isinstance(error, _LATE):
+                raise
+            connection.terminate()
+            return None
+        return transaction
+
     async def _in_transaction(
         self,
         connection: _Connection,
+        transaction: Any,
         plan: SQLPlan,
         sql: str,
         values: _Values,
         watch: Watch,
     ) -> dict[str, Any]:
-        transaction = connection.transaction(readonly=self._is_readonly)
-        await transaction.start()
         try:
-            # A query, so that from here on a read-only transaction cannot be made another one.
-            await connection.begin_call(watch)
             result = await _answer(connection, plan, sql, values, watch)
             if watch.is_late:
                 raise TimeoutError
@@ -287,11 +304,12 @@ _FAULTS: Final = (
     asyncpg.InternalClientError,
     OSError,
 )
+_LATE: Final = (asyncpg.QueryCanceledError, TimeoutError)
 
 
 def _explained(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
     """What went wrong, in words for whoever can do something about it."""
-    if isinstance(error, asyncpg.QueryCanceledError | TimeoutError):
+    if isinstance(error, _LATE):
         return TimeoutError("the statement ran at its deadline and was ended; nothing is kept")
     state = getattr(error, "sqlstate", None) or ""
     reason = str(getattr(error, "message", None) or error)
