@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -348,3 +349,27 @@ async def test_no_question_reads_every_session(database: Path, open_storage: Ope
     assert "tool_approvals USING INDEX tool_approvals_session" in plan
     plan = await plan_of(storage, session_statements.pending("chat", 0.0))
     assert "tool_approvals USING INDEX tool_approvals_session (session_id=?" in plan
+
+
+async def test_connections_that_the_server_ended_while_idle(
+    postgres_server: Any, open_storage: Open
+) -> None:
+    """R7: what is kept or asked goes to a new connection, and nothing of it fails or is lost."""
+    url = await asyncio.to_thread(postgres_server.fresh_database)
+    storage = await open_storage(url)
+    name = url.rpartition("/")[2]
+    ours = f"FROM pg_stat_activity WHERE datname = '{name}'"
+    end = f"SELECT pg_terminate_backend(pid, 9999) {ours}"
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(2):
+            # At once, so that there are several connections.
+            await asyncio.gather(*(storage.sessions.save(f"chat-{n}", {}) for n in range(4)))
+            storage.add(call(2 * number))
+            assert await storage.flush(BOUND)
+            # Blocks the loop, which has not noticed the end when the next question comes.
+            assert pool.submit(postgres_server.ask, end).result(BOUND)
+            storage.add(call(2 * number + 1))
+            await storage.sessions.save("chat-1", {"turn": number})
+            assert await storage.sessions.load("chat-1") == {"turn": number}
+            assert await storage.flush(BOUND)
+    assert len(await storage.query(RecordQuery())) == 4
