@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
 from tool_engine.admission.controller import ToolConcurrencyController
-from tool_engine.admission.metrics import ConcurrencyMetrics
 from tool_engine.admission.snapshot import (
     ConcurrencySnapshot,
     HeldSlot,
@@ -55,6 +54,7 @@ from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
+from tool_engine.model.admission_metrics import ConcurrencyMetrics
 from tool_engine.model.call import (
     Refusal,
     ToolCall,

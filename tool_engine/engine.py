@@ -7,10 +7,11 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.runs import Runs
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.pipeline import Pipeline
@@ -27,7 +28,15 @@ from tool_engine.events.view import EventsView
 from tool_engine.executors.handler import executor_for
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.forking import disown_in_child
-from tool_engine.interfaces import Approver, CallScope, EventStorage, ToolExecutor
+from tool_engine.interfaces import (
+    AdmissionController,
+    Approver,
+    CallScope,
+    EventStorage,
+    ExecutionBackend,
+    ToolExecutor,
+)
+from tool_engine.interfaces.checking import check_part
 from tool_engine.knowledge.durable import durable, storage_for
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
@@ -61,6 +70,10 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         approver: Who is asked about calls that a definition's `permission` does not let run by
             themselves; None: nobody, so they are refused. A `ToolSession` has its own.
         event_storage: Where events are kept; None: where `config.keep_events` says.
+        controller: What admits calls, in place of a `ToolConcurrencyController` with the limits of
+            `concurrency`. The engine closes it.
+        backend: Where tools run, as far as it takes them; None: in this process. The engine closes
+            it.
 
     Example:
         >>> async def main():
@@ -77,6 +90,8 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         store: ToolKnowledgeStore | None = None,
         approver: Approver | None = None,
         event_storage: EventStorage | None = None,
+        controller: AdmissionController | None = None,
+        backend: ExecutionBackend | None = None,
     ) -> None:
         self.config = ToolEngineConfig() if config is None else config
         if not isinstance(self.config, ToolEngineConfig):
@@ -84,9 +99,11 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
                 f"config must be a ToolEngineConfig, got {config!r}; for a folder write "
                 "ToolEngineConfig(tools_directory=...)"
             )
-        self.controller = ToolConcurrencyController(
-            checked_concurrency(concurrency or self.config.concurrency), clock=_loop_time
-        )
+        admission = _controller_for(self.config, concurrency, controller)
+        # Another one is known by its maker; to all others it is what it stands for.
+        self.controller = cast("ToolConcurrencyController", admission)
+        if backend is not None:
+            check_part("backend", backend, ExecutionBackend)
         self.store = store or ToolKnowledgeStore(storage_for(self.config))
         self._generations = Generations(self.config.keep_generations)
         self.index = self._generations.index
@@ -101,17 +118,21 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         )
         # A definition that is not approved must not run code, not even that of an import.
         self._registry.may_import = self.config.lock != ENFORCE
-        self._backend = LocalBackend(self.config.max_threads)
+        self._runs = Runs()
+        self._local = LocalBackend(self.config.max_threads)
+        self._backend: ExecutionBackend = self._local if backend is None else backend
         # Loaded with the first engine: a process that runs one tool or handler has none.
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
         self._pipeline = _pipeline_of(
             self.config,
-            self.controller,
+            admission,
             self.store,
             self._bus,
             self._registry,
+            self._runs,
+            self._local,
             self._backend,
             self._reloader,
             lambda: self.generation,
@@ -119,7 +140,6 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             _scope_of(approver),
             self,
         )
-        self.controller.on_configure.append(self._pipeline.forget_plans)
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -248,14 +268,21 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             stack.push_async_callback(self._bus.log.close)
             stack.push_async_callback(self._bus.close)
             stack.push_async_callback(self._registry.close)
+            stack.push_async_callback(self._end_leftovers)
             stack.push_async_callback(
-                _end_calls,
-                self._pipeline,
-                self.controller,
-                self._backend,
-                self.config.close_timeout,
+                _end_calls, self._pipeline, self.controller, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
+
+    async def _end_leftovers(self) -> None:
+        """End what goes on without its caller, and give back where it ran."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self._backend is not self._local:
+                stack.push_async_callback(self._backend.close, _LAST_GRACE)
+            stack.push_async_callback(self._local.close, _LAST_GRACE)
+            stuck = await self._runs.close(_LAST_GRACE)
+            if stuck:
+                _log.warning("close_left_threads", threads=stuck)
 
     def _swap(self, index: ToolIndex, cause: str = "code") -> None:
         if cause == "code":
@@ -416,6 +443,28 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         return self._reloader.limit_warnings(self.controller.config)
 
 
+def _controller_for(
+    config: ToolEngineConfig,
+    concurrency: ConcurrencyConfig | None,
+    controller: AdmissionController | None,
+) -> AdmissionController:
+    """What admits the calls of an engine.
+
+    Raises:
+        ConfigurationError: Limits are given twice, or what is given is no controller.
+    """
+    if controller is None:
+        limits = checked_concurrency(concurrency or config.concurrency)
+        return ToolConcurrencyController(limits, clock=_loop_time)
+    check_part("controller", controller, AdmissionController)
+    if concurrency is not None or config.concurrency != ConcurrencyConfig():
+        raise ConfigurationError(
+            "the limits are given twice, by `concurrency` and by the controller, which has its "
+            "own; leave `concurrency` out, and give its limits to the controller"
+        )
+    return controller
+
+
 def _loop_time() -> float:
     try:
         return asyncio.get_running_loop().time()
@@ -425,11 +474,13 @@ def _loop_time() -> float:
 
 def _pipeline_of(
     config: ToolEngineConfig,
-    controller: ToolConcurrencyController,
+    controller: AdmissionController,
     store: ToolKnowledgeStore,
     bus: EventBus,
     registry: ExecutorRegistry,
-    backend: LocalBackend,
+    runs: Runs,
+    local: LocalBackend,
+    backend: ExecutionBackend,
     reloader: Reloader,
     generation: Callable[[], int],
     find: Callable[[str], Tool | None],
@@ -440,6 +491,7 @@ def _pipeline_of(
     planner = Planner(
         ToolParameterValidator(strict=config.strict_validation),
         registry,
+        local,
         backend,
         lambda: controller.config,
         generation,
@@ -450,7 +502,8 @@ def _pipeline_of(
         reloader.refusal_of,
         planner,
         controller,
-        backend,
+        runs,
+        local,
         CallEnding(store, bus),
         bus,
         name_engine(),
@@ -481,8 +534,7 @@ def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
 
 async def _end_calls(
     pipeline: Pipeline,
-    controller: ToolConcurrencyController,
-    backend: LocalBackend,
+    controller: AdmissionController,
     timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to this function
 ) -> None:
     """Takes no more calls, gives those that run `timeout` seconds, and then aborts them.
@@ -495,7 +547,6 @@ async def _end_calls(
     is_done = False
     async with contextlib.AsyncExitStack() as stack:
         # The last to be entered is the first to be left, and a cancellation stops none of them.
-        stack.push_async_callback(_end_leftovers, backend)
         stack.push_async_callback(controller.drain, _LAST_GRACE)
         stack.push_async_callback(pipeline.end_questions, _LAST_GRACE)
         try:
@@ -505,9 +556,3 @@ async def _end_calls(
             if not is_done:
                 pipeline.abort()
                 await controller.drain(_LAST_GRACE)
-
-
-async def _end_leftovers(backend: LocalBackend) -> None:
-    stuck = await backend.close(_LAST_GRACE)
-    if stuck:
-        _log.warning("close_left_threads", threads=stuck)

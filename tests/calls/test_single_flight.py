@@ -777,7 +777,7 @@ async def test_explained_while_it_shares_a_run() -> None:
         await turns()
         leads = engine.controller.snapshot().waiting[0].call_id
         assert leads is not None
-        follows = next(iter(engine.controller.followed))
+        follows = next(iter(engine._pipeline._flights._followed))
         told = engine.controller.explain(follows)
         assert (told.call_id, told.state, told.holders) == (follows, "sharing", [leads])
         assert (told.bucket, told.position) == ("custom", 1)
@@ -786,4 +786,4 @@ async def test_explained_while_it_shares_a_run() -> None:
         )
         assert await kinds_of_end(holder, leader, follower) == ["timeout", None, None]
         assert engine.controller.explain(follows).state == "unknown"
-        assert not engine.controller.followed
+        assert not engine._pipeline._flights._followed

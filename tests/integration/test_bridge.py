@@ -22,7 +22,6 @@ import pytest
 
 from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController, bridge
 from tool_engine.admission.bridge import ControllerBridge
-from tool_engine.admission.metrics import ConcurrencyMetrics
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import (
     ConfigurationError,
@@ -32,6 +31,7 @@ from tool_engine.errors import (
     SlotRejectedError,
     ToolEngineError,
 )
+from tool_engine.model.admission_metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
 
 BOUND = 20.0

@@ -16,7 +16,8 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ToolEngineError
+from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.interfaces import AdmissionUser
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
 
@@ -41,7 +42,7 @@ class ToolConcurrencyController(Entrance):
         ...         return slot.queue_wait
     """
 
-    __slots__ = ("_requests", "on_configure")
+    __slots__ = ("_requests", "_user", "on_configure")
 
     def __init__(
         self,
@@ -51,8 +52,25 @@ class ToolConcurrencyController(Entrance):
     ) -> None:
         super().__init__(config or ConcurrencyConfig(), clock)
         self._requests: dict[str | None, AdmissionRequest] = {}
+        self._user: AdmissionUser | None = None
         self.on_configure: list[Callable[[], None]] = []
         """Called after each `configure`."""
+
+    def attach(self, user: AdmissionUser) -> None:
+        """Take note of the engine whose calls it admits; see `interfaces.AdmissionController`.
+
+        Raises:
+            ConfigurationError: It has an engine.
+        """
+        if self._user is not None:
+            raise ConfigurationError(
+                "the controller admits the calls of another engine, which would close it; make one "
+                "for each engine"
+            )
+        self._user = user
+        self.current_slot = user.current_slot
+        self.leader_of = user.leader_of
+        self.on_configure.append(user.forget_plans)
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -247,7 +265,7 @@ class ToolConcurrencyController(Entrance):
         if slot.is_bypass:
             return
         if slot.state is PARKED:
-            self.withdraw_resuming(slot)
+            self._withdraw_resuming(slot)
         elif slot.state is ACTIVE:
             slot.state = PARKED
             self._parked += 1
@@ -256,17 +274,20 @@ class ToolConcurrencyController(Entrance):
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
         """Takes a parked slot again, ahead of all calls that wait, once no nested call is left."""
-        waiter = self.ask_back(slot)
+        waiter = self._ask_back(slot)
         if waiter is not None and waiter.is_waiting:
             # What is cancelled here may be a task of a tool that goes on: its call still gets
             # its slot back. If it ends, `release` takes the waiter out of the line.
             await waiter.future
 
-    def ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
-        """The same without the wait: the slot counts again as soon as there is room for it.
+    def unpark_nowait(self, slot: ConcurrencySlot) -> None:
+        """Do the same without the wait: the slot counts again as soon as there is room for it.
 
         For a call that is ending: it is not held up, and its tool may go on nevertheless.
         """
+        self._ask_back(slot)
+
+    def _ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
         slot.nested -= 1
         if slot.nested < 0:
             raise ToolEngineError(f"{slot!r} was unparked more often than parked")

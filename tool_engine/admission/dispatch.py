@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from tool_engine.admission import refusal
 from tool_engine.admission.announcing import Announcer
@@ -80,7 +81,7 @@ class SlotDispatcher(LineUp):
         self._deadlines = Deadlines(self._expire)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: set[ConcurrencySlot] = set()
-        self.current_slot: Callable[[], ConcurrencySlot | None] = _nothing
+        self.current_slot: Callable[[], Any] = _nothing
         """Finds the slot of the call whose tool is running at this moment."""
         self._is_paused = False
         self._used = 0

@@ -125,7 +125,7 @@ class Entrance(SlotReporter):
             self._held.discard(slot)
             self._uncount(slot)
         elif state is PARKED:
-            self.withdraw_resuming(slot)
+            self._withdraw_resuming(slot)
             self._parked -= 1
             slot.lane.lent.discard(slot)
             self._uncount(slot)
@@ -147,7 +147,7 @@ class Entrance(SlotReporter):
         if not lane.refs:
             self._layout.let_go(lane)
 
-    def withdraw_resuming(self, slot: ConcurrencySlot) -> None:
+    def _withdraw_resuming(self, slot: ConcurrencySlot) -> None:
         """A parked slot is not wanted back after all, or not yet."""
         waiter, slot.resuming = slot.resuming, None
         if waiter is not None and waiter.is_waiting:

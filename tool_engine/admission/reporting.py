@@ -15,7 +15,6 @@ from tool_engine.admission.estimate import NINE_TENTHS, ServiceTimes, percentile
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane
-from tool_engine.admission.metrics import ConcurrencyMetrics
 from tool_engine.admission.reason import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
 from tool_engine.admission.snapshot import (
@@ -26,6 +25,7 @@ from tool_engine.admission.snapshot import (
 )
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.model.admission_metrics import ConcurrencyMetrics
 
 __all__ = ["SlotReporter"]
 
@@ -43,19 +43,19 @@ _RUNNING: Final = {
 }
 
 
-def _nobody() -> None:
-    return None
+def _no_leader(call_id: str) -> None:
+    del call_id
 
 
 class SlotReporter(SlotDispatcher):
     """The views of a dispatcher. Each is taken in one step, so that its figures fit together."""
 
-    __slots__ = ("followed",)
+    __slots__ = ("leader_of",)
 
     def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
         super().__init__(config, clock)
-        self.followed: dict[str, Callable[[], str | None]] = {}
-        """For each call that shares the run of another one: what tells the id of that one."""
+        self.leader_of: Callable[[str], str | None] = _no_leader
+        """Finds the call whose run another one shares."""
 
     def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
         """Calls `callback` with each `SlotEvent` from now on; returns what ends that.
@@ -142,7 +142,7 @@ class SlotReporter(SlotDispatcher):
 
     def _shared_run(self, call_id: str) -> WaitExplanation | None:
         """What there is to say of a call that waits for no slot, but for another call."""
-        leader = self.followed.get(call_id, _nobody)()
+        leader = self.leader_of(call_id)
         if leader is None:
             return None
         theirs = self.explain(leader)

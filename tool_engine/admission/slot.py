@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tool_engine.interfaces import Slot
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.settable import settable
 
@@ -96,6 +97,11 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
         return f"slot_{self.number:012x}"
 
     @property
+    def is_released(self) -> bool:
+        """Whether it was given back."""
+        return self.state is RELEASED
+
+    @property
     def bucket(self) -> str:
         """The name of the bucket that the slot counts against."""
         return str(self.lane.bucket.name)
@@ -104,8 +110,8 @@ class ConcurrencySlot(msgspec.Struct, eq=False):
         return f"<ConcurrencySlot {self.state} bucket={self.bucket!r} weight={self.weight}>"
 
 
-def ancestry(slot: ConcurrencySlot | None) -> Iterator[ConcurrencySlot]:
-    """The slot and those of the calls that its call is part of, the innermost first."""
+def ancestry(slot: Slot | None) -> Iterator[Slot]:
+    """Yield the slot and those of the calls that its call is part of, the innermost first."""
     while slot is not None:
         yield slot
         slot = slot.request.parent

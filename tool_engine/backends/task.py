@@ -57,7 +57,7 @@ _TURNS: Final = 8
 
 
 class Home(Protocol):
-    """Where runs are at home: the backend."""
+    """Where runs are at home: see `Runs`."""
 
     running: set[ToolTask]
     """The runs whose callers wait for them."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from math import inf
 from typing import Any, Final
 
 import msgspec
 
-from tool_engine.admission.slot import RELEASED, ConcurrencySlot
 from tool_engine.approval.scopes import narrowed
 from tool_engine.backends.task import ABORTED, SUPERSEDED, ToolTask
 from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError
+from tool_engine.interfaces import Run, Slot
 from tool_engine.logger import current_call
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
@@ -57,9 +58,9 @@ class Call(msgspec.Struct, eq=False):
     """The caller's."""
     plan: Plan | None = None
     slot: Any = None
-    """Its `ConcurrencySlot`, once it has one."""
+    """Its `Slot`, once it has one."""
     run: Any = None
-    """The `ToolTask` of the attempt that is waiting, if one is."""
+    """The `Run` that is waiting, if one is."""
     bell: Any = None
     """The future that ends a pause between two attempts, with the reason."""
     arguments: dict[str, Any] | None = None
@@ -112,7 +113,7 @@ class Call(msgspec.Struct, eq=False):
     @property
     def is_over(self) -> bool:
         """Whether it has ended, and nothing of its own goes on."""
-        return self.slot is None or self.slot.state is RELEASED
+        return self.slot is None or self.slot.is_released
 
     @property
     def is_overdue(self) -> bool:
@@ -187,12 +188,13 @@ class Call(msgspec.Struct, eq=False):
         """When it must have ended, on the loop's clock; of a call that has its slot."""
         return self.deadline_from(self.slot.acquired_at)
 
-    def aim(self, run: ToolTask, plan: Plan) -> None:
-        """Lets the run call an executor, with the arguments that it holds, and the context."""
+    def bind_run(self, run: Run, plan: Plan) -> None:
+        """Let a run call the executor, with the arguments that the run holds, and the context."""
         arguments, run.kwargs = run.kwargs, {}
         if plan.retry is not None and self.arguments is None:
             self.arguments = deepcopy(arguments)
-        plan.aim(run, plan.executor, plan.tool, arguments, self.bind(run.deadline))
+        run.leaves_on_cancel = plan.leaves_on_cancel
+        run.function = partial(plan.function, plan.tool, arguments, self.bind(run.deadline))
 
     def bind(self, deadline: float | None) -> ToolExecutionContext:
         """The context that the tool sees: the caller's, bound to this call."""
@@ -208,7 +210,7 @@ class Call(msgspec.Struct, eq=False):
         )
 
 
-def end_of(call: Call, run: ToolTask, seconds: float) -> Failure:
+def end_of(call: Call, run: Run, seconds: float) -> Failure:
     """Why a run that did not succeed ended as it did, after `seconds`."""
     if run.is_cancelled:
         return CANCELLED
@@ -275,7 +277,7 @@ def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
     }
 
 
-def slot_of_this_call() -> ConcurrencySlot | None:
+def slot_of_this_call() -> Slot | None:
     """The slot of the call whose tool runs here; None outside of tools."""
     call = current_call.get()
     return None if call is None else call.slot

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.calls.call import Call
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
+from tool_engine.interfaces import Slot
 from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
@@ -93,7 +93,7 @@ class CallEnding:
         self,
         call: Call,
         plan: Plan,
-        slot: ConcurrencySlot,
+        slot: Slot,
         ready: Ready,
         now: float,
     ) -> ToolExecutionResult:

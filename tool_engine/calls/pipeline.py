@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest, tool_key_of
-from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ToolTask, task_of
 from tool_engine.calls.call import (
     ANONYMOUS,
@@ -46,7 +45,7 @@ from tool_engine.errors import (
     UnboundContextError,
 )
 from tool_engine.events import EventBus
-from tool_engine.interfaces import CallScope
+from tool_engine.interfaces import AdmissionController, CallScope, Run, Slot
 from tool_engine.knowledge.snapshot import pack_plain, snapshot
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -67,7 +66,6 @@ class Pipeline:
     """Takes calls through the steps; one per engine."""
 
     __slots__ = (
-        "_backend",
         "_bus",
         "_consents",
         "_controller",
@@ -76,7 +74,9 @@ class Pipeline:
         "_explain_missing",
         "_find",
         "_flights",
+        "_home",
         "_is_closed",
+        "_local",
         "_loop",
         "_planner",
         "_plans",
@@ -90,31 +90,41 @@ class Pipeline:
         find: Callable[[str], Tool | None],
         explain_missing: Callable[[Call], Failure],
         planner: Planner,
-        controller: ToolConcurrencyController,
-        backend: LocalBackend,
+        controller: AdmissionController,
+        home: Runs,
+        local: LocalBackend,
         ending: CallEnding,
         bus: EventBus,
         id_prefix: str,
         scope: CallScope | None = None,
-        home: object = None,
+        engine: object = None,
     ) -> None:
         self._find = find
         self._explain_missing = explain_missing
         self._planner = planner
         self._controller = controller
-        controller.current_slot = slot_of_this_call
-        self._backend = backend
+        self._home = home
+        self._local = local
         self._ending = ending
-        self._flights = Flights(ending, controller.followed)
+        self._flights = Flights(ending)
         self._bus = bus
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
-        self._consents = Consents(ending, scope, home)
-        self._retries = Retries(controller, backend, ending, self._suspend)
+        self._consents = Consents(ending, scope, engine)
+        self._retries = Retries(controller, home, ending, self._suspend)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
+        controller.attach(self)
+
+    def current_slot(self) -> Slot | None:
+        """Return the slot of the call whose tool is running at this moment, or None."""
+        return slot_of_this_call()
+
+    def leader_of(self, call_id: str) -> str | None:
+        """Return the id of the call whose run this one shares, if it does."""
+        return self._flights.leader_of(call_id)
 
     def back_off(self, call: Call, seconds: float) -> None:
         """The service behind the tool of `call` asks for a pause."""
@@ -151,7 +161,7 @@ class Pipeline:
 
     def abort(self) -> None:
         """Ends the calls that are still running as `engine_closed`."""
-        self._backend.abort()
+        self._home.abort()
         self._retries.abort()
 
     async def execute(  # noqa: C901, PLR0912 - the steps are to be read in one place
@@ -160,7 +170,7 @@ class Pipeline:
         params: Any = None,
         context: ToolExecutionContext | None = None,
         *,
-        parent: ConcurrencySlot | None = _UNASKED,
+        parent: Slot | None = _UNASKED,
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Takes one call through all steps; see `ToolEngine.execute`."""
@@ -199,9 +209,9 @@ class Pipeline:
             if self._bus.has_subscribers:
                 self._tell_start(call, slot)
             deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
-            run = ToolTask(loop, deadline, self._backend, call, plan.direct, arguments)
+            run = ToolTask(loop, deadline, self._home, call, plan.direct, arguments)
             if plan.direct is None:
-                call.aim(run, plan)
+                call.bind_run(run, plan)
             run.start(task_of(loop))
             if not run.is_done:
                 await self._suspend(call, plan, slot, run)
@@ -221,7 +231,7 @@ class Pipeline:
         params: Any,
         packed: bytes,
         arguments: dict[str, Any],
-        parent: ConcurrencySlot | None,
+        parent: Slot | None,
     ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
         """What a call may run; or its result, when it may not, or another call runs for it."""
         plan: Any = call.plan
@@ -349,7 +359,7 @@ class Pipeline:
             run = call.run if is_helper else task
             # What no cancellation reaches goes on with what it called for, so it can wait.
             if run is not None and run.is_ending and not run.leaves_on_cancel:
-                self._controller.ask_back(slot)
+                self._controller.unpark_nowait(slot)
             else:
                 await self._controller.unpark(slot)
 
@@ -422,7 +432,7 @@ class Pipeline:
         plan: Plan,
         context: ToolExecutionContext,
         arguments: dict[str, Any],
-        parent: ConcurrencySlot | None,
+        parent: Slot | None,
     ) -> AdmissionRequest:
         if parent is _UNASKED:
             parent = None
@@ -438,7 +448,7 @@ class Pipeline:
 
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
-    ) -> ConcurrencySlot | None:
+    ) -> Slot | None:
         """The slot; None for a call that was refused, which then has its result."""
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began = self._time()
@@ -469,12 +479,12 @@ class Pipeline:
         self._time = monotonic if is_plain else loop.time
         self._ending.use_clock(self._time)
 
-    def _tell_start(self, call: Call, slot: ConcurrencySlot) -> None:
+    def _tell_start(self, call: Call, slot: Slot) -> None:
         """Publishes that the tool starts; a subscriber may look for the slot then."""
         self._controller.watch(slot)
         self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
-    def _suspend(self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask) -> ToolTask:
+    def _suspend(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """The run, which others can see from here on, and end."""
         call.run = run
         self._controller.watch(slot)
@@ -482,13 +492,13 @@ class Pipeline:
             slot.on_superseded = call.supersede
         return run
 
-    def _break_off(self, call: Call, slot: ConcurrencySlot) -> None:
+    def _break_off(self, call: Call, slot: Slot) -> None:
         """Ends a call whose caller went away."""
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, CANCELLED)
 
     async def _go_on(
-        self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask
+        self, call: Call, plan: Plan, slot: Slot, run: ToolTask
     ) -> tuple[ToolTask, Ready | None]:
         """The last run of a tool that failed, or returned what is no JSON yet; and its output."""
         if run.is_troubled and plan.retry is not None:
@@ -501,22 +511,18 @@ class Pipeline:
             output = None if run.is_troubled else run.value
         return run, output
 
-    async def _make_ready(
-        self, call: Call, plan: Plan, slot: ConcurrencySlot, run: ToolTask
-    ) -> ToolTask:
+    async def _make_ready(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
         """Asks what a tool returned for its form in JSON, within what is left of its time."""
         loop, asks = get_running_loop(), {"function": partial(made_ready, run.value)}
-        ask = self._backend.in_thread
-        asking = ToolTask(loop, run.deadline, self._backend, call, ask, asks)
+        ask = self._local.in_thread
+        asking = ToolTask(loop, run.deadline, self._home, call, ask, asks)
         asking.leaves_on_cancel = True
         asking.start(task_of(loop))
         if not asking.is_done:
             await self._suspend(call, plan, slot, asking)
         return asking
 
-    def _settle_badly(
-        self, call: Call, slot: ConcurrencySlot, run: ToolTask, now: float
-    ) -> ToolExecutionResult:
+    def _settle_badly(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
         """The tool failed, or its caller need not wait for it any more."""
         seconds = now - slot.acquired_at
         failure = end_of(call, run, seconds)

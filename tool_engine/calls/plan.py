@@ -6,20 +6,20 @@ next reload or registration.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import weakref
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.interfaces import ToolExecutor
+from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.permission import ExecutionPolicy, Permission
@@ -36,20 +36,32 @@ _Misfits = Callable[[dict[str, Any]], list[ValidationError]]
 _SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
 
 
+class Placing(NamedTuple):
+    """How attempts to run a tool are carried out, at the place where it runs."""
+
+    function: Callable[..., Coroutine[Any, Any, Any]] | None
+    """Called with the tool, the arguments and the context; None: no executor has its name."""
+    leaves_on_cancel: bool
+    """Whether a caller that is cancelled goes on before the work has stopped."""
+    direct: Callable[..., Coroutine[Any, Any, Any]] | None = None
+    """An async function that takes the arguments as keywords, in place of the executor."""
+
+
 class Plan:
     """How calls of one tool are checked, admitted and run."""
 
     __slots__ = (
         "accept",
-        "aim",
         "bucket",
         "direct",
         "executor",
         "explain",
         "facts",
+        "function",
         "is_keyed",
         "is_shared",
         "is_special",
+        "leaves_on_cancel",
         "needs_consent",
         "request",
         "retry",
@@ -64,7 +76,7 @@ class Plan:
         accept: _Accept,
         explain: _Explain,
         executor: ToolExecutor | None,
-        aim: Callable[..., None],
+        placing: Placing,
         timeout: float,
         request: AdmissionRequest,
         generation: int = 0,
@@ -80,13 +92,10 @@ class Plan:
         """All that is to be said about arguments that were not accepted."""
         self.executor: Any = executor
         """None when no executor has the handler's name."""
-        self.aim = aim
-        """Lets a run call the executor."""
+        self.function: Any = placing.function
+        self.leaves_on_cancel = placing.leaves_on_cancel
         self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
-        self.direct: Callable[..., Any] | None = None
-        """An async function that takes the arguments as keywords, in place of the executor."""
-        if self.retry is None:
-            self.direct = getattr(executor, "direct", None)
+        self.direct = placing.direct if self.retry is None else None
         self.timeout = timeout
         """Seconds for a call whose caller names none."""
         wants = tool.concurrency
@@ -168,13 +177,15 @@ class Planner:
         self,
         validator: ToolParameterValidator,
         registry: ExecutorRegistry,
-        backend: LocalBackend,
+        local: LocalBackend,
+        backend: ExecutionBackend,
         config: Callable[[], ConcurrencyConfig],
         generation: Callable[[], int] = int,
         find: Callable[[str], Tool | None] | None = None,
     ) -> None:
         self._validator = validator
         self._registry = registry
+        self._local = local
         self._backend = backend
         self._config = config
         self._generation = generation
@@ -184,28 +195,37 @@ class Planner:
     def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
         """The plan for calls of `tool`, which `own` runs, else the executor of its handler."""
         compiled = self._validator.compiled(tool)
-        executor = own or self._registry.resolve(tool)
-        tool = _with_consent(tool, executor)
-        runs, executor = executor, self._limited(tool, executor)
-        is_async = (
-            executor is None
-            or inspect.iscoroutinefunction(executor.execute)
-            or getattr(executor, "is_async", False)
-        )
+        runs = own or self._registry.resolve(tool)
+        tool = _with_consent(tool, runs)
         accept: _Accept = compiled.accept_packed
         explain: _Explain = compiled.explain
         if (misfits := getattr(runs, "misfits", None)) is not None:
             accept, explain = _converting(accept, misfits), _explaining(explain, misfits)
+        executor, placing = self._place(tool, runs)
         return Plan(
             tool,
             accept,
             explain,
             executor,
-            self._backend.aim if is_async else self._backend.aim_at_thread,
+            placing,
             tool.timeout or self._config().default_timeout,
             AdmissionRequest.for_tool(tool, self._config(), self._owner_of(tool, own)),
             self._generation(),
             runs,
+        )
+
+    def _place(self, tool: Tool, runs: ToolExecutor | None) -> tuple[ToolExecutor | None, Placing]:
+        """Choose where a tool runs; the limits on its results hold wherever that is."""
+        if runs is None:
+            return None, Placing(None, leaves_on_cancel=False)
+        here, backend = self._local, self._backend
+        if backend is not here and backend.takes(runs, tool):
+            executor = self._limited(tool, PlacedExecutor(runs, backend))
+            return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
+        executor = self._limited(tool, runs)
+        direct = getattr(executor, "direct", None)
+        return executor, Placing(
+            here.function_for(executor), here.leaves_on_cancel(executor), direct
         )
 
     def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
@@ -214,9 +234,9 @@ class Planner:
         is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
         return None if own is None or not is_counted else self._numbers.of(own)
 
-    def _limited(self, tool: Tool, executor: ToolExecutor | None) -> ToolExecutor | None:
+    def _limited(self, tool: Tool, executor: ToolExecutor) -> ToolExecutor:
         """The executor, with the tool's `result` limits on what it returns."""
-        if tool.result is None or executor is None or not tool.result.shapes_output:
+        if tool.result is None or not tool.result.shapes_output:
             return executor
         reader = None if self._find is None else self._find("read_result")
         # A note must not name a tool that models are not told of.

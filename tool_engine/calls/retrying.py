@@ -8,18 +8,17 @@ from collections.abc import Callable
 from copy import deepcopy
 from random import random
 
-from tool_engine.admission.controller import ToolConcurrencyController
-from tool_engine.admission.slot import ConcurrencySlot
-from tool_engine.backends.local import LocalBackend
+from tool_engine.backends.runs import Runs
 from tool_engine.backends.task import ABORTED, TIMED_OUT, ToolTask, task_of
 from tool_engine.calls.call import Call, attempt_of, end_of
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.plan import Plan
+from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
 
 __all__ = ["Retries"]
 
-Suspend = Callable[[Call, Plan, ConcurrencySlot, ToolTask], ToolTask]
+Suspend = Callable[[Call, Plan, Slot, ToolTask], ToolTask]
 
 
 class Retries:
@@ -27,20 +26,20 @@ class Retries:
 
     Args:
         controller: Keeps the slots of the calls, which pause without them.
-        backend: Where tools run.
+        home: Keeps the runs.
         ending: Tells of each further attempt.
         suspend: Lets others see a call that waits.
     """
 
     def __init__(
         self,
-        controller: ToolConcurrencyController,
-        backend: LocalBackend,
+        controller: AdmissionController,
+        home: Runs,
         ending: CallEnding,
         suspend: Suspend,
     ) -> None:
         self._controller = controller
-        self._backend = backend
+        self._home = home
         self._ending = ending
         self._suspend = suspend
         self._pauses: set[Call] = set()
@@ -51,7 +50,7 @@ class Retries:
             call.end_pause(ABORTED)
 
     async def run(
-        self, call: Call, plan: Plan, retry: RetryPolicy, slot: ConcurrencySlot, run: ToolTask
+        self, call: Call, plan: Plan, retry: RetryPolicy, slot: Slot, run: ToolTask
     ) -> ToolTask:
         """Runs the tool again until it succeeds, its policy is used up or its time is."""
         loop = get_running_loop()
@@ -82,32 +81,48 @@ class Retries:
             call.retries += 1
             self._ending.tell_retry(call, failure, seconds, began - ended)
             params = deepcopy(call.arguments)
-            run = ToolTask(loop, deadline, self._backend, call, None, params or {})
-            call.aim(run, plan)
+            run = ToolTask(loop, deadline, self._home, call, None, params or {})
+            call.bind_run(run, plan)
             run.start(task_of(loop))
             if not run.is_done:
                 await self._suspend(call, plan, slot, run)
                 call.run = None
 
-    async def _pause(
-        self, call: Call, slot: ConcurrencySlot, seconds: float, deadline: float
-    ) -> str | None:
-        """Waits between two attempts, without the slot; says why if there must be no other."""
+    async def _pause(self, call: Call, slot: Slot, seconds: float, deadline: float) -> str | None:
+        """Wait between two attempts, without the slot; return why there must be no other."""
         controller, is_back = self._controller, False
         controller.park(slot)
         call.bell = bell = get_running_loop().create_future()
         self._pauses.add(call)
         try:
             await asyncio.wait([bell], timeout=seconds)
-            if not bell.done():
-                bell.add_done_callback(lambda _: controller.withdraw_resuming(slot))
-                is_back = True
-                async with asyncio.timeout_at(deadline):
-                    await controller.unpark(slot)
-        except TimeoutError:
-            return TIMED_OUT
+            if bell.done():
+                return str(bell.result())
+            is_back = True
+            return await _unpark(controller, slot, deadline, bell)
         finally:
             self._pauses.discard(call)
             if not is_back:
                 controller.stay_parked(slot)
-        return bell.result() if bell.done() else None
+
+
+async def _unpark(
+    controller: AdmissionController, slot: Slot, deadline: float, bell: asyncio.Future[str]
+) -> str | None:
+    """Wait for the slot; return why it is not wanted any more: its time, or what the bell says."""
+    try:
+        async with asyncio.timeout_at(deadline) as limit:
+
+            def give_up(_: object) -> None:
+                if not limit.expired():
+                    limit.reschedule(get_running_loop().time())
+
+            bell.add_done_callback(give_up)
+            try:
+                await controller.unpark(slot)
+            finally:
+                bell.remove_done_callback(give_up)
+    except TimeoutError:
+        if limit.when() == deadline:
+            return TIMED_OUT
+    return bell.result() if bell.done() else None

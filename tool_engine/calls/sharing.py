@@ -12,17 +12,18 @@ settings have made of the result, and its own are looked at again before it gets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextvars import copy_context
 from math import inf
 from typing import Any, Protocol
 
 from tool_engine.admission.request import digest_of, tool_key_of
-from tool_engine.admission.slot import ConcurrencySlot, ancestry
+from tool_engine.admission.slot import ancestry
 from tool_engine.calls.call import CANCELLED, Call, too_late
 from tool_engine.calls.ending import CallEnding
 from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
+from tool_engine.interfaces import Slot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool, is_same
 
@@ -38,7 +39,7 @@ class _Runner(Protocol):
         params: Any = None,
         context: ToolExecutionContext | None = None,
         *,
-        parent: ConcurrencySlot | None = None,
+        parent: Slot | None = None,
         leads: Flight | None = None,
     ) -> Awaitable[ToolExecutionResult]:
         """Takes one call through all steps; of the leader of a flight, those that are left."""
@@ -64,13 +65,9 @@ class Flight:
         self.followers: dict[_Follower, None] = {}
 
     @property
-    def slot(self) -> ConcurrencySlot | None:
+    def slot(self) -> Slot | None:
         """The leader's, once it has one."""
         return self.call.slot  # type: ignore[no-any-return]
-
-    def leader_id(self) -> str:
-        """The leader's call."""
-        return self.call.call_id
 
     def runs(self, plan: Plan) -> bool:
         """Whether it runs the very tool that another call may run."""
@@ -96,9 +93,7 @@ class Flight:
 class _Follower:
     """One call that waits for the result of another."""
 
-    def __init__(
-        self, call: Call, arguments: dict[str, Any], ancestors: frozenset[ConcurrencySlot]
-    ) -> None:
+    def __init__(self, call: Call, arguments: dict[str, Any], ancestors: frozenset[Slot]) -> None:
         loop = asyncio.get_running_loop()
         self.call = call
         self.arguments = arguments
@@ -125,15 +120,18 @@ class Flights:
 
     Args:
         ending: Ends those that follow.
-        followed: Is kept up to date with what tells whose run a call shares.
     """
 
-    def __init__(
-        self, ending: CallEnding, followed: dict[str, Callable[[], str | None]] | None = None
-    ) -> None:
+    def __init__(self, ending: CallEnding) -> None:
         self._ending = ending
-        self._followed = {} if followed is None else followed
         self._flights: dict[Any, Flight] = {}
+        self._followed: dict[str, Flight] = {}
+        """For each call that shares the run of another one, by its id, what it follows."""
+
+    def leader_of(self, call_id: str) -> str | None:
+        """Return the id of the call whose run this one shares, if it does."""
+        flight = self._followed.get(call_id)
+        return None if flight is None else flight.call.call_id
 
     async def take(
         self,
@@ -141,7 +139,7 @@ class Flights:
         call: Call,
         plan: Plan,
         arguments: dict[str, Any],
-        parent: ConcurrencySlot | None,
+        parent: Slot | None,
     ) -> ToolExecutionResult | None:
         """Lets a call lead, or wait for the result of the one that does.
 
@@ -170,7 +168,7 @@ class Flights:
             key = flight.key_for(key, own)
 
     async def _lead(
-        self, key: Any, flight: Flight, runner: _Runner, parent: ConcurrencySlot | None
+        self, key: Any, flight: Flight, runner: _Runner, parent: Slot | None
     ) -> ToolExecutionResult:
         self._flights[key] = flight
         result = None
@@ -198,7 +196,7 @@ class Flights:
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
         """The shared result; None when there will be none."""
         flight.followers[follower] = None
-        self._followed[follower.call.call_id] = flight.leader_id
+        self._followed[follower.call.call_id] = flight
         loop = asyncio.get_running_loop()
         until, now = -inf, loop.time()
         try:
@@ -218,7 +216,7 @@ class Flights:
             return follower.landed.result()
         return self._ending.fail(follower.call, too_late(follower.call, now - follower.began))
 
-    def _waits_for(self, flight: Flight, ancestors: frozenset[ConcurrencySlot]) -> bool:
+    def _waits_for(self, flight: Flight, ancestors: frozenset[Slot]) -> bool:
         """Whether the leader waits, over whatever steps, for a call that asks to wait for it."""
         seen = [flight] if ancestors else []
         for each in seen:
@@ -245,9 +243,7 @@ def _note_shared(flight: Flight, follower: Call) -> None:
         note(inside.values())
 
 
-async def _run(
-    runner: _Runner, flight: Flight, parent: ConcurrencySlot | None
-) -> ToolExecutionResult:
+async def _run(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
     """The run of a leader: with what was consented to, and nothing that its caller still has."""
     call = flight.call
     return await runner.execute(call.tool_name, None, call.context, parent=parent, leads=flight)

@@ -1,0 +1,56 @@
+"""Which runs are going on, and which go on without their callers?"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tool_engine.backends.task import ABORTED, ToolTask
+from tool_engine.logger import get_logger
+
+__all__ = ["Runs"]
+
+_log = get_logger(__name__)
+
+
+class Runs:
+    """The runs of one engine; see `Home`."""
+
+    def __init__(self) -> None:
+        self.running: set[ToolTask] = set()
+        """The runs whose callers wait for them."""
+        self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
+
+    def keep(self, run: ToolTask) -> None:
+        """Take over a run whose caller goes on without it."""
+        leftover = asyncio.get_running_loop().create_task(run.outlive(), name=run.get_name())
+        self._leftovers[leftover] = run
+        leftover.add_done_callback(self._forget)
+
+    def abort(self) -> None:
+        """Let the callers of all runs go on at once."""
+        for run in list(self.running):
+            run.end(ABORTED)
+
+    async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped
+        """Cancel what is left and wait for it, at most `timeout` seconds.
+
+        Returns:
+            How many runs still have not ended: nothing can stop them.
+        """
+        leftovers = list(self._leftovers)
+        for task in leftovers:
+            task.cancel()
+        if leftovers:
+            await asyncio.wait(leftovers, timeout=timeout)
+        return len(self._leftovers)
+
+    def _forget(self, leftover: asyncio.Task[None]) -> None:
+        run = self._leftovers.pop(leftover)
+        if not run.is_done:
+            run.close()  # cancelled before its first step: nothing of it ran
+        if run.on_end is not None:
+            run.on_end()
+        if not leftover.cancelled() and leftover.exception() is not None:
+            _log.error("leftover_failed", run=repr(run), exc_info=leftover.exception())
+        else:
+            _log.debug("leftover_ended", run=repr(run))

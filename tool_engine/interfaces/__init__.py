@@ -1,0 +1,47 @@
+"""Where can a part be plugged in, and what must it keep to?
+
+Each extension point is a Protocol with a file of its own. Its contract stands there once, and one
+contract suite in `tests/contracts` holds every implementation to it.
+"""
+
+from tool_engine.interfaces.admission import (
+    AdmissionController,
+    AdmissionUser,
+    Slot,
+    SlotRequest,
+)
+from tool_engine.interfaces.approver import Approver
+from tool_engine.interfaces.backend import ExecutionBackend, Run
+from tool_engine.interfaces.callbacks import EventCallback, FindCall, SearchTools
+from tool_engine.interfaces.executor import ToolExecutor
+from tool_engine.interfaces.model import ChatModel
+from tool_engine.interfaces.protocol import ReplyDecoder, ToolCallingProtocol
+from tool_engine.interfaces.scope import CallScope
+from tool_engine.interfaces.storage import (
+    ApprovalStorage,
+    EventStorage,
+    RecordStorage,
+    SessionStorage,
+)
+
+__all__ = [
+    "AdmissionController",
+    "AdmissionUser",
+    "ApprovalStorage",
+    "Approver",
+    "CallScope",
+    "ChatModel",
+    "EventCallback",
+    "EventStorage",
+    "ExecutionBackend",
+    "FindCall",
+    "RecordStorage",
+    "ReplyDecoder",
+    "Run",
+    "SearchTools",
+    "SessionStorage",
+    "Slot",
+    "SlotRequest",
+    "ToolCallingProtocol",
+    "ToolExecutor",
+]

@@ -1,0 +1,266 @@
+"""May a call run, and when? What decides it, and what a call holds meanwhile.
+
+The engine has no other way to admission than what stands here: a controller may be local, or stand
+for one that is somewhere else.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
+
+__all__ = ["AdmissionController", "AdmissionUser", "Slot", "SlotRequest"]
+
+
+class SlotRequest(Protocol):
+    """What a call asks for: an `AdmissionRequest`.
+
+    Only to be read: calls that are alike share one.
+    """
+
+    @property
+    def bucket(self) -> str:
+        """The named limit that the call counts against."""
+
+    @property
+    def priority(self) -> int:
+        """Smaller is more urgent."""
+
+    @property
+    def weight(self) -> int:
+        """How many units of the limits the call takes."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that the call may wait; None: the controller's `queue_timeout`."""
+
+    @property
+    def is_bypass(self) -> bool:
+        """Whether the limits do not apply to the caller."""
+
+    @property
+    def key(self) -> str | None:
+        """What the call shares with others of its conversation, say; see `KeyLimits`."""
+
+    @property
+    def parent(self) -> Any:
+        """The slot of the call that makes this one; None: no call makes it."""
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool; None: the controller is used without an engine."""
+
+    @property
+    def tool_key(self) -> Any:
+        """What calls of the tool must have in common to count against `tool_key_limit`."""
+
+    @property
+    def tool_key_limit(self) -> int | None:
+        """How many calls of one `tool_key` may run at once."""
+
+    @property
+    def collision(self) -> CollisionPolicy:
+        """What happens to a call whose `tool_key` is busy."""
+
+    @property
+    def rate(self) -> ToolRate | None:
+        """How many calls of the tool may start in a period."""
+
+    @property
+    def breaker(self) -> BreakerPolicy | None:
+        """When the tool has failed so often that it is not tried for a while."""
+
+
+class Slot(Protocol):
+    """Permission to run now. A controller makes its own, and is given back the same object."""
+
+    on_superseded: Callable[[], None] | None
+    """Set by the engine: ends the call, because a newer one with the same key takes its place."""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that the slot counts against."""
+
+    @property
+    def request(self) -> Any:
+        """The `SlotRequest` that it was given for."""
+
+    @property
+    def acquired_at(self) -> float:
+        """When it was given, on the clock of the engine's loop: the call's time runs from here."""
+
+    @property
+    def queue_wait(self) -> float:
+        """Seconds between asking for the slot and having it."""
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the call has ended for its caller while its work goes on; see `mark_overdue`."""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it was given back: true as soon as `release` has been called."""
+
+
+class AdmissionUser(Protocol):
+    """The engine whose calls a controller admits, as far as the controller may ask it."""
+
+    def current_slot(self) -> Any:
+        """Return the slot of the call whose tool is running at this moment, or None."""
+
+    def leader_of(self, call_id: str) -> str | None:
+        """Return the id of the call whose run this one shares and waits for, if it does."""
+
+    def forget_plans(self) -> None:
+        """Take note that `config` has changed; to be called after it has."""
+
+
+class AdmissionController(Protocol):
+    """Decides whether and when a call may run; gives slots and takes them back.
+
+    All of it is called on the engine's event loop. What may have to wait is async, and can be
+    cancelled at each of its awaits without keeping anything. Nothing else waits: a controller that
+    has to send a message does so later, and again until it has arrived. What may be left out has a
+    default here: derive from this class, and write what is abstract.
+
+    A slot is held by the engine and never by the tool, until `release`. The engine closes the
+    controller when it is closed itself, so each controller serves one engine.
+    """
+
+    @property
+    @abstractmethod
+    def config(self) -> ConcurrencyConfig:
+        """The limits, as far as calls are planned by them: default timeout, keys, who bypasses."""
+
+    @abstractmethod
+    async def admit(
+        self,
+        request: Any,
+        on_queued: Callable[[], None] | None = None,
+        call_id: str | None = None,
+    ) -> Slot:
+        """Wait until the call may run, and return its slot.
+
+        Each slot counts until `release`. A cancelled wait ends with nothing held, also where the
+        slot is given in the same moment, or the answer comes later. A slot that is wanted by a call
+        of a call (`request.parent`) must not wait for its parent's: see `park`.
+
+        Args:
+            request: What the call needs, a `SlotRequest`.
+            on_queued: Called at most once, and only while the call waits because no slot is free.
+            call_id: The call.
+
+        Raises:
+            AdmissionError: The call was refused, at once or after waiting.
+        """
+
+    @abstractmethod
+    def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
+        """Give the slot back: exactly what was counted for it, in whichever state it is.
+
+        Never waits and never raises. A second time changes nothing.
+
+        Args:
+            slot: The slot.
+            now: The time on the loop's clock, where the engine knows it.
+            outcome: What breakers learn: the call succeeded, failed, or None for neither.
+        """
+
+    @abstractmethod
+    def mark_overdue(self, slot: Any, outcome: bool | None = False) -> None:
+        """Note that the call has ended for its caller while its work goes on.
+
+        `slot.is_overdue` is true from now on. The slot stays taken until `release`, where the
+        outcome is not counted again.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Refuse new calls for good, and end the wait of those that wait; idempotent."""
+
+    @abstractmethod
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - an answer, not a failure
+        """Refuse new calls; wait until nothing runs and nothing waits, at most `timeout` seconds.
+
+        Returns:
+            Whether nothing does, and all that was to be sent has been.
+        """
+
+    @abstractmethod
+    def get_metrics(self) -> ConcurrencyMetrics:
+        """Return what it has given to this engine."""
+
+    # What may be left out. First what makes calls quick that need not wait.
+
+    def admit_nowait(
+        self, request: Any, now: float | None = None, call_id: str | None = None
+    ) -> Slot | None:
+        """Return a slot if the call may run now, for all that is known here; else None.
+
+        Never waits and never raises; after None the engine asks by `admit`.
+        """
+        del request, now, call_id
+        return None
+
+    # Lending: a call does not run while it waits for a call of its own, or for its next attempt.
+
+    def park(self, slot: Any) -> None:
+        """Lend the slot out while its call waits; followed by one of the three below, or `release`.
+
+        The slots of calls that wait for each other must not hold each other up: a controller that
+        does not lend gives a call with a `request.parent` a slot without counting it.
+        """
+
+    async def unpark(self, slot: Any) -> None:
+        """Wait until the slot counts again, before all calls that ask for a new one.
+
+        Returns at once while another `park` of the slot is not over. Cancelled, it leaves the slot
+        to come back by itself or to be released.
+        """
+
+    def unpark_nowait(self, slot: Any) -> None:
+        """Do the same without the wait: the slot counts again as soon as there is room."""
+
+    def stay_parked(self, slot: Any) -> None:
+        """Leave the slot lent: the call has ended, and `release` is about to be called."""
+
+    # Limits that move.
+
+    def attach(self, user: AdmissionUser) -> None:
+        """Take note of the engine; called once, before all else.
+
+        Raises:
+            ConfigurationError: It has an engine.
+        """
+
+    def pause_bucket(self, name: str, seconds: float) -> None:
+        """Give no slots of a bucket for some time: the service behind it asks for that."""
+
+    def pause_left(self, bucket: str) -> float:
+        """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
+        del bucket
+        return 0.0
+
+    def tools_in_line(self) -> Iterable[str]:
+        """Return the names of tools for whose own limits calls wait: see `adopt`."""
+        return ()
+
+    def adopt(self, requests: Iterable[Any]) -> None:
+        """Apply the limits in these requests, the newest of their tools, to calls that wait."""
+
+    # What is only looked at.
+
+    def watch(self, slot: Any) -> None:
+        """Let views show the slot: from now on others than its own call may look."""
+
+    def count_timeout(self) -> None:
+        """Count a call that ran out of time while it ran."""
+
+    def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
+        """Return per bucket `current`, `limit`, `queue` and `utilization`."""
+        return {}

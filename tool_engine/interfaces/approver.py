@@ -1,0 +1,23 @@
+"""Who asks a person for consent?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+
+__all__ = ["Approver"]
+
+
+class Approver(Protocol):
+    """Asks a person for consent.
+
+    `approve` may take its time: the call holds no slot meanwhile. It is cancelled when the request
+    expires or its call ends. What it raises is a refusal. It returns None when no answer can be had
+    now: the call ends as `approval_required`, and may be resumed with the request's token. True,
+    False and the reason of a refusal are taken for a decision, too.
+    """
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
+        """Return the decision about one request."""

@@ -1,0 +1,112 @@
+"""Where are records, events, conversations and questions kept?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tool_engine.model.event import ToolEngineEvent
+from tool_engine.model.record import KeptCall, RecordQuery, RecordTotals, ToolCallRecord
+
+if TYPE_CHECKING:
+    from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+    from tool_engine.model.session import SessionInfo
+
+__all__ = ["ApprovalStorage", "EventStorage", "RecordStorage", "SessionStorage"]
+
+
+class RecordStorage(Protocol):
+    """Keeps finished calls.
+
+    `add` is called on the path of every call: it never waits and never raises. It is given a
+    `CallEntry`, which still holds secrets: `tool_engine.knowledge.entry.record_of` turns it into
+    the record that may be written or shown; or a `ToolCallRecord` that was made elsewhere. A
+    storage that holds resources has `async def open(self)`, for when the engine starts, and
+    `async def close(self)`, which writes what is left. Without `async def statistics(self, query)`,
+    which gives `CallStatistics` by names of tools that may be shown, the store loads the records to
+    add them up. With `async def removed_until(self)` it says until when records were removed. With
+    `async def prune(self, retention)` it lets old records go.
+    """
+
+    def add(self, kept: KeptCall) -> None:
+        """Takes one call."""
+
+    async def query(self, query: RecordQuery) -> Sequence[ToolCallRecord]:
+        """The records that match, newest first, `offset` of them left out, at most `limit`."""
+
+    async def totals(self, query: RecordQuery) -> RecordTotals:
+        """What the records that match add up to; limit and offset do not count."""
+
+
+class EventStorage(Protocol):
+    """Keeps events, so that they can be heard again.
+
+    `append` is called where events are published, from any thread, in the order of their numbers:
+    it never waits and never raises. A storage that has to be opened has `async def open(self)`,
+    awaited when the engine is loaded; one that holds resources has `async def close(self)`, which
+    writes what is left.
+    """
+
+    @property
+    def newest(self) -> int | None:
+        """The highest number that was ever given out, or 0; None until it is known."""
+
+    def append(self, event: ToolEngineEvent) -> None:
+        """Keeps one event."""
+
+    async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
+        """The events with numbers above `after`, lowest first, at most `limit`.
+
+        Those are among them that are not written yet. Raises `EventsExpiredError` where some are
+        not kept any more, `ConfigurationError` where no event has the number `after` yet.
+        """
+
+
+class SessionStorage(Protocol):
+    """Keeps conversations beyond the life of a process.
+
+    One that several may write to has `async save_if(self, session_id, data, revisions) -> bool`,
+    too: as `save`, in one step, if what is kept has under `"revision"` one of these texts (empty:
+    none), or if nothing is kept; else False. Of one without it a session asks before it saves.
+    """
+
+    async def save(self, session_id: str, data: dict[str, Any]) -> None:
+        """Keeps what a conversation came to: JSON values, in the place of what was kept before."""
+
+    async def load(self, session_id: str) -> dict[str, Any] | None:
+        """What was kept last; None: nothing."""
+
+    async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
+        """The conversations that are kept, the last saved first."""
+
+    async def delete(self, session_id: str) -> bool:
+        """Forgets a conversation, its open requests and remembered decisions; False: none."""
+
+
+class ApprovalStorage(Protocol):
+    """Keeps what people were asked, and what they answered, beyond the life of a process.
+
+    Secret arguments are kept only as far as their hash: a request that has some can be answered
+    where it was asked, and nowhere else.
+    """
+
+    async def put(self, request: ApprovalRequest) -> None:
+        """Keeps an open request; one that was closed stays closed."""
+
+    async def claim(self, token: str) -> bool:
+        """Closes an open request; True for exactly one caller, of all processes.
+
+        False for one that has expired.
+        """
+
+    async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
+        """The open requests, oldest first; None: of every session."""
+
+    async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
+        """Keeps a decision for the same call of the same session."""
+
+    async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
+        """What was decided about a call with this `ApprovalRequest.fingerprint`."""
+
+    async def forget(self, session_id: str) -> int:
+        """Forgets the decisions of a session, and returns how many there were."""
