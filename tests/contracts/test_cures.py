@@ -121,6 +121,20 @@ CURES = [
         "write it as a list",
         said('"ls {q}"', LIST),
     ),
+    Row(
+        HEAD + "accepts: ['host:https://']\n",
+        "write the host alone, such as host:example.com",
+        said("host:https://", r"such as (\S+)$"),
+    ),
+    Row(
+        HEAD + "accepts: ['tool:web/a']\n",
+        "* stands for any, as in tool:web_*",
+        said("tool:web/a", r"as in (\S+)$"),
+    ),
+    *(
+        Row(HEAD + f"accepts: ['{label}']\n", "", near(label))
+        for label in ("host:HTTP://x/y", "Tool*", "host:example.com:80")
+    ),
     Row(HEAD + "timeout: 5s\n", "without quotes or unit", swap("5s", "5")),
     Row(HEAD + "timeout: '5'\n", "without quotes or unit", swap("'5'", "5")),
     *(
@@ -129,6 +143,8 @@ CURES = [
         for number, cure, heal in (
             ("1e400", "between", said(f"{quote}1e400{quote}", r"and ([\de]+),")),
             ("1e-999", "or leave the key out", at_place),
+            ("1e-999", "or a larger one", said(f"{quote}1e-999{quote}", r"write ([\de.-]+) or")),
+            ("-1e-400", "or a larger one", said(f"{quote}-1e-400{quote}", r"write ([\de.-]+) or")),
             (".inf", "leave the key out", at_place),
         )
     ),
@@ -542,6 +558,46 @@ ELSEWHERE = (
     "read it, then `tool-engine lock --approve ",
 )
 """Cures that no text of one definition brings: the tests above apply them."""
+
+
+NUMBERS = ("1e-400", "-1e-400", "5e-324", "-0.0", "0.0", "1e400", "-1e400", "0x0", "0x10", "1e19")
+NUMERIC = (
+    "timeout: %s",
+    "max_uses: %s",
+    "result: {limit: %s}",
+    "retry: {attempts: 2, on: [timeout], backoff: %s}\nidempotent: true",
+    "concurrency: {priority: %s}",
+    "concurrency: {weight: %s}",
+    "concurrency: {queue_timeout: %s}",
+    "concurrency: {key: tool, key_limit: %s}",
+    SHORT.strip().replace("string", "number") % "min: %s",
+    SHORT.strip().replace("string", "number") % "default: %s",
+    SHORT.strip() % "max_length: %s",
+)
+
+
+@pytest.mark.parametrize("key", NUMERIC)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_number_that_no_key_can_hold(number: str, key: str) -> None:
+    """C4: underflows, zeros, other bases: each loads, or what is said to be right loads."""
+    # What it is to be instead may be said in two steps: a number that is one, then its bounds.
+    for _ in range(3):
+        problems = problems_of(HEAD + key % number + "\n")
+        if not problems:
+            return
+        number = _better_number(problems[-1])
+    raise AssertionError(problems[-1].message)
+
+
+def _better_number(problem: DefinitionProblem) -> str:
+    bound = re.search(r"expected (more than|at least|at most) (-?\d+)", problem.message)
+    if bound is not None:
+        return str(int(bound[2]) + (bound[1] == "more than"))
+    if "expected a whole number" in problem.message:
+        return "1"
+    found = re.search(r"write ([\de.-]+) or|and ([\de]+),", problem.cure)
+    assert found is not None, problem.message
+    return found[1] or found[2]
 
 
 def test_every_cure_has_a_row() -> None:

@@ -442,3 +442,41 @@ async def test_the_refusal_says_nothing_of_the_page(session: ToolSession) -> Non
     assert "vineyard" not in str(result.error)
     assert "vineyard" not in str(result.final_text)
     assert result.reject_reason is not None
+
+
+@pytest.mark.parametrize("tells", [False, True], ids=["a word", "the page"])
+async def test_a_workflow_that_fetches_and_mails(tells: bool) -> None:
+    """S20: what a workflow fetches it may mail until the conversation has read it: then it copies.
+
+    It has read what a call of its own has brought, and what the workflow's result tells.
+    """
+    mailed: list[str] = []
+
+    async def page() -> str:
+        return STORY
+
+    async def mail(text: str) -> None:
+        mailed.append(text)
+
+    plain: dict[str, Any] = {"description": "A sample", "category": "custom", "version": "1.0.0"}
+    fetched = "${steps.page.output.result}"
+    steps: list[Any] = [{"id": "page", "tool": "page"}]
+    steps += [{"id": "sent", "tool": "mail", "params": {"text": fetched}}]
+    entry: dict[str, Any] = {"type": "workflow", "steps": steps}
+    entry |= {"output": {"told": fetched if tells else "done"}}
+    async with asyncio.timeout(LIMIT), ToolEngine() as engine:
+        own = {**plain, "name": "page", "effect": "read", "parameters": []}
+        engine.register_tool({**own, "entry": {"type": "custom", "handler": "page"}}, page)
+        own = {**plain, "name": "mail", "accepts": ["user"], "parameters": [TEXT]}
+        engine.register_tool({**own, "entry": {"type": "custom", "handler": "mail"}}, mail)
+        engine.register_tool({**plain, "name": "digest", "parameters": [], "entry": entry})
+        session = ToolSession(engine, "s")
+        assert (await session.execute("digest")).is_success
+        again = await session.execute("digest")
+        assert again.is_success is not tells
+        assert (await session.execute("page")).is_success
+        last = await session.execute("digest")
+        assert "must not be sent to the tool 'mail'" in str(last.error)
+        assert mailed == [STORY] * (1 if tells else 2)
+        other = ToolSession(engine, "other")
+        assert (await other.execute("digest")).is_success

@@ -153,4 +153,4 @@ async def test_a_tool_that_only_others_call(folder: Path) -> None:
         hidden = ToolSession(second.engine, "S", {"tool_toggles": {"pay": False}})
         assert (await hidden.resume(token, True)).is_success
         assert second.paid == ["ada"]
-        assert hidden.usage().calls == 0
+        assert (hidden.usage().calls, hidden.usage().calls_of_turn) == (1, 0)

@@ -58,6 +58,20 @@ class NarrowedScope:
         lines = [each for part in self.parts for each in getattr(part, "line", ())]
         return tuple(dict.fromkeys(lines))
 
+    def uses_of(self, tool: Tool, engine: object) -> list[Any]:
+        """A call of a tool in the books of each of them, once, where it was not counted yet."""
+        paid: set[Any] = set()
+        for part in self.parts:
+            if not getattr(part, "has_begun", True):
+                paid.update(getattr(part, "paid", ()))
+        uses: dict[Any, Any] = {}
+        for part in self.parts:
+            find: Any = getattr(part, "uses_of", None)
+            for each in () if find is None else find(tool, engine):
+                if each.spending not in paid:
+                    uses[each.spending] = each
+        return list(uses.values())
+
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
         """A tool that only the innermost conversation has: it is the one that calls."""
         return self.parts[-1].own(tool_name)

@@ -53,7 +53,7 @@ class Consents:
     def __init__(self, ending: CallEnding, scope: CallScope | None, home: object = None) -> None:
         self._ending = ending
         self._scope = scope
-        self._home = home
+        self.home = home
         self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
         self._is_closed = False
         self._asking = 0
@@ -91,7 +91,7 @@ class Consents:
         if call.above is None or call.context.scope is None:
             return False
         has_engine = getattr(call.context.scope, "has_engine", None)
-        return has_engine is None or has_engine(self._home, call.tool_name) is not True
+        return has_engine is None or has_engine(self.home, call.tool_name) is not True
 
     def _scopes_of(self, call: Call, plan: Plan) -> list[Any]:
         """Who must all consent to a call: its conversation, or else those whom the engine asks.
@@ -105,7 +105,7 @@ class Consents:
 
     def refusal_since(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
         """Why a call that was let through may not start any more; None: it may."""
-        tool, home = plan.tool, None if call.above is None else self._home
+        tool, home = plan.tool, None if call.above is None else self.home
         for scope in self._scopes_of(call, plan):
             find = getattr(scope, "refusal_since", None)
             if find is None:
@@ -189,7 +189,7 @@ class Consents:
     ) -> Refusal | None:
         if scope is None:
             return _of_nobody(plan.tool)
-        loop, home = asyncio.get_running_loop(), None if call.above is None else self._home
+        loop, home = asyncio.get_running_loop(), None if call.above is None else self.home
         clock = asyncio.timeout(None)
         try:
             async with clock:

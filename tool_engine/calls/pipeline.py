@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -37,6 +37,7 @@ from tool_engine.calls.failure import Failure, failure_of, refusal_of
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.sharing import Flight, Flights
+from tool_engine.calls.uses import Use, is_use, take_uses
 from tool_engine.errors import (
     AdmissionError,
     EngineClosedError,
@@ -276,7 +277,7 @@ class Pipeline:
             return await self._make_across(near, tool_name, params, context)
         if near.is_over:
             inner = _made_by(near, context)
-            return await self.execute(tool_name, params, inner, parent=None)
+            return await self._execute_inside(tool_name, params, inner, None)
         own = None if context is ANONYMOUS else context
         return await self.nest(near.bind(near.deadline), tool_name, params, None, own)
 
@@ -290,7 +291,7 @@ class Pipeline:
         maker, inner = near.of(self), _made_by(near, context)
         if near.is_over:
             if maker is None or maker.is_over:
-                return await self.execute(tool_name, params, inner, parent=None)
+                return await self._execute_inside(tool_name, params, inner, None)
             # What it has left behind belongs to the call that led to it, while that runs.
             near, is_for_tool = maker, inner.is_for_tool
             inner = nested_context(near.bind(near.deadline), inner, None)
@@ -303,7 +304,7 @@ class Pipeline:
         try:
             if maker is not None and maker.is_lending:
                 return await self._lend(maker, tool_name, params, inner)
-            return await self.execute(tool_name, params, inner, parent=None)
+            return await self._execute_inside(tool_name, params, inner, None)
         finally:
             if is_helper:
                 near.helpers.discard(task)
@@ -347,12 +348,12 @@ class Pipeline:
         slot, run, loop = call.slot, call.run, get_running_loop()
         if run is not None and run.get_loop() is not loop:
             # Only its own loop may touch the slot.
-            return await self.execute(tool_name, params, inner, parent=None)
+            return await self._execute_inside(tool_name, params, inner, None)
         task: Any = task_of(loop)
         is_helper = call.take_helper(task)
         self._controller.park(slot)
         try:
-            return await self.execute(tool_name, params, inner, parent=slot)
+            return await self._execute_inside(tool_name, params, inner, slot)
         finally:
             if is_helper:
                 call.helpers.discard(task)
@@ -362,6 +363,33 @@ class Pipeline:
                 self._controller.unpark_nowait(slot)
             else:
                 await self._controller.unpark(slot)
+
+    async def _execute_inside(
+        self,
+        tool_name: str,
+        params: Any,
+        inner: ToolExecutionContext,
+        parent: ConcurrencySlot | None,
+    ) -> ToolExecutionResult:
+        """A call that a tool makes: a use of what it calls, where a conversation counts them."""
+        uses = self._take_uses(tool_name, inner.scope)
+        if isinstance(uses, Refusal):
+            return self.refuse(tool_name, params, inner, uses)
+        result = await self.execute(tool_name, params, inner, parent=parent)
+        if uses and not is_use(result):
+            for each in uses:
+                each.give_back()
+        return result
+
+    def _take_uses(self, tool_name: str, scope: CallScope | None) -> Refusal | Iterable[Use]:
+        """Counts a call that a tool makes; of one that names no tool there is nothing to count."""
+        if scope is None or not isinstance(tool_name, str):
+            return ()
+        tool = self._find(tool_name)
+        if tool is not None:
+            return take_uses(scope, tool, self._consents.home)
+        own = scope.own(tool_name)
+        return () if own is None else take_uses(scope, own[0], None)
 
     def refuse(
         self,

@@ -9,30 +9,32 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from tool_engine.calls.uses import Counting
 from tool_engine.logger import current_call
 from tool_engine.model.call import Refusal
 from tool_engine.model.json.data import Data
-from tool_engine.model.outcome import ErrorType
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
-from tool_engine.session.sources.identity import identity_in, identity_of, origin_of
+from tool_engine.session.spending import (
+    CALLS,
+    ROUNDS,
+    SECONDS,
+    TOKENS,
+    Kept,
+    Spending,
+    limit_refusal,
+)
 from tool_engine.session.tokens import tokens_of
 
-__all__ = ["Meter", "Spending", "Usage"]
+__all__ = ["Meter", "Others", "Spending", "Usage", "others_of_replies"]
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_ROUNDS: Final = "max_rounds_reached"
-_CALLS: Final = "max_calls_reached"
-_TOKENS: Final = "max_tokens_reached"
-_SECONDS: Final = "max_seconds_reached"
-
-_ALSO: Final[ContextVar[Mapping[Meter, ToolCallConfig]]] = ContextVar("also_bounds", default={})  # noqa: B039 - nobody changes it
-"""Of a conversation: what else bounds the calls of one reply."""
+_ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - nobody changes it
+"""Of a conversation: what else bounds the calls of one reply, and of replies within it."""
 
 
 class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
@@ -55,172 +57,13 @@ class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
     """Calls by tool."""
 
 
-class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What outlives a process. No turn does: what it came to is told, and bounds nothing."""
-
-    turns: _Count = 0
-    calls: _Count = 0
-    input_tokens: _Count = 0
-    output_tokens: _Count = 0
-    total_tokens: _Count = 0
-    by_tool: dict[str, _Count] = {}
-    uses: dict[str, _Count] | None = None
-    """Calls by what says which tool it is; None: kept when names alone said that."""
-    rounds: _Count = 0
-    calls_of_turn: _Count = 0
-    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+Others: TypeAlias = Mapping[Spending, tuple[ToolCallConfig, ...]]
+"""Of a conversation: the settings that bound what it calls now beside its own."""
 
 
-class Spending:
-    """What one conversation has spent, against its own bounds only; part of a `Meter`."""
-
-    def __init__(
-        self,
-        config: ToolCallConfig,
-        clock: Callable[[], float],
-        identity: Callable[[str], str] | None,
-        stamp: Callable[[], object] = lambda: None,
-        catalog: Callable[[], ToolSource] | None = None,
-    ) -> None:
-        self.config = config
-        self.identity = identity
-        self.catalog = catalog
-        self._stamp = stamp
-        self._most: tuple[object, object, dict[str, int]] = (None, None, {})
-        """The most calls by tool, and the settings and the stamp that they were found from."""
-        self.uses: dict[str, int] = {}
-        """Calls of each tool, by what says which tool it is, whatever it was called."""
-        self.kept = _Kept()
-        self.rounds = 0
-        self.calls_of_turn = 0
-        self._clock = clock
-        self._began: float | None = None
-        self._seconds = 0.0
-        self.stopped: Refusal | None = None
-        """Why no further call of the turn may run, however much is left."""
-
-    def begin_turn(self) -> None:
-        """The bounds of one turn begin anew."""
-        self.kept.turns += 1
-        self.rounds = self.calls_of_turn = 0
-        self.stopped = None
-        self._began = self._clock()
-
-    def end_turn(self) -> None:
-        """What is called from here on belongs to no turn."""
-        self._seconds, self._began = self.seconds, None
-        self.stopped = None
-
-    def tool_of(self, tool_name: str) -> str:
-        """What says which tool has a name."""
-        return tool_name if self.identity is None else self.identity(tool_name)
-
-    def tool_for(self, tool_name: str, other: Spending) -> str:
-        """What says in the conversation `other` which tool has a name here."""
-        tool = self.tool_of(tool_name)
-        if self.catalog is None or other.catalog is None:
-            return tool
-        catalog = self.catalog()
-        if tool != identity_of(catalog, tool_name):
-            # Only this conversation has it.
-            return tool
-        return identity_in(other.catalog(), *origin_of(catalog, tool_name))
-
-    def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
-        """What the last turn came to, in another process perhaps."""
-        self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
-
-    def count_call(self, tool_name: str, tool: str) -> None:
-        """Counts a call that may run."""
-        self.uses[tool] = self.uses.get(tool, 0) + 1
-        self.kept.calls += 1
-        self.calls_of_turn += 1
-        self.kept.by_tool[tool_name] = self.kept.by_tool.get(tool_name, 0) + 1
-
-    def uncount_call(self, tool_name: str, tool: str) -> None:
-        """Takes back what `count_call` counted; a turn may have begun since."""
-        for counts, name in ((self.uses, tool), (self.kept.by_tool, tool_name)):
-            left = counts.pop(name, 0) - 1
-            if left > 0:
-                counts[name] = left
-        self.kept.calls = max(0, self.kept.calls - 1)
-        self.calls_of_turn = max(0, self.calls_of_turn - 1)
-
-    def count_tokens(self, read: int, wrote: int, total: int) -> None:
-        """Adds what one reply cost."""
-        self.kept.input_tokens += read
-        self.kept.output_tokens += wrote
-        self.kept.total_tokens += total
-
-    @property
-    def is_in_turn(self) -> bool:
-        """Whether the bounds of one turn hold."""
-        return self._began is not None
-
-    @property
-    def seconds(self) -> float:
-        """Of the running turn so far, or of the last one."""
-        return self._seconds if self._began is None else self._clock() - self._began
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Until the turn must have ended, at least 0."""
-        most = self.config.max_seconds
-        return None if most is None or self._began is None else max(0.0, most - self.seconds)
-
-    @property
-    def has_spent_tokens(self) -> bool:
-        """Whether its tokens are used up."""
-        return self._spent_tokens(self.config)
-
-    @property
-    def spent_calls(self) -> str | None:
-        """Which calls are used up, if they are."""
-        return self._spent_calls(self.config)
-
-    def _spent_tokens(self, config: ToolCallConfig) -> bool:
-        return config.max_tokens is not None and self.kept.total_tokens >= config.max_tokens
-
-    def _spent_calls(self, config: ToolCallConfig) -> str | None:
-        most, whole = config.max_calls_per_turn, config.max_calls
-        if self._began is not None and self.calls_of_turn >= most:
-            return _used_up(most, "call", "of one turn")
-        if whole is not None and self.kept.calls >= whole:
-            return _used_up(whole, "call", "of the conversation")
-        return None
-
-    def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
-        """The most calls of a tool, by all that is said of it under any of its names."""
-        if not config.max_uses:
-            return max_uses
-        uses, stamp, most = self._most
-        if uses is not config.max_uses or stamp is not self._stamp():
-            # Of several names of one tool the least comes last, and stays.
-            said = sorted(config.max_uses.items(), key=lambda each: -each[1])
-            most = {self.tool_of(name): each for name, each in said}
-            self._most = config.max_uses, self._stamp(), most
-        return most.get(tool, max_uses)
-
-    def refusal(
-        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
-    ) -> Refusal | None:
-        """Why one more call may not run, by its own bounds or by those of other settings."""
-        config = self.config if config is None else config
-        if self.stopped is not None:
-            return self.stopped
-        if self.seconds_left == 0:
-            return _refusal(_SECONDS, "the time of the turn is up")
-        if self._spent_tokens(config):
-            message = _used_up(config.max_tokens, "token", "of the conversation")
-            return _refusal(_TOKENS, message)
-        spent = self._spent_calls(config)
-        if spent is not None:
-            return _refusal(_CALLS, spent)
-        most = self._most_uses(tool, max_uses, config)
-        if most is not None and self.uses.get(tool, 0) >= most:
-            message = _used_up(most, "call", f"of {tool_name!r} in one conversation")
-            return _refusal("max_uses_reached", message)
-        return None
+def others_of_replies() -> Others:
+    """What bounds the calls that are made here beside the settings of their conversations."""
+    return _ALSO.get()
 
 
 class Meter:
@@ -247,24 +90,25 @@ class Meter:
         catalog: Callable[[], ToolSource] | None = None,
     ) -> None:
         self._own = Spending(config, clock, identity, stamp, catalog)
-        self._others = 0
-        """How many replies are bounded by other settings, too."""
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))
         """Its own spending, then that of the conversations that it works for."""
 
-    def _spenders(self) -> tuple[Spending, ...]:
+    def spenders(self) -> tuple[Spending, ...]:
         """The line, and those of the conversations whose tool makes this one's calls."""
         if (call := current_call.get()) is None:
             return self.line
         around = getattr(call.context.scope, "line", ())
         return (*self.line, *(each for each in around if each not in self.line))
 
-    def _tools(self, tool_name: str, tool: str, spenders: tuple[Spending, ...]) -> list[str]:
-        """What says which tool is called, in the conversation of each of `spenders`."""
-        if spenders is self.line:
-            return [tool] * len(spenders)
+    def _names(
+        self, tool_name: str, tool: str, spenders: tuple[Spending, ...]
+    ) -> list[tuple[str, str]]:
+        """What is called, and what says which tool it is, in the conversations of `spenders`."""
         own = self._own
-        return [tool if each in self.line else own.tool_for(tool_name, each) for each in spenders]
+        return [
+            (tool_name, tool) if each in self.line else own.names_for(tool_name, each)
+            for each in spenders
+        ]
 
     def __repr__(self) -> str:
         own = self._own
@@ -298,13 +142,13 @@ class Meter:
 
     def stop_calls(self, reason: str, message: str) -> None:
         """No further call of this turn may run; each is told the reason and the message."""
-        self._own.stopped = _refusal(reason, message)
+        self._own.stopped = limit_refusal(reason, message)
 
     def begin_round(self) -> Refusal | None:
         """Counts one request to the model that may lead to calls; None: it may be made."""
         reason = self.reached()
         if reason is not None:
-            return _refusal(reason, "the turn has come to its bound")
+            return limit_refusal(reason, "the turn has come to its bound")
         self.count_round()
         return None
 
@@ -312,36 +156,50 @@ class Meter:
         """Counts one request to the model that no bound holds up: its last chance to answer."""
         self._own.rounds += 1
 
-    def take(self, tool_name: str, max_uses: int | None = None) -> Refusal | None:
+    def take(
+        self, tool_name: str, max_uses: int | None = None, *, is_asked_for: bool = True
+    ) -> Refusal | None:
         """Counts one call; None: it may run. One that may not is not counted anywhere.
 
         Args:
             tool_name: The tool.
             max_uses: What its definition says; the conversation's own setting goes before.
+            is_asked_for: Whether the conversation makes it; of a turn no other call counts.
         """
         tool = self._own.tool_of(tool_name)
-        spenders = self._spenders()
-        tools = self._tools(tool_name, tool, spenders)
-        for each, known in zip(spenders, tools, strict=True):
-            refusal = each.refusal(tool_name, known, max_uses)
-            if refusal is not None:
-                return refusal
-        if self._others:
-            also = _ALSO.get().get(self, self.config)
-            refusal = self._own.refusal(tool_name, tool, max_uses, also)
-            if refusal is not None:
-                return refusal
-        for each, known in zip(spenders, tools, strict=True):
-            each.count_call(tool_name, known)
+        spenders = self.spenders()
+        names = self._names(tool_name, tool, spenders)
+        others = _ALSO.get()
+        with Counting.lock:
+            for each, (name, known) in zip(spenders, names, strict=True):
+                find = each.refusal if is_asked_for else each.refusal_inside
+                for config in (each.config, *others.get(each, ())):
+                    refusal = find(name, known, max_uses, config)
+                    if refusal is not None:
+                        return refusal
+            for each, (name, known) in zip(spenders, names, strict=True):
+                each.count_call(name, known, is_asked_for=is_asked_for)
         return None
 
-    def give_back(self, tool_name: str) -> None:
-        """A call that was counted has not run: it counts no more."""
+    def give_back(
+        self,
+        tool_name: str,
+        spenders: tuple[Spending, ...] | None = None,
+        *,
+        is_asked_for: bool = True,
+    ) -> None:
+        """A call that was counted has not run: it counts no more.
+
+        Args:
+            tool_name: The tool.
+            spenders: Where it was counted; None: where `take` counts now.
+            is_asked_for: As it was for `take`.
+        """
         tool = self._own.tool_of(tool_name)
-        spenders = self._spenders()
-        tools = self._tools(tool_name, tool, spenders)
-        for each, known in zip(spenders, tools, strict=True):
-            each.uncount_call(tool_name, known)
+        spenders = self.spenders() if spenders is None else spenders
+        names = self._names(tool_name, tool, spenders)
+        for each, (name, known) in zip(spenders, names, strict=True):
+            each.uncount_call(name, known, is_asked_for=is_asked_for)
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
@@ -360,12 +218,11 @@ class Meter:
             max_uses=config.max_uses,
             max_tokens=config.max_tokens,
         )
-        token = _ALSO.set({**_ALSO.get(), self: bounds})
-        self._others += 1
+        known = _ALSO.get()
+        token = _ALSO.set({**known, self._own: (*known.get(self._own, ()), bounds)})
         try:
             yield
         finally:
-            self._others -= 1
             _ALSO.reset(token)
 
     def add_tokens(self, usage: Mapping[str, Any] | None) -> None:
@@ -373,7 +230,7 @@ class Meter:
         if not isinstance(usage, Mapping):
             return
         read, wrote, total = tokens_of(usage)
-        for each in self._spenders():
+        for each in self.spenders():
             each.count_tokens(read, wrote, total)
 
     def reached(self) -> str | None:
@@ -383,17 +240,17 @@ class Meter:
         of several the first in this order.
         """
         if self.seconds_left() == 0:
-            return _SECONDS
-        spenders = self._spenders()
+            return SECONDS
+        spenders = self.spenders()
         if any(each.has_spent_tokens for each in spenders):
-            return _TOKENS
+            return TOKENS
         if any(each.spent_calls for each in spenders):
-            return _CALLS
-        return _ROUNDS if self._own.rounds >= self.config.max_iterations else None
+            return CALLS
+        return ROUNDS if self._own.rounds >= self.config.max_iterations else None
 
     def seconds_left(self) -> float | None:
         """Seconds until the turn must have ended, at least 0; None: nothing says when."""
-        spenders = self._spenders()
+        spenders = self.spenders()
         left = [each.seconds_left for each in spenders if each.seconds_left is not None]
         return min(left, default=None)
 
@@ -424,18 +281,7 @@ class Meter:
         Raises:
             msgspec.ValidationError: It is something else; nothing has changed then.
         """
-        kept = msgspec.convert(data, _Kept)
+        kept = msgspec.convert(data, Kept)
         self._own.uses = dict(kept.by_tool if kept.uses is None else kept.uses)
         self._own.kept = replace(kept, uses=None)
         self._own.tell_turn(kept.rounds, kept.calls_of_turn, kept.seconds)
-
-
-def _used_up(most: int | None, unit: str, where: str) -> str:
-    if most == 1:
-        return f"the only {unit} {where} is used up"
-    return f"the {most} {unit}s {where} are used up"
-
-
-def _refusal(reason: str, message: str) -> Refusal:
-    told = f"{message}: answer with what is known, without this call"
-    return Refusal(ErrorType.LIMIT_REACHED.value, told, {"reason": reason})

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from tool_engine.calls.uses import is_use
 from tool_engine.errors import VariableError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
@@ -147,9 +148,10 @@ class SessionCalls:
             return await self._read_later(tool, name, request, kept)
         placed = self._session.toolbox.find(name)
         off = self._off_for(name, request.is_nested)
-        if off is None and not is_of_here and not request.is_nested:
+        if off is None and not is_of_here:
             # Where it was asked about it was counted, and here it is a call like any other.
-            off = self._session.meter.take(name, tool.max_uses)
+            is_asked_for = not request.is_nested
+            off = self._session.meter.take(name, tool.max_uses, is_asked_for=is_asked_for)
         if off is not None:
             return await self._refused(name, placed, request.params, None, off)
         if placed is None:
@@ -241,6 +243,7 @@ class SessionCalls:
             else partial(self._off_for, tool_name, asked.is_nested),
             yes=None if yes is None else yes.is_consent,
             line=session.meter.line,
+            paid=session.meter.spenders() if not kept.paid else kept.paid,
             showing=session.showing,
             source="" if placed.is_own else source_of(session.source, tool_name),
             called_name=tool_name if asked is None else asked.called_name,
@@ -263,11 +266,10 @@ class SessionCalls:
             scope.take_asks(part)
         if scope.tool is not None and not result.is_success:
             result = named_twice(result, scope.tool.name)
-        is_counted = asked is None or not asked.is_nested
-        has_run = result.metadata.get("attempts") != 0 or result.error_type in _ASKED
-        if is_counted and not has_run:
+        if not is_use(result):
             # What is wrong with it can be put right: that is no use of the tool.
-            session.meter.give_back(tool_name)
+            is_asked_for = asked is None or not asked.is_nested
+            session.meter.give_back(tool_name, scope.paid, is_asked_for=is_asked_for)
         return await self._ended(tool_name, placed, params, expanded, result, scope)
 
     def _checked(self, tool_name: Any, placed: Placed | None, params: Any) -> _Ready | Refusal:
@@ -422,7 +424,8 @@ class SessionCalls:
             del deferred[oldest]
         labels = frozenset[str]() if scope is None else frozenset(scope.labels)
         parts = () if scope is None else scope.shared.get(token, ())
-        deferred[token] = Deferred(labels, tool_name, rest, parts, scope if parts else None)
+        paid = () if scope is None else scope.paid
+        deferred[token] = Deferred(labels, tool_name, rest, parts, scope if parts else None, paid)
 
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Characters: the session's word, the code's, the definition's, then the default. S7."""
@@ -441,10 +444,6 @@ def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
     if own is not None:
         return own
     return config.limit if said is None else said
-
-
-_ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)
-"""How calls end that ran, or of which somebody was asked, which is bounded, too."""
 
 
 def _read(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:

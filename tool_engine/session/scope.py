@@ -18,11 +18,13 @@ from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.sources import ToolSource
-from tool_engine.session.bounds import Spending
+from tool_engine.session.bounds import others_of_replies
 from tool_engine.session.narrowing import marks_of_replies
 from tool_engine.session.reading.shown_results import Shows
 from tool_engine.session.sources.identity import engine_of, source_text
 from tool_engine.session.sources.memberships import engine_of_inner, leaf_of
+from tool_engine.session.spending import Spending
+from tool_engine.session.uses import InnerUse
 from tool_engine.session.variables.labels import refusal_in_time
 from tool_engine.session.variables.references import Expanded
 
@@ -55,6 +57,7 @@ class SessionScope:
         is_nested: Whether the call was made by a tool, and waited until now.
         is_off: Why the call may not run after all, by what was turned off since; None: it may.
         line: What the conversation has spent, then those that it works for; see `Meter`.
+        paid: In which books the call itself was counted before it came here.
     """
 
     __slots__ = (
@@ -69,12 +72,14 @@ class SessionScope:
         "_gate",
         "_is_nested",
         "_is_off",
+        "_others",
         "_own",
         "_showing",
         "_yes",
         "deferred",
         "labels",
         "line",
+        "paid",
         "params",
         "shared",
         "source",
@@ -91,6 +96,7 @@ class SessionScope:
         *,
         yes: bool | None = None,
         line: tuple[Spending, ...] = (),
+        paid: tuple[Spending, ...] = (),
         showing: Shows | None = None,
         source: str = "",
         called_name: str = "",
@@ -104,6 +110,9 @@ class SessionScope:
         self._is_off = is_off
         self._yes = yes
         self.line = line
+        self.paid = paid
+        # A thread may have the context of a call, and none of what is set around it.
+        self._others = others_of_replies()
         self._showing = showing
         self._called_name = called_name
         self._catalog = catalog
@@ -137,6 +146,20 @@ class SessionScope:
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why what was put into the arguments must not get to a tool; None: it may."""
         return await refusal_in_time(tool, self._expanded, params, self._source_of(tool))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the call itself has come to the engine: what comes now, its tool calls."""
+        return self._call_id is not None
+
+    def uses_of(self, tool: Tool, engine: ToolSource | None) -> list[InnerUse]:
+        """A call of a tool that its own tool makes, in each book where it counts."""
+        paid = () if self.has_begun else self.paid
+        return [
+            InnerUse(each, tool, engine, self._others.get(each, ()))
+            for each in self.line
+            if each not in paid
+        ]
 
     def has_engine(self, engine: ToolSource, tool_name: str) -> bool:
         """Whether the conversation has the tools of an engine, of which one has this name."""

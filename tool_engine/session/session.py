@@ -40,7 +40,7 @@ from tool_engine.session.saving import SavedSession
 from tool_engine.session.scope import SessionScope
 from tool_engine.session.showing import Showing
 from tool_engine.session.sources.composition import Prepare
-from tool_engine.session.sources.identity import identity_of
+from tool_engine.session.sources.identity import identity_of, identity_of_own
 from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred
 from tool_engine.session.toolbox.discovery import as_config
@@ -156,7 +156,7 @@ class ToolSession(CycleFacade, SavedSession):
 
     def _identity(self, tool_name: str) -> str:
         if tool_name in self.own_tools:
-            return f"{tool_name} of the session"
+            return identity_of_own(tool_name)
         return identity_of(self.source, tool_name)
 
     # The tools.

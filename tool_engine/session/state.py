@@ -17,6 +17,7 @@ from tool_engine.session.reading.result import SessionResult
 from tool_engine.session.reading.shown_results import ShownResults, Shows
 from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.sources.tool_view import Source
+from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import VariableStore
 
@@ -39,6 +40,8 @@ class Deferred(NamedTuple):
     """Of a call in which other conversations have a say: the scopes of all, the outermost first."""
     scope: CallScope | None = None
     """Which of them is the one of this conversation."""
+    paid: tuple[Spending, ...] = ()
+    """In which books it was counted when it was asked about."""
 
 
 class SessionState(ABC):

@@ -11,6 +11,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 from tool_engine.model.tool import Tool
+from tool_engine.session.variables.labels import refused_labels
 
 HEAD = "name: t\ndescription: d\n"
 
@@ -74,6 +75,15 @@ def test_a_slip_is_told_with_its_place(text: str, place: str, words: str) -> Non
         ("effct:read", "did you mean 'effect'?"),
         ("effect:raed", "no tool has the effect 'raed'; did you mean 'read'?"),
         ("whatever:x", "the labels are user, model, rule, tool:NAME, effect:NAME, host:NAME"),
+        ("Tool:x", "did you mean 'tool'?"),
+        ("USER", "did you mean 'user'?"),
+        ("effect:READ", "no tool has the effect 'READ'; did you mean 'read'?"),
+        ("effect:x*", "the effects are read, write, unknown"),
+        ("Tool*", "no value carries the label 'Tool*'; did you mean 'tool*'?"),
+        ("HOST?*", "did you mean 'host?*'?"),
+        ("web*", "the labels are user, model, rule, tool:NAME"),
+        ("tool:a/b", "no tool can be named 'a/b'; a name has letters"),
+        ("tool:9", "no tool can be named '9'"),
     ],
 )
 def test_a_label_that_nothing_carries_is_told(label: str, words: str) -> None:
@@ -85,9 +95,42 @@ def test_a_label_that_nothing_carries_is_told(label: str, words: str) -> None:
     assert words in finding
 
 
+@pytest.mark.parametrize(
+    ("host", "near"),
+    [
+        ("HTTP://x", "x"),
+        ("https://Example.com/a?b=c", "Example.com"),
+        ("https://me:pw@example.com:8080/#top", "example.com"),
+        ("example.com:8080", "example.com"),
+        ("example.com/path", "example.com"),
+        ("http://*.example.com", "*.example.com"),
+        ("*.example.com:8080", "*.example.com"),
+        ("http://[::1]:8080/", "::1"),
+        ("[::1]", "::1"),
+        ("b\u00fccher.example", "xn--bcher-kva.example"),
+        ("https://", ""),
+    ],
+)
+def test_a_host_that_no_label_spells_so(host: str, near: str) -> None:
+    """A label has the host alone; the cure is written in its place and brings no finding."""
+    tool = load(f"accepts: ['host:{host}']\n")
+    (finding,) = tool.findings
+    assert f"no host is spelled '{host.replace('me:pw', '[hidden]')}'" in finding
+    if not near:
+        assert "write the host alone, such as host:example.com" in finding
+        return
+    assert f"did you mean 'host:{near}'?" in finding
+    assert load(f"accepts: ['host:{near}']\n").findings == []
+    label = f"tool:web effect:read host:{near.replace('*', 'www').lower()}"
+    assert refused_labels([label], [f"host:{host}"]) == [label]
+    assert refused_labels([label], [f"host:{near}"]) == []
+
+
 def test_right_labels_are_no_findings() -> None:
     """Labels of all kinds and globs are right, and an empty list is not the same as none."""
     labels = "user, model, rule, 'tool:*', 'effect:r*', 'host:*.example.com', 'h?st:x', '*'"
+    labels += ", 'tool:source-2:web', 'host:EXAMPLE.com', 'host:::1', 'host:*:80'"
+    labels += ", 'us*', 'host:[ab]'"
     assert load(f"accepts: [{labels}]\n").findings == []
     assert (load("accepts: []\n").accepts, load("").accepts) == ([], None)
 

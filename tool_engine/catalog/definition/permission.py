@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final
 
@@ -17,6 +19,9 @@ _BARE: Final = ("user", "model", "rule")
 _KINDS: Final = ("tool", "effect", "host")
 _EFFECTS: Final = ("read", "write", "unknown")
 _WILD: Final = re.compile(r"[*?\[]")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BRACKETS: Final = re.compile(r"\[([^\]]*:[^\]]*)\](?::[0-9*]+)?")
+_TOOL: Final = re.compile(r"(?:source-[1-9][0-9]*:)?[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 
 
 def build_permission(spec: str | Mapping[str, str]) -> Permission:
@@ -48,7 +53,9 @@ def label_warnings(labels: Iterable[str]) -> list[Fault]:
 
 def _label_fault(label: str) -> Fault | None:
     kind, colon, value = label.partition(":")
-    if _WILD.search(kind) or (not colon and kind in _BARE):
+    if _WILD.search(kind):
+        return _wild_fault(label)
+    if not colon and kind in _BARE:
         return None
     known = _KINDS if colon else _BARE
     if kind not in known:
@@ -56,7 +63,52 @@ def _label_fault(label: str) -> Fault | None:
         near = find_nearest(kind, known)
         cure = "" if near else f"the labels are {', '.join(forms)}"
         return Fault((), f"no value carries the label {label[:80]!r}", nearest=near, cure=cure)
-    if kind == "effect" and not _WILD.search(value) and value not in _EFFECTS:
+    if kind == "effect" and not any(fnmatchcase(each, value) for each in _EFFECTS):
         near, cure = find_nearest(value, _EFFECTS), f"the effects are {', '.join(_EFFECTS)}"
         return Fault((), f"no tool has the effect {value[:80]!r}", nearest=near, cure=cure)
-    return None
+    if kind == "host":
+        return _host_fault(value)
+    return _tool_fault(value) if kind == "tool" else None
+
+
+def _wild_fault(label: str) -> Fault | None:
+    """What is wrong with a pattern for labels of any kind: nothing that there is begins so."""
+    start = label[: _WILD.search(label).start()]  # type: ignore[union-attr] # it has one
+    if _is_start(start):
+        return None
+    small = start.lower()
+    near = small + label[len(start) :] if _is_start(small) else ""
+    forms = (*_BARE, *(f"{each}:NAME" for each in _KINDS))
+    cure = "" if near else f"the labels are {', '.join(forms)}"
+    return Fault((), f"no value carries the label {label[:80]!r}", nearest=near, cure=cure)
+
+
+def _is_start(text: str) -> bool:
+    kinds = [f"{each}:" for each in _KINDS]
+    return any(each.startswith(text) for each in (*_BARE, *kinds))
+
+
+def _host_fault(value: str) -> Fault | None:
+    """What is wrong with a host: it is spelled as in an address, or with more than the host."""
+    name = _SCHEME.sub("", value)
+    name = re.split(r"[/#\\]", name, maxsplit=1)[0].rpartition("@")[2]
+    if name.count(":") == 1 and "*:" not in name:
+        # Two colons are of an address of version 6, which has no port in a label.
+        name = name.partition(":")[0]
+    if (found := _BRACKETS.fullmatch(name)) is not None:
+        name = found[1]
+    with contextlib.suppress(UnicodeError):
+        name = name if name.isascii() else name.encode("idna").decode()
+    if name.lower() == value.lower():
+        return None
+    near = f"host:{name}" if name.isascii() and name else ""
+    cure = "" if near else "write the host alone, such as host:example.com"
+    return Fault((), f"no host is spelled {value[:80]!r}", nearest=near, cure=cure)
+
+
+def _tool_fault(value: str) -> Fault | None:
+    """What is wrong with the name of a tool that no tool can have."""
+    if _WILD.search(value) or _TOOL.fullmatch(value):
+        return None
+    cure = "a name has letters, digits, _, . and -; * stands for any, as in tool:web_*"
+    return Fault((), f"no tool can be named {value[:80]!r}", cure=cure)

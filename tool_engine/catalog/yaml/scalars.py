@@ -92,7 +92,8 @@ def _float(text: str) -> float:
     mantissa = text.lower().partition("e")[0]
     vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)
     if math.isinf(value) or vanished:
-        cure = "write 0 or a larger one" if vanished else "write one between -1e308 and 1e308"
+        # Nothing is known here of its key, which may take no 0 and no negative number.
+        cure = "write 1e-307 or a larger one" if vanished else "write one between -1e308 and 1e308"
         raise UnreadableScalarError(
             f"the number {text[:40]} is outside the range of numbers",
             f"{cure}, or leave the key out",

@@ -19,6 +19,7 @@ __all__ = [
     "engine_text",
     "identity_in",
     "identity_of",
+    "identity_of_own",
     "leaves_of",
     "origin_of",
     "source_of",
@@ -111,6 +112,11 @@ def identity_in(catalog: ToolSource, source: ToolSource, name: str) -> str:
     which = source_text(catalog, source)
     # No tool has a space in its name.
     return f"{name} of {which}" if which else name
+
+
+def identity_of_own(tool_name: str) -> str:
+    """The same of a tool that only the conversation has."""
+    return f"{tool_name} of the session"
 
 
 def source_of(catalog: ToolSource, shown_name: str) -> str:

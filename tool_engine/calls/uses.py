@@ -1,0 +1,80 @@
+"""May a tool make one more call, and is that call a use of what it calls?
+
+Conversations bound how often their tools are used. What a model asks for they count themselves;
+what a tool calls is counted here, on its way, in whatever way the tool calls it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from threading import RLock
+from typing import Any, Final, Protocol
+
+from tool_engine.model.call import Refusal, ToolExecutionResult
+from tool_engine.model.outcome import ErrorType
+from tool_engine.model.tool import Tool
+
+__all__ = ["Counting", "Use", "is_use", "take_uses"]
+
+_ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)
+"""How calls end that ran, or of which somebody was asked, which is bounded, too."""
+
+
+class Use(Protocol):
+    """One call, in the books of one conversation."""
+
+    def refusal(self) -> Refusal | None:
+        """Why there may not be one more; None: there may."""
+
+    def count(self) -> None:
+        """Counts it."""
+
+    def give_back(self) -> None:
+        """Counts it no more: it has not run."""
+
+
+class Counting:
+    """Keeps others from counting between the look at what is left and the count.
+
+    Tools call from several threads and event loops. A lock that another thread held when a process
+    was forked would be held there for ever, so that each process has its own.
+    """
+
+    lock = RLock()
+
+    @classmethod
+    def begin_anew(cls) -> None:
+        """Makes a lock that nobody holds."""
+        cls.lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=Counting.begin_anew)
+
+
+def take_uses(scope: Any, tool: Tool, engine: object) -> Refusal | Iterable[Use]:
+    """Counts a call that a tool makes in all conversations that it is part of, or in none.
+
+    Args:
+        scope: What these add to the call.
+        tool: What is called.
+        engine: Which engine has it; None: only a conversation does.
+    """
+    find = getattr(scope, "uses_of", None)
+    uses: Iterable[Use] = () if find is None else find(tool, engine)
+    if not uses:
+        return ()
+    with Counting.lock:
+        for each in uses:
+            refusal = each.refusal()
+            if refusal is not None:
+                return refusal
+        for each in uses:
+            each.count()
+    return uses
+
+
+def is_use(result: ToolExecutionResult) -> bool:
+    """Whether a call was a use of its tool: what is wrong with others can be put right."""
+    return result.metadata.get("attempts") != 0 or result.error_type in _ASKED

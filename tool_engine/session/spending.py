@@ -1,0 +1,269 @@
+"""What has one conversation spent, against its own bounds alone?
+
+Everything is decided at once, without waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import msgspec
+
+from tool_engine.model.call import Refusal
+from tool_engine.model.outcome import ErrorType
+from tool_engine.model.tool import Tool
+from tool_engine.protocols.sources import ToolSource
+from tool_engine.session.config import ToolCallConfig
+from tool_engine.session.sources.identity import (
+    identity_in,
+    identity_of,
+    identity_of_own,
+    leaves_of,
+    origin_of,
+)
+from tool_engine.session.sources.memberships import leaf_of
+from tool_engine.session.sources.tool_view import shown_names
+
+__all__ = ["CALLS", "ROUNDS", "SECONDS", "TOKENS", "Kept", "Spending", "limit_refusal"]
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+ROUNDS: Final = "max_rounds_reached"
+CALLS: Final = "max_calls_reached"
+TOKENS: Final = "max_tokens_reached"
+SECONDS: Final = "max_seconds_reached"
+_REMEMBERED: Final = 1_000
+
+
+class Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """What outlives a process. No turn does: what it came to is told, and bounds nothing."""
+
+    turns: _Count = 0
+    calls: _Count = 0
+    input_tokens: _Count = 0
+    output_tokens: _Count = 0
+    total_tokens: _Count = 0
+    by_tool: dict[str, _Count] = {}
+    uses: dict[str, _Count] | None = None
+    """Calls by what says which tool it is; None: kept when names alone said that."""
+    rounds: _Count = 0
+    calls_of_turn: _Count = 0
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class Spending:
+    """What one conversation has spent, against its own bounds only; part of a `Meter`."""
+
+    def __init__(
+        self,
+        config: ToolCallConfig,
+        clock: Callable[[], float],
+        identity: Callable[[str], str] | None,
+        stamp: Callable[[], object] = lambda: None,
+        catalog: Callable[[], ToolSource] | None = None,
+    ) -> None:
+        self.config = config
+        self.identity = identity
+        self.catalog = catalog
+        self._stamp = stamp
+        self._most: tuple[object, object, dict[str, int]] = (None, None, {})
+        """The most calls by tool, and the settings and the stamp that they were found from."""
+        self.uses: dict[str, int] = {}
+        """Calls of each tool, by what says which tool it is, whatever it was called."""
+        self._names: dict[tuple[int, int], tuple[Tool, ToolSource, str, str]] = {}
+        """Of tools by their and their engine's ids, which are held: see `names_of`."""
+        self.kept = Kept()
+        self.rounds = 0
+        self.calls_of_turn = 0
+        self._clock = clock
+        self._began: float | None = None
+        self._seconds = 0.0
+        self.stopped: Refusal | None = None
+        """Why no further call of the turn may run, however much is left."""
+
+    def begin_turn(self) -> None:
+        """The bounds of one turn begin anew."""
+        self.kept.turns += 1
+        self.rounds = self.calls_of_turn = 0
+        self.stopped = None
+        self._began = self._clock()
+
+    def end_turn(self) -> None:
+        """What is called from here on belongs to no turn."""
+        self._seconds, self._began = self.seconds, None
+        self.stopped = None
+
+    def tool_of(self, tool_name: str) -> str:
+        """What says which tool has a name."""
+        return tool_name if self.identity is None else self.identity(tool_name)
+
+    def names_of(self, tool: Tool, engine: ToolSource | None) -> tuple[str, str]:
+        """What the conversation calls a tool of an engine, and what says here which tool it is.
+
+        Args:
+            tool: In the form in which the engine has it.
+            engine: Which one; None: only a conversation has the tool.
+        """
+        if engine is None:
+            return tool.name, identity_of_own(tool.name)
+        if self.catalog is None:
+            return tool.name, tool.name
+        # To look through a view of thousands of tools costs more than the call.
+        known = self._names.get((id(tool), id(engine)))
+        if known is None:
+            if len(self._names) >= _REMEMBERED:
+                self._names.clear()
+            catalog = self.catalog()
+            leaf = leaf_of(catalog, engine, tool.name) or engine
+            shown = shown_names(catalog, tool, leaf)
+            name = shown[0] if shown else tool.name
+            known = tool, engine, name, identity_in(catalog, leaf, tool.name)
+            self._names[id(tool), id(engine)] = known
+        return known[2:]
+
+    def names_for(self, tool_name: str, other: Spending) -> tuple[str, str]:
+        """The same in the conversation `other`, of what has a name here."""
+        identity = self.tool_of(tool_name)
+        if self.catalog is None or other.catalog is None:
+            return tool_name, identity
+        catalog = self.catalog()
+        if identity != identity_of(catalog, tool_name):
+            # Only this conversation has it.
+            return tool_name, identity
+        engine, name = origin_of(catalog, tool_name)
+        tool = engine.get(name)
+        if tool is None:
+            return tool_name, identity_in(other.catalog(), engine, name)
+        return other.names_of(tool, engine)
+
+    def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
+        """What the last turn came to, in another process perhaps."""
+        self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
+
+    def count_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
+        """Counts a call that may run; of the turn only what a conversation asks for."""
+        self.uses[tool] = self.uses.get(tool, 0) + 1
+        self.kept.calls += 1
+        self.calls_of_turn += is_asked_for
+        self.kept.by_tool[tool_name] = self.kept.by_tool.get(tool_name, 0) + 1
+
+    def uncount_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
+        """Takes back what `count_call` counted; a turn may have begun since."""
+        for counts, name in ((self.uses, tool), (self.kept.by_tool, tool_name)):
+            left = counts.pop(name, 0) - 1
+            if left > 0:
+                counts[name] = left
+        self.kept.calls = max(0, self.kept.calls - 1)
+        self.calls_of_turn = max(0, self.calls_of_turn - is_asked_for)
+
+    def count_tokens(self, read: int, wrote: int, total: int) -> None:
+        """Adds what one reply cost."""
+        self.kept.input_tokens += read
+        self.kept.output_tokens += wrote
+        self.kept.total_tokens += total
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether the bounds of one turn hold."""
+        return self._began is not None
+
+    @property
+    def seconds(self) -> float:
+        """Of the running turn so far, or of the last one."""
+        return self._seconds if self._began is None else self._clock() - self._began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the turn must have ended, at least 0."""
+        most = self.config.max_seconds
+        return None if most is None or self._began is None else max(0.0, most - self.seconds)
+
+    @property
+    def has_spent_tokens(self) -> bool:
+        """Whether its tokens are used up."""
+        return self._spent_tokens(self.config)
+
+    @property
+    def spent_calls(self) -> str | None:
+        """Which calls are used up, if they are."""
+        return self._spent_turn(self.config) or _spent_whole(self.kept.calls, self.config)
+
+    def _spent_tokens(self, config: ToolCallConfig) -> bool:
+        return config.max_tokens is not None and self.kept.total_tokens >= config.max_tokens
+
+    def _spent_turn(self, config: ToolCallConfig) -> str | None:
+        most = config.max_calls_per_turn
+        if self._began is not None and self.calls_of_turn >= most:
+            return _used_up(most, "call", "of one turn")
+        return None
+
+    def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
+        """The most calls of a tool, by all that is said of it under any of its names."""
+        if not config.max_uses:
+            return max_uses
+        uses, stamp, most = self._most
+        if uses is not config.max_uses or stamp is not self._stamp():
+            # Of several names of one tool the least comes last, and stays.
+            said = sorted(config.max_uses.items(), key=lambda each: -each[1])
+            most = {tool: each for name, each in said for tool in self._meant(name)}
+            self._most = config.max_uses, self._stamp(), most
+        return most.get(tool, max_uses)
+
+    def _meant(self, name: str) -> list[str]:
+        """What says which tools settings mean by a name: shown here, or else that of an engine."""
+        found = [self.tool_of(name)]
+        if self.catalog is not None and (catalog := self.catalog()).get(name) is None:
+            engines = [each for each in leaves_of(catalog) if each.get(name) is not None]
+            found += [identity_in(catalog, each, name) for each in engines]
+        return found
+
+    def refusal(
+        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
+    ) -> Refusal | None:
+        """Why one more call may not run, by its own bounds or by those of other settings."""
+        config = self.config if config is None else config
+        if self.stopped is not None:
+            return self.stopped
+        if self.seconds_left == 0:
+            return limit_refusal(SECONDS, "the time of the turn is up")
+        if self._spent_tokens(config):
+            message = _used_up(config.max_tokens, "token", "of the conversation")
+            return limit_refusal(TOKENS, message)
+        spent = self._spent_turn(config)
+        if spent is not None:
+            return limit_refusal(CALLS, spent)
+        return self.refusal_inside(tool_name, tool, max_uses, config)
+
+    def refusal_inside(
+        self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig
+    ) -> Refusal | None:
+        """Why a tool may not make one more call: bounds of what runs, and not of what is asked."""
+        if self.seconds_left == 0:
+            return limit_refusal(SECONDS, "the time of the turn is up")
+        spent = _spent_whole(self.kept.calls, config)
+        if spent is not None:
+            return limit_refusal(CALLS, spent)
+        most = self._most_uses(tool, max_uses, config)
+        if most is not None and self.uses.get(tool, 0) >= most:
+            message = _used_up(most, "call", f"of {tool_name!r} in one conversation")
+            return limit_refusal("max_uses_reached", message)
+        return None
+
+
+def _spent_whole(calls: int, config: ToolCallConfig) -> str | None:
+    whole = config.max_calls
+    if whole is not None and calls >= whole:
+        return _used_up(whole, "call", "of the conversation")
+    return None
+
+
+def _used_up(most: int | None, unit: str, where: str) -> str:
+    if most == 1:
+        return f"the only {unit} {where} is used up"
+    return f"the {most} {unit}s {where} are used up"
+
+
+def limit_refusal(reason: str, message: str) -> Refusal:
+    """The refusal of a call, or a round, for which nothing is left."""
+    told = f"{message}: answer with what is known, without this call"
+    return Refusal(ErrorType.LIMIT_REACHED.value, told, {"reason": reason})
