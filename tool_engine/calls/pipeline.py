@@ -369,7 +369,7 @@ class Pipeline:
         tool_name: str,
         params: Any,
         inner: ToolExecutionContext,
-        parent: ConcurrencySlot | None,
+        parent: Slot | None,
     ) -> ToolExecutionResult:
         """A call that a tool makes: a use of what it calls, where a conversation counts them."""
         uses = self._take_uses(tool_name, inner.scope)

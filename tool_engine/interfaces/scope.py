@@ -19,6 +19,9 @@ class CallScope(Protocol):
     is not asked about that call. One that may forbid a call later on has `refusal_since`, with the
     same arguments: asked of a call that was let through and had to wait, just before it starts.
 
+    One that counts the calls that tools make has `uses_of(self, tool, engine)`, which gives a `Use`
+    (`calls/uses.py`) for each of its books.
+
     It goes into other engines, too. One that speaks for the tools of an engine says True in
     `has_engine(self, engine, tool_name)`; else the approver of that engine must consent as well.
     """
