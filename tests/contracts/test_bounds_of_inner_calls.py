@@ -304,6 +304,22 @@ async def test_a_reply_within_a_reply(engine: ToolEngine, looser: dict[str, Any]
     assert sent == ["x"]
 
 
+async def test_what_a_reply_forbids_within_a_reply(engine: ToolEngine) -> None:
+    """S31: nor does it free it of a rule of the settings of the first reply."""
+
+    async def helper(text: str) -> list[str | None]:
+        reply: Any = a_reply("mail")
+        cycle = await session.process_cycle(reply, {"limit": 99})
+        return [each.error_type for each in cycle.execution_results]
+
+    sent = await make(engine, helper)
+    session = ToolSession(engine, "outer", {"protocol": "openai"})
+    reply: Any = a_reply("helper")
+    cycle = await session.process_cycle(reply, {"rules": {"mail": "deny"}})
+    assert cycle.execution_results[0].output == {"result": ["execution_rejected"]}
+    assert sent == []
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_the_name_in_the_engine(place: str) -> None:
     """U47: a bound for the name that an engine has for a tool holds, as rules for it do."""

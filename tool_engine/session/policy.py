@@ -32,7 +32,9 @@ _RESULT: Final = list(ResultPolicy)
 _REMEMBERED: Final = 256
 """Tools of which it is known what is said of them."""
 _FREE: Final = Decision(ExecutionPolicy.AUTO, ResultPolicy.NEVER)
-_ALSO: Final[ContextVar[Mapping[SessionPolicy, SessionPolicy]]] = ContextVar("also", default={})  # noqa: B039 - nobody changes it
+_ALSO: Final[ContextVar[Mapping[SessionPolicy, tuple[SessionPolicy, ...]]]] = ContextVar(
+    "also", default={}
+)  # noqa: B039 - nobody changes it
 """Of a conversation: what else decides, for the calls of one reply."""
 
 
@@ -72,16 +74,14 @@ class SessionPolicy:
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
         """What holds for a call of a tool, in the form in which the engine has it."""
         own, others = self._own(tool, params), _ALSO.get()
-        also = others.get(self) if others else None
-        if also is not None:
+        for also in others.get(self, ()) if others else ():
             own = _stricter(own, also.decide(tool, params))
         return own if self._parent is None else _stricter(own, self._parent.decide(tool, params))
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
         """The strictest word about results of a tool that there is for any arguments."""
-        also = _ALSO.get().get(self)
         said = [self.decide(tool, {}).result]
-        others = [each for each in (also, self._parent) if each is not None]
+        others = [*_ALSO.get().get(self, ()), *([] if self._parent is None else [self._parent])]
         said += [each.result_policy(tool) for each in others]
         known = self._said_of_all(tool)
         rules = [rule for each in known for rule in each.rules]
@@ -96,7 +96,10 @@ class SessionPolicy:
             config: The other settings. That they ask before each call is left to whoever has them.
         """
         said = replace(config, mode="auto", require_confirmation=False)
-        token = _ALSO.set({**_ALSO.get(), self: SessionPolicy(self._toolbox.under(said))})
+        known = _ALSO.get()
+        # A tool may take another reply through: what holds for the first one holds there, too.
+        also = (*known.get(self, ()), SessionPolicy(self._toolbox.under(said)))
+        token = _ALSO.set({**known, self: also})
         try:
             yield
         finally:
