@@ -33,8 +33,9 @@ _REMEMBERED: Final = 256
 """Tools of which it is known what is said of them."""
 _FREE: Final = Decision(ExecutionPolicy.AUTO, ResultPolicy.NEVER)
 _ALSO: Final[ContextVar[Mapping[SessionPolicy, tuple[SessionPolicy, ...]]]] = ContextVar(
-    "also", default={}
-)  # noqa: B039 - nobody changes it
+    "also",
+    default={},  # noqa: B039 - nobody changes it
+)
 """Of a conversation: what else decides, for the calls of one reply."""
 
 
