@@ -14,6 +14,7 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
 from tool_engine.catalog.approval.quarantine import QuarantinedTool
@@ -144,6 +145,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
             self.execute = self._execute  # type: ignore[method-assign]
+        self._carry = self._pipeline.carry
         self._closing: asyncio.Task[None] | None = None
         self._disowned: EngineClosedError | None = None
         if getattr(self.store.storage, "on_trouble", self) is None:
@@ -164,6 +166,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             f"{self.config.tools_directory!r}, generation {self.generation}, {self.controller!r}>"
         )
 
+    @at_home
     async def load(self) -> None:
         """Loads the folder of definitions and starts to watch it, as configured.
 
@@ -185,6 +188,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
             await self._bus.log.open()
             await self._reloader.load()
 
+    @at_home
     async def reload(self) -> ReloadChanges:
         """Looks at the folder again; calls that are running keep the definition they started with.
 
@@ -199,6 +203,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._require_open()
         return await self._reloader.reload()
 
+    @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
         """Goes back to the definitions that calls saw in a generation that is kept.
 
@@ -219,6 +224,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._require_open()
         return await self._reloader.rollback(generation)
 
+    @at_home
     async def lock_tools(self, names: Iterable[str] | None = None) -> ReloadChanges:
         """Approves tools and groups as they are now: writes them into the lock file.
 
@@ -245,6 +251,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         """`(file, message)` of every definition that could not be loaded at the last look."""
         return list(self._reloader.errors)
 
+    @at_home
     async def close(self) -> None:
         """Ends everything; idempotent.
 

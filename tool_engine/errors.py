@@ -73,7 +73,7 @@ class ConfigurationError(ToolEngineError, ValueError):
 
 
 class EngineClosedError(ToolEngineError):
-    """The engine was used after `close()`."""
+    """The engine was used after `close()`, or its event loop ended under a call."""
 
     error_type = "engine_closed"
 
@@ -141,7 +141,7 @@ class MissingExtraError(ToolEngineError, ImportError):
 
 
 class UnboundContextError(ToolEngineError):
-    """`context.call` was used on a context that no running call is bound to."""
+    """A call was made for another call that does not run any more, or for none."""
 
     error_type = "unbound_context"
 

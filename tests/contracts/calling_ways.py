@@ -139,11 +139,15 @@ def _bare_thread(
     loop: asyncio.AbstractEventLoop,
 ) -> Answers:
     """A thread that has no context variables, but was given the context."""
+    return _in_bare_thread(lambda: _from_thread(engine, asked, loop, context))
+
+
+def _in_bare_thread(make: Callable[[], Answers]) -> Answers:
     answers = Future[Answers]()
 
     def work() -> None:
         try:
-            answers.set_result(_from_thread(engine, asked, loop, context))
+            answers.set_result(make())
         except BaseException as error:  # noqa: BLE001 - handed on
             answers.set_exception(error)
 
@@ -151,6 +155,32 @@ def _bare_thread(
     thread.start()
     thread.join()
     return answers.result()
+
+
+def _on_own_loop(make: Callable[..., Any]) -> Callable[..., Answers]:
+    """A plain function that makes the calls on an event loop of its own, in its thread."""
+
+    def run(engine: ToolEngine, asked: Asked, context: ToolExecutionContext, loop: Any) -> Answers:
+        answers: Answers = asyncio.run(make(engine, asked, context))
+        return answers
+
+    return run
+
+
+def _bare_own_loop(
+    engine: ToolEngine, asked: Asked, context: ToolExecutionContext, loop: Any
+) -> Answers:
+    """The same in a thread that has no context variables, on a loop that is run twice."""
+
+    def work() -> Answers:
+        own = asyncio.new_event_loop()
+        try:
+            made = (own.run_until_complete(_own_context(engine, [one], context)) for one in asked)
+            return [answer for answers in made for answer in answers]
+        finally:
+            own.close()
+
+    return _in_bare_thread(work)
 
 
 async def _sub_agent(engine: ToolEngine, asked: Asked, context: ToolExecutionContext) -> Answers:
@@ -232,4 +262,9 @@ WAYS = (
     # The calls of each conversation are spent in all that it was begun in.
     Way("agent loop", _loop, depth=20),
     Way("other engine", _other_engine, depth=10),
+    Way("own loop", _on_own_loop(_gather), is_plain=True),
+    Way("context.call on an own loop", _on_own_loop(_context_call), is_plain=True),
+    Way("session on an own loop", _on_own_loop(_session), is_plain=True),
+    Way("sub-agent on an own loop", _on_own_loop(_sub_agent), is_plain=True),
+    Way("own loop in a bare thread", _bare_own_loop, is_plain=True),
 )

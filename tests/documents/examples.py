@@ -320,8 +320,12 @@ async def _refuse_tasks_left(path: str) -> None:
 
 
 def starts_a_loop(source: str) -> bool:
-    """Whether the block calls `asyncio.run` itself, which it cannot inside a running loop."""
-    return any(
+    """Whether the block calls `asyncio.run` itself, which it cannot inside a running loop.
+
+    One with a top-level `await` only defines a function that does so, in a thread.
+    """
+    code = compile(source, "?", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return not code.co_flags & inspect.CO_COROUTINE and any(
         isinstance(node, ast.Call) and ast.unparse(node.func) == "asyncio.run"
         for node in ast.walk(compile(source, "?", "exec", _TREE, dont_inherit=True))
     )

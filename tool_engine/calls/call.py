@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from math import inf
@@ -39,6 +41,8 @@ CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")
 _SUPERSEDED: Final = Failure(
     "cancelled", "a newer call with the same key took the place of this one"
 )
+_first_helper: Final = threading.Lock()
+"""Held where a call notes the first task that helps it; those of two loops may come at once."""
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
 
 
@@ -78,6 +82,8 @@ class Call(msgspec.Struct, eq=False):
     """The call of another engine that led to this one, if one did."""
     helpers: Any = None
     """The set of the tasks, beside its tool's own, in which calls run that it has made."""
+    is_broken_off: bool = False
+    """Whether it ended because it was cancelled, ran out of time or was ended from outside."""
     inside: dict[int, Tool] | None = None
     """The tools, by identity, whose results its own result may tell of: its tool called them.
     Empty: it has tried to; None: it has called nothing."""
@@ -152,20 +158,26 @@ class Call(msgspec.Struct, eq=False):
         return timeout
 
     def take_helper(self, task: Any) -> bool:
-        """Notes a task in which a call is made for it; False: its tool's, or of another loop."""
+        """Notes a task of any loop in which a call is made for it; False: it is its tool's."""
         if type(task) is ToolTask and task.call is self:
             return False
-        if self.run is not None and self.run.get_loop() is not task.get_loop():
-            return False
-        self.helpers = helpers = self.helpers or set()
-        helpers.add(task)
+        if self.helpers is None:
+            with _first_helper:
+                self.helpers = set() if self.helpers is None else self.helpers
+        self.helpers.add(task)
         return True
 
-    def end_helpers(self) -> None:
-        """Cancels what still calls for a call that was broken off, once."""
-        for task in list(self.helpers or ()):
-            if not task.cancelling():
-                task.cancel()
+    def break_off(self, *, ends_helpers: bool = True) -> None:
+        """Lets nothing call for it any more, for no caller waits for it; cancels what does."""
+        self.is_broken_off = True
+        for task in list(self.helpers or ()) if ends_helpers else ():
+            loop = task.get_loop()
+            if self.run is not None and self.run.get_loop() is loop:
+                _cancel_once(task)
+            else:
+                # A closed loop has no tasks.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_cancel_once, task)
 
     def supersede(self) -> None:
         """Ends the run: a newer call with the same key takes its place."""
@@ -208,6 +220,11 @@ class Call(msgspec.Struct, eq=False):
             retry_count=context.retry_count + self.retries,
             variables={} if context is ANONYMOUS else context.variables,
         )
+
+
+def _cancel_once(task: Any) -> None:
+    if not task.cancelling():
+        task.cancel()
 
 
 def end_of(call: Call, run: Run, seconds: float) -> Failure:

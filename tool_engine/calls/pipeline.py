@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from tool_engine.calls.call_id import name_call
 from tool_engine.calls.consent import Consents, frozen
 from tool_engine.calls.ending import CallEnding, Ready, made_ready
 from tool_engine.calls.failure import Failure, failure_of, refusal_of
+from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.calls.plan import Plan, Planner
 from tool_engine.calls.retrying import Retries
 from tool_engine.calls.sharing import Flight, Flights
@@ -57,6 +58,7 @@ from tool_engine.model.tool import Tool
 
 __all__ = ["Pipeline"]
 
+_T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout")
 """What a circuit breaker counts."""
 _UNASKED: Final[Any] = "unasked"
@@ -76,6 +78,7 @@ class Pipeline:
         "_find",
         "_flights",
         "_home",
+        "_home_loop",
         "_is_closed",
         "_local",
         "_loop",
@@ -115,6 +118,7 @@ class Pipeline:
         self._retries = Retries(controller, home, ending, self._suspend)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
+        self._home_loop = HomeLoop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._time: Callable[[], float] = monotonic
         controller.attach(self)
@@ -165,7 +169,7 @@ class Pipeline:
         self._home.abort()
         self._retries.abort()
 
-    async def execute(  # noqa: C901, PLR0912 - the steps are to be read in one place
+    async def execute(  # noqa: C901, PLR0911, PLR0912 - the steps are to be read in one place
         self,
         tool_name: str,
         params: Any = None,
@@ -175,8 +179,10 @@ class Pipeline:
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
         """Takes one call through all steps; see `ToolEngine.execute`."""
-        if (loop := get_running_loop()) is not self._loop:
-            self._use(loop)
+        if (loop := get_running_loop()) is not self._loop and not self._use(loop):
+            return await self._home_loop.carry(
+                partial(self.execute, tool_name, params, context), context
+            )
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
         if near is not None and parent is _UNASKED:
@@ -276,6 +282,8 @@ class Pipeline:
         if not is_here:
             return await self._make_across(near, tool_name, params, context)
         if near.is_over:
+            if near.is_broken_off:
+                raise _ended(near.call_id, tool_name)
             inner = _made_by(near, context)
             return await self._execute_inside(tool_name, params, inner, None)
         own = None if context is ANONYMOUS else context
@@ -289,19 +297,20 @@ class Pipeline:
         Where a call of this one led to it, the slot of that one is lent: it waits for this one.
         """
         maker, inner = near.of(self), _made_by(near, context)
-        if near.is_over:
+        if near.is_over and not near.is_broken_off:
             if maker is None or maker.is_over:
                 return await self._execute_inside(tool_name, params, inner, None)
             # What it has left behind belongs to the call that led to it, while that runs.
             near, is_for_tool = maker, inner.is_for_tool
             inner = nested_context(near.bind(near.deadline), inner, None)
             inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
-        if near.is_overdue:
-            raise _ended(near.call_id, tool_name)
         inner._call = near  # noqa: SLF001 - the engine's own
         task = task_of(get_running_loop())
         is_helper = near.take_helper(task)
         try:
+            # Looked at when it is noted: the other engine may end it from another loop's thread.
+            if near.is_overdue or near.is_broken_off:
+                raise _ended(near.call_id, tool_name)
             if maker is not None and maker.is_lending:
                 return await self._lend(maker, tool_name, params, inner)
             return await self._execute_inside(tool_name, params, inner, None)
@@ -318,6 +327,9 @@ class Pipeline:
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
         """A call made by the call that `outer` is bound to, whose slot is parked meanwhile."""
+        if (loop := get_running_loop()) is not self._loop and not self._use(loop):
+            take = partial(self.nest, outer, tool_name, params, timeout, context)
+            return await self._home_loop.carry(take, outer)
         call: Call = outer.bound_call
         if call.is_over or call.slot.is_overdue:
             raise _ended(outer.call_id, tool_name)
@@ -500,12 +512,23 @@ class Pipeline:
                 return None
         return slot
 
-    def _use(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Reads the clock of `loop`, without the detour through a method where that is the same."""
+    async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Runs a coroutine on the loop that the calls live on."""
+        self._use(get_running_loop())
+        return await self._home_loop.carry(work)
+
+    def _use(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether the calls live on `loop`; they move there where their own one does not run.
+
+        Reads its clock, without the detour through a method where that is the same.
+        """
+        if not self._home_loop.is_on(loop):
+            return False
         self._loop = loop
         is_plain = type(loop).time is asyncio.BaseEventLoop.time
         self._time = monotonic if is_plain else loop.time
         self._ending.use_clock(self._time)
+        return True
 
     def _tell_start(self, call: Call, slot: Slot) -> None:
         """Publishes that the tool starts; a subscriber may look for the slot then."""
@@ -522,6 +545,7 @@ class Pipeline:
 
     def _break_off(self, call: Call, slot: Slot) -> None:
         """Ends a call whose caller went away."""
+        call.break_off()
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, CANCELLED)
 
@@ -554,9 +578,9 @@ class Pipeline:
         """The tool failed, or its caller need not wait for it any more."""
         seconds = now - slot.acquired_at
         failure = end_of(call, run, seconds)
-        if call.helpers and run.is_ending and not run.is_timed_out:
-            # By the deadline they end by themselves.
-            call.end_helpers()
+        if run.is_ending:
+            # By the deadline what helps it ends by itself.
+            call.break_off(ends_helpers=not run.is_timed_out)
         outcome = False if failure.error_type in _FAULTS else None
         if run.is_detached:
             self._controller.mark_overdue(slot, outcome)

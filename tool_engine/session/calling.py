@@ -249,6 +249,7 @@ class SessionCalls:
             called_name=tool_name if asked is None else asked.called_name,
             catalog=session.source,
             is_nested=asked is not None and asked.is_nested,
+            home=session.home,
         )
         whole = scope if asked is None else scope_of(scope, asked, kept)
         bound = context_of(session, context, placed.tool, whole)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from tool_engine.approval.gate import ApprovalGate
 from tool_engine.approval.making import making_of, place_of
 from tool_engine.approval.place import engine_asked
 from tool_engine.approval.scopes import token_of
+from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
@@ -56,6 +59,7 @@ class SessionScope:
         catalog: What has the tool; None: only the conversation.
         is_nested: Whether the call was made by a tool, and waited until now.
         is_off: Why the call may not run after all, by what was turned off since; None: it may.
+        home: Where it is asked, whatever loop the call runs on; None: there.
         line: What the conversation has spent, then those that it works for; see `Meter`.
         paid: In which books the call itself was counted before it came here.
     """
@@ -70,6 +74,7 @@ class SessionScope:
         "_consented",
         "_expanded",
         "_gate",
+        "_home",
         "_is_nested",
         "_is_off",
         "_others",
@@ -102,6 +107,7 @@ class SessionScope:
         called_name: str = "",
         catalog: ToolSource | None = None,
         is_nested: bool = False,
+        home: HomeLoop | None = None,
     ) -> None:
         self._own = own
         self._gate = gate
@@ -117,6 +123,7 @@ class SessionScope:
         self._called_name = called_name
         self._catalog = catalog
         self._is_nested = is_nested
+        self._home = home
         self.source = source
         """Which of several sources has the tool; empty: the first, or the only one."""
         self._call_id: str | None = None
@@ -194,6 +201,12 @@ class SessionScope:
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         """Why the call may not run; None: it may."""
+        home = self._home
+        if home is None or home.loop is get_running_loop():
+            return await self._consent(call_id, tool, params)
+        return await home.carry(partial(self._consent, call_id, tool, params))
+
+    async def _consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         if self._call_id is None:
             self._call_id = call_id
         is_first = call_id == self._call_id

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
+from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import (
     ApprovalError,
@@ -59,8 +62,8 @@ _LONGEST: Final = 200
 class ToolSession(CycleFacade, SavedSession):
     """One conversation: what it may use, remember and spend. X1.
 
-    Many sessions share one engine; none sees another one's state. A session is used in one event
-    loop; its calls may run at the same time.
+    Many sessions share one engine; none sees another one's state. A session lives on one event
+    loop, and calls from others go there; its calls may run at the same time.
 
     Args:
         engine: A `ToolEngine`, or what `combine`, `prefix`, `rename`, `keep` and `prepare` make of
@@ -123,6 +126,8 @@ class ToolSession(CycleFacade, SavedSession):
         self.storage = getattr(store, "sessions", None) if storage is None else storage
         self.parent = parent
         """The session that it works for."""
+        self.home = HomeLoop() if parent is None else parent.home
+        """The event loop that it lives on."""
         above = None if parent is None else parent.meter
         found, catalog = lambda: self.toolbox.found, lambda: self.source
         self.meter: Meter = Meter(
@@ -307,7 +312,11 @@ class ToolSession(CycleFacade, SavedSession):
             ConfigurationError: The context is none.
             asyncio.CancelledError: The caller was cancelled.
         """
-        return await self.calls.execute(tool_name, params, context)
+        if get_running_loop() is self.home.loop:
+            return await self.calls.execute(tool_name, params, context)
+        return await self.home.carry(
+            partial(self.calls.execute, tool_name, params, context), context
+        )
 
     def refuse(
         self,
@@ -384,7 +393,7 @@ class ToolSession(CycleFacade, SavedSession):
         decided = decision_from(decision)
         if decided is None:
             raise ApprovalError("None is no answer to a call that waits: say True or False")
-        return await self.calls.resume(str(token), decided)
+        return await self.home.carry(partial(self.calls.resume, str(token), decided))
 
     def take_news(self) -> list[str]:
         """What became of calls that were deferred and have ended since, for the model to read.

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tool_engine.approval.gate import ApprovalGate
+from tool_engine.calls.home_loop import HomeLoop
 from tool_engine.interfaces import CallScope, SessionStorage, ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
@@ -68,6 +69,8 @@ class SessionState(ABC):
     """Where it is kept."""
     parent: SessionState | None
     """The session that it works for."""
+    home: HomeLoop
+    """The event loop that it lives on."""
     deferred: dict[str, Deferred]
     """Token of a request -> what it does not say; helpers ask in the conversation's name."""
     results: ShownResults

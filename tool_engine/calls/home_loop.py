@@ -1,0 +1,218 @@
+"""How does what is called on another event loop get to the loop that an engine or session lives on?
+
+What lives on one loop needs no lock. So a call from elsewhere, such as from a plain tool that runs
+`asyncio.run` in its thread, goes there, runs in a task of that loop, and its caller waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
+
+from tool_engine.admission.bridge import LOOK_INTERVAL
+from tool_engine.errors import EngineClosedError, ToolEngineError
+from tool_engine.logger import current_call
+from tool_engine.model.call import ToolExecutionContext
+
+__all__ = ["HomeLoop", "at_home"]
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+_CURE: Final = (
+    "and so may be waiting for this very call: let an async tool await "
+    "asyncio.to_thread(...) where it waits for a thread"
+)
+_KEEP: Final = "keep the loop running on which the engine was loaded for as long as it is used"
+
+PATIENCE: Final = 5.0
+"""Seconds that a home loop has to begin with what was carried to it."""
+PATIENCE_LATER: Final = 30.0
+"""Seconds for which it may stand still while that runs."""
+
+
+class HomeLoop:
+    """The event loop that something lives on: the first that it is used on, while that is there."""
+
+    __slots__ = ("_lock", "_pid", "loop")
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._pid = 0
+
+    def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it lives on the running loop `loop`; it moves there where the other one rests."""
+        with self._lock:
+            home = self.loop
+            # The loop of the process that this one was forked from only looks as if it ran.
+            if home is loop or home is None or not home.is_running() or self._pid != os.getpid():
+                self.loop, self._pid = loop, os.getpid()
+        return self.loop is loop
+
+    async def carry(
+        self,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        context: ToolExecutionContext | None = None,
+    ) -> _T:
+        """Runs a coroutine on the home loop, with the caller's context variables.
+
+        A cancelled caller waits until that has ended, as it would for a coroutine of its own.
+
+        Args:
+            work: Makes the coroutine.
+            context: Tells which call it is done for, where the context variables do not.
+
+        Raises:
+            EngineClosedError: The home loop ends, or does not run any more.
+            ToolEngineError: It is blocked.
+        """
+        loop = asyncio.get_running_loop()
+        home = loop if self.is_on(loop) else self.loop
+        if home is None or home is loop:
+            return await work()
+        # A running loop knows its thread, though under no public name.
+        if getattr(home, "_thread_id", None) == threading.get_ident():
+            raise ToolEngineError(f"the engine's event loop waits for this one, {_CURE}")
+        maker = current_call.get() or (context and context.bound_call)
+        return await _Errand(work, home, loop, maker).run()
+
+
+class _AtHome(Protocol):
+    """What lives on one loop."""
+
+    async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], /) -> Any:
+        """Runs a coroutine on that loop."""
+
+
+_Lives = TypeVar("_Lives", bound=_AtHome)
+
+
+def at_home(
+    method: Callable[Concatenate[_Lives, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Lives, _P], Coroutine[Any, Any, _T]]:
+    """The same method, run on the loop that its object lives on, whatever loop calls it."""
+
+    @wraps(method)
+    async def run(self: _Lives, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        done: _T = await self._carry(partial(method, self, *args, **kwargs))
+        return done
+
+    return run
+
+
+class _Errand(Generic[_T]):
+    """Work on a home loop, for a caller elsewhere.
+
+    `run`, `_look` and `_withdraw` are the caller's; the rest happens at home.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        home: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop,
+        maker: Any,
+    ) -> None:
+        self._work = work
+        self._home = home
+        self._loop = loop
+        self._maker = maker
+        self._answered: asyncio.Future[None] = loop.create_future()
+        self._task: asyncio.Task[_T] | None = None
+        self._is_unwanted = False
+        self._value: list[_T] = []
+        self._error: BaseException | None = None
+        self._looks_in_vain = 0
+
+    async def run(self) -> _T:
+        """The value or the error of the work."""
+        cancelled: asyncio.CancelledError | None = None
+        self._post(self._start)
+        while not self._answered.done():
+            try:
+                await asyncio.wait([self._answered], timeout=LOOK_INTERVAL)
+                if not self._answered.done():
+                    self._look()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._withdraw()
+            except BaseException:
+                # It cannot be waited for: the home loop is not there, or this one is not any more.
+                self._withdraw()
+                if cancelled is not None:
+                    raise cancelled from None
+                raise
+        if cancelled is not None:
+            raise cancelled
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+    def _post(self, action: Callable[[], object]) -> None:
+        # Done there in a copy of the context variables that are set here.
+        try:
+            self._home.call_soon_threadsafe(action)
+        except RuntimeError:
+            raise EngineClosedError(f"the engine's event loop was closed; {_KEEP}") from None
+
+    def _look(self) -> None:
+        """Raises when no answer can be expected any more."""
+        # Looks are counted, not seconds: a process that was stopped has not looked.
+        self._looks_in_vain += 1
+        patience = PATIENCE if self._task is None else PATIENCE_LATER
+        if self._looks_in_vain * LOOK_INTERVAL > patience:
+            if self._home.is_running():
+                raise ToolEngineError(
+                    f"the engine's event loop has been blocked for {patience:g} s, {_CURE}"
+                )
+            raise EngineClosedError(
+                f"the engine's event loop has not run for {patience:g} s; {_KEEP}"
+            )
+        self._post(self._answer_look)
+
+    def _answer_look(self) -> None:
+        self._looks_in_vain = 0
+
+    def _withdraw(self) -> None:
+        self._is_unwanted = True
+        with suppress(EngineClosedError):
+            self._post(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        if self._is_unwanted:
+            self._answer()
+        else:
+            self._task = self._home.create_task(self._work())
+            self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[_T]) -> None:
+        if not task.cancelled():
+            self._error = task.exception()
+            if self._error is None:
+                self._value.append(task.result())
+        elif not task.cancelling() or self._is_unwanted or _is_broken_off(self._maker):
+            self._error = asyncio.CancelledError()
+        else:
+            # Neither its caller nor the tool that it is done for was cancelled.
+            self._error = EngineClosedError(
+                f"the engine's event loop ended while the call ran; {_KEEP}"
+            )
+        self._answer()
+
+    def _answer(self) -> None:
+        # A closed loop: its caller is gone.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._answered.set_result, None)
+
+
+def _is_broken_off(maker: Any) -> bool:
+    return maker is not None and maker.is_broken_off
