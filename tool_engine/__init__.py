@@ -52,9 +52,9 @@ from tool_engine.errors import (
 )
 from tool_engine.executors.builtin import EchoExecutor
 from tool_engine.interfaces import ChatModel, ToolCallingProtocol, ToolExecutor
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
 from tool_engine.model.call import (
     Refusal,
     ToolCall,

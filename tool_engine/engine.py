@@ -126,21 +126,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
-        self._pipeline = _pipeline_of(
-            self.config,
-            admission,
-            self.store,
-            self._bus,
-            self._registry,
-            self._runs,
-            self._local,
-            self._backend,
-            self._reloader,
-            lambda: self.generation,
-            self.get,
-            _scope_of(approver),
-            self,
-        )
+        self._pipeline = self._make_pipeline(admission, _scope_of(approver))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -151,6 +137,30 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
         if getattr(self.store.storage, "on_trouble", self) is None:
             self.store.storage.on_trouble = self._bus.tell_trouble  # type: ignore[attr-defined]
         self._lines = EventLines(self._bus.subscribe)
+
+    def _make_pipeline(self, controller: AdmissionController, scope: CallScope | None) -> Pipeline:
+        planner = Planner(
+            ToolParameterValidator(strict=self.config.strict_validation),
+            self._registry,
+            self._local,
+            self._backend,
+            lambda: controller.config,
+            lambda: self.generation,
+            self.get,
+        )
+        return Pipeline(
+            self.get,
+            self._reloader.refusal_of,
+            planner,
+            controller,
+            self._runs,
+            self._local,
+            CallEnding(self.store, self._bus),
+            self._bus,
+            name_engine(),
+            scope,
+            self,
+        )
 
     async def __aenter__(self) -> Self:
         await self.load()
@@ -477,46 +487,6 @@ def _loop_time() -> float:
         return asyncio.get_running_loop().time()
     except RuntimeError:
         return time.monotonic()
-
-
-def _pipeline_of(
-    config: ToolEngineConfig,
-    controller: AdmissionController,
-    store: ToolKnowledgeStore,
-    bus: EventBus,
-    registry: ExecutorRegistry,
-    runs: Runs,
-    local: LocalBackend,
-    backend: ExecutionBackend,
-    reloader: Reloader,
-    generation: Callable[[], int],
-    find: Callable[[str], Tool | None],
-    scope: CallScope | None,
-    home: object,
-) -> Pipeline:
-    """The steps of an engine's calls, with the parts that take them."""
-    planner = Planner(
-        ToolParameterValidator(strict=config.strict_validation),
-        registry,
-        local,
-        backend,
-        lambda: controller.config,
-        generation,
-        find,
-    )
-    return Pipeline(
-        find,
-        reloader.refusal_of,
-        planner,
-        controller,
-        runs,
-        local,
-        CallEnding(store, bus),
-        bus,
-        name_engine(),
-        scope,
-        home,
-    )
 
 
 def _scope_of(approver: Approver | None) -> CallScope | None:

@@ -31,7 +31,7 @@ from tool_engine.errors import (
     SlotRejectedError,
     ToolEngineError,
 )
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
 
 BOUND = 20.0

@@ -3,6 +3,6 @@
 from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.admission.slot import ConcurrencySlot
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 
 __all__ = ["ConcurrencyMetrics", "ConcurrencySlot", "SlotEvent", "ToolConcurrencyController"]

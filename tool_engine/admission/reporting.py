@@ -25,7 +25,7 @@ from tool_engine.admission.snapshot import (
 )
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 
 __all__ = ["SlotReporter"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.json.data import Data
 
 __all__ = ["ConcurrencySnapshot", "HeldSlot", "WaitExplanation", "WaitingCall"]

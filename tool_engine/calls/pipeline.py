@@ -77,7 +77,7 @@ class Pipeline:
         "_explain_missing",
         "_find",
         "_flights",
-        "_home",
+        "_runs",
         "_home_loop",
         "_is_closed",
         "_local",
@@ -95,7 +95,7 @@ class Pipeline:
         explain_missing: Callable[[Call], Failure],
         planner: Planner,
         controller: AdmissionController,
-        home: Runs,
+        runs: Runs,
         local: LocalBackend,
         ending: CallEnding,
         bus: EventBus,
@@ -107,7 +107,7 @@ class Pipeline:
         self._explain_missing = explain_missing
         self._planner = planner
         self._controller = controller
-        self._home = home
+        self._runs = runs
         self._local = local
         self._ending = ending
         self._flights = Flights(ending)
@@ -115,7 +115,7 @@ class Pipeline:
         self._prefix = id_prefix
         self._plans: dict[str, Plan] = {}
         self._consents = Consents(ending, scope, engine)
-        self._retries = Retries(controller, home, ending, self._suspend)
+        self._retries = Retries(controller, runs, ending, self._suspend)
         self._is_closed = False
         self._disowned: EngineClosedError | None = None
         self._home_loop = HomeLoop()
@@ -166,7 +166,7 @@ class Pipeline:
 
     def abort(self) -> None:
         """Ends the calls that are still running as `engine_closed`."""
-        self._home.abort()
+        self._runs.abort()
         self._retries.abort()
 
     async def execute(  # noqa: C901, PLR0911, PLR0912 - the steps are to be read in one place
@@ -216,7 +216,7 @@ class Pipeline:
             if self._bus.has_subscribers:
                 self._tell_start(call, slot)
             deadline = slot.acquired_at + plan.timeout if context is ANONYMOUS else call.deadline
-            run = ToolTask(loop, deadline, self._home, call, plan.direct, arguments)
+            run = ToolTask(loop, deadline, self._runs, call, plan.direct, arguments)
             if plan.direct is None:
                 call.bind_run(run, plan)
             run.start(task_of(loop))
@@ -567,7 +567,7 @@ class Pipeline:
         """Asks what a tool returned for its form in JSON, within what is left of its time."""
         loop, asks = get_running_loop(), {"function": partial(made_ready, run.value)}
         ask = self._local.in_thread
-        asking = ToolTask(loop, run.deadline, self._home, call, ask, asks)
+        asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
         asking.leaves_on_cancel = True
         asking.start(task_of(loop))
         if not asking.is_done:

@@ -28,7 +28,7 @@ from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.output.shaping import shaped
 from tool_engine.validation import ToolParameterValidator
 
-__all__ = ["Plan", "Planner"]
+__all__ = ["Placing", "Plan", "Planner"]
 
 _Accept = Callable[[Any, bytes], dict[str, Any] | None]
 _Explain = Callable[[Any], ValidationResult]

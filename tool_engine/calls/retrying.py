@@ -26,7 +26,7 @@ class Retries:
 
     Args:
         controller: Keeps the slots of the calls, which pause without them.
-        home: Keeps the runs.
+        runs: Keeps the runs.
         ending: Tells of each further attempt.
         suspend: Lets others see a call that waits.
     """
@@ -34,12 +34,12 @@ class Retries:
     def __init__(
         self,
         controller: AdmissionController,
-        home: Runs,
+        runs: Runs,
         ending: CallEnding,
         suspend: Suspend,
     ) -> None:
         self._controller = controller
-        self._home = home
+        self._runs = runs
         self._ending = ending
         self._suspend = suspend
         self._pauses: set[Call] = set()
@@ -81,7 +81,7 @@ class Retries:
             call.retries += 1
             self._ending.tell_retry(call, failure, seconds, began - ended)
             params = deepcopy(call.arguments)
-            run = ToolTask(loop, deadline, self._home, call, None, params or {})
+            run = ToolTask(loop, deadline, self._runs, call, None, params or {})
             call.bind_run(run, plan)
             run.start(task_of(loop))
             if not run.is_done:

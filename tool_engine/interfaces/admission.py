@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.model.admission_metrics import ConcurrencyMetrics
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
 __all__ = ["AdmissionController", "AdmissionUser", "Slot", "SlotRequest"]
@@ -215,6 +215,7 @@ class AdmissionController(Protocol):
         The slots of calls that wait for each other must not hold each other up: a controller that
         does not lend gives a call with a `request.parent` a slot without counting it.
         """
+        del slot
 
     async def unpark(self, slot: Any) -> None:
         """Wait until the slot counts again, before all calls that ask for a new one.
@@ -222,12 +223,15 @@ class AdmissionController(Protocol):
         Returns at once while another `park` of the slot is not over. Cancelled, it leaves the slot
         to come back by itself or to be released.
         """
+        del slot
 
     def unpark_nowait(self, slot: Any) -> None:
         """Do the same without the wait: the slot counts again as soon as there is room."""
+        del slot
 
     def stay_parked(self, slot: Any) -> None:
         """Leave the slot lent: the call has ended, and `release` is about to be called."""
+        del slot
 
     # Limits that move.
 
@@ -237,9 +241,11 @@ class AdmissionController(Protocol):
         Raises:
             ConfigurationError: It has an engine.
         """
+        del user
 
     def pause_bucket(self, name: str, seconds: float) -> None:
         """Give no slots of a bucket for some time: the service behind it asks for that."""
+        del name, seconds
 
     def pause_left(self, bucket: str) -> float:
         """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
@@ -252,14 +258,17 @@ class AdmissionController(Protocol):
 
     def adopt(self, requests: Iterable[Any]) -> None:
         """Apply the limits in these requests, the newest of their tools, to calls that wait."""
+        del requests
 
     # What is only looked at.
 
     def watch(self, slot: Any) -> None:
         """Let views show the slot: from now on others than its own call may look."""
+        del slot
 
     def count_timeout(self) -> None:
         """Count a call that ran out of time while it ran."""
+        return
 
     def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
         """Return per bucket `current`, `limit`, `queue` and `utilization`."""
