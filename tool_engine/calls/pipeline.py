@@ -68,27 +68,6 @@ _UNASKED: Final[Any] = "unasked"
 class Pipeline:
     """Takes calls through the steps; one per engine."""
 
-    __slots__ = (
-        "_bus",
-        "_consents",
-        "_controller",
-        "_disowned",
-        "_ending",
-        "_explain_missing",
-        "_find",
-        "_flights",
-        "_runs",
-        "_home_loop",
-        "_is_closed",
-        "_local",
-        "_loop",
-        "_planner",
-        "_plans",
-        "_prefix",
-        "_retries",
-        "_time",
-    )
-
     def __init__(
         self,
         find: Callable[[str], Tool | None],
@@ -180,9 +159,7 @@ class Pipeline:
     ) -> ToolExecutionResult:
         """Takes one call through all steps; see `ToolEngine.execute`."""
         if (loop := get_running_loop()) is not self._loop and not self._use(loop):
-            return await self._home_loop.carry(
-                partial(self.execute, tool_name, params, context), context
-            )
+            return await self._execute_at_home(tool_name, params, context)
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context._call  # noqa: SLF001 - the engine's own
         if near is not None and parent is _UNASKED:
@@ -516,6 +493,13 @@ class Pipeline:
         """Runs a coroutine on the loop that the calls live on."""
         self._use(get_running_loop())
         return await self._home_loop.carry(work)
+
+    async def _execute_at_home(
+        self, tool_name: str, params: Any, context: ToolExecutionContext | None
+    ) -> ToolExecutionResult:
+        """Carry a call from another event loop to the one that the calls live on."""
+        take = partial(self.execute, tool_name, params, context)
+        return await self._home_loop.carry(take, context)
 
     def _use(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the calls live on `loop`; they move there where their own one does not run.
