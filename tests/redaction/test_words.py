@@ -49,7 +49,9 @@ def test_a_call_of_which_nothing_is_known() -> None:
     assert shorten_words(VALUE, None) == "[hidden]"
 
 
-@pytest.mark.parametrize("secret", [TOKEN, VALUE, VALUE * 8, VALUE * 2_000])
+@pytest.mark.parametrize(
+    "secret", [TOKEN, VALUE, VALUE * 8, VALUE * 2_000], ids=["token", "short", "long", "longest"]
+)
 @pytest.mark.parametrize("most", [200, 2_000, 16_000, 32_768])
 def test_no_half_of_a_secret(secret: str, most: int) -> None:
     """Neither where words are cut, nor where no more of them is looked at."""

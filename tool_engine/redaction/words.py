@@ -6,9 +6,9 @@ only way in which the engine puts an exception that is not its own into words.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any, Final
 
 from tool_engine.model.approval import ApprovalRequest
@@ -21,6 +21,7 @@ __all__ = ["kind_of", "secrets_asked", "secrets_if_known", "shorten_words", "tra
 
 _MOST: Final = 2_000
 """Characters of a message that are shown."""
+_FOLDERS: Final = re.compile(r".*[/\\]")
 _MOST_TRACED: Final = 16_000
 _BEGINNING: Final = 128
 """Characters by which `OwnSecrets.beginning` knows a secret that is longer."""
@@ -94,7 +95,7 @@ def kind_of(error: BaseException) -> str:
 def _place_of(error: BaseException) -> str:
     """Where it was raised, in which no value stands: enough to find the code that did."""
     frames = [*traceback.walk_tb(error.__traceback__)][-1:]
-    places = (f"{PurePath(frame.f_code.co_filename).name}:{line}" for frame, line in frames)
+    places = (f"{_FOLDERS.sub('', frame.f_code.co_filename)}:{line}" for frame, line in frames)
     return redact_text("".join(f" (raised at {place})" for place in places)[:_MOST])
 
 
