@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.events.subscriber import is_being_cancelled
+from tool_engine.knowledge.entry import VisibleCall
 from tool_engine.knowledge.history import (
     AGENT_CALLER,
     AgentContext,
@@ -34,7 +34,7 @@ from tool_engine.model.record import RecordQuery
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.shown import ShownTools
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
 
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
 
@@ -346,8 +346,11 @@ class ToolSubAgent:
             # The tool was cancelled, not this task: `execute` remembered it as its last step.
             return self._history.newest
         except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
-            failed = _failure(tool_name, _error_type(error), str(error) or type(error).__name__)
-            past = PastCall(failed, snapshot(params), self._engine.get(tool_name))
+            tool = self._engine.get(tool_name)
+            secrets = secrets_if_known(tool, params)
+            said = shorten_words(str(error), secrets) or kind_of(error)
+            failed = _failure(tool_name, _error_type(error), said)
+            past = PastCall(failed, snapshot(params), tool)
             return await self._refuse(past)
 
     async def _refuse(self, past: PastCall) -> ToolExecutionResult:
@@ -361,39 +364,38 @@ class ToolSubAgent:
         self._remember(past)
         if self._callback is not None:
             seconds = max(_LEAST, limit - past.result.execution_time)
-            await self._tell(self._callback, past.result, seconds)
+            await self._tell(self._callback, past, seconds)
         return past.result
 
-    async def _tell(
-        self, callback: ResultCallback, result: ToolExecutionResult, seconds: float
-    ) -> None:
+    async def _tell(self, callback: ResultCallback, past: PastCall, seconds: float) -> None:
         clock = asyncio.timeout(seconds)
         try:
-            returned = callback(result)
+            returned = callback(past.result)
             if inspect.isawaitable(returned):
                 async with clock:
                     await returned
         except TimeoutError as error:
             late = f"the callback had not ended after {seconds:g} s, and was cancelled"
-            self._log_failure(result, ToolEngineError(late) if clock.expired() else error)
+            self._log_failure(past, ToolEngineError(late) if clock.expired() else error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
-            self._log_failure(result, error)
+            self._log_failure(past, error)
         except Exception as error:  # noqa: BLE001 - a callback must not change how a call ended
-            self._log_failure(result, error)
+            self._log_failure(past, error)
 
     def _remember(self, past: PastCall) -> None:
         self._shown.learn(past.tool, past.result)
         self._history.add(past)
 
-    def _log_failure(self, result: ToolExecutionResult, error: BaseException) -> None:
+    def _log_failure(self, past: PastCall, error: BaseException) -> None:
+        result, visible = past.result, VisibleCall(past.params, past.tool)
         _log.warning(
             "result_callback_failed",
             agent_id=self.agent_id,
             tool_name=result.tool_name,
             call_id=result.call_id,
-            error=redact_text("".join(traceback.format_exception(error))),
+            error=trace_of(error, visible.secrets),
         )
 
 

@@ -120,7 +120,7 @@ async def test_close_in_reverse_order(make: Make) -> None:
         await registry.close()
     assert closed == ["c", "b", "a"]
     assert [(log["event"], log["error"]) for log in logs] == [
-        ("executor_close_failed", "RuntimeError('cannot close')")
+        ("executor_close_failed", "RuntimeError: cannot close")
     ]
 
 

@@ -15,6 +15,7 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.errors import AdmissionError
 from tool_engine.logger import get_logger
 from tool_engine.model.json.data import Data
+from tool_engine.redaction import words_of
 
 __all__ = ["Announcer", "SlotEvent"]
 
@@ -110,7 +111,7 @@ class Announcer:
                 try:
                     callback(event)
                 except Exception as error:  # noqa: BLE001 - a listener must not stop the others
-                    _log.warning("slot_subscriber_failed", error=repr(error))
+                    _log.warning("slot_subscriber_failed", error=words_of(error))
 
 
 def _of_waiter(kind: str, waiter: Waiter, now: float, error_type: str | None = None) -> SlotEvent:

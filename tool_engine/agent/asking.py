@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, Stre
 from tool_engine.protocols.cycle import parse_reply
 from tool_engine.protocols.large import read_in_time, size_of
 from tool_engine.protocols.objects import readable
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import OwnSecrets, redact_text, words_of
 
 __all__ = ["Asking", "Emit"]
 
@@ -41,11 +41,15 @@ class Asking:
     Args:
         model: Who is asked.
         emit: Hears of each step of the reply.
+        find_secrets: Gives those of the conversation, which the words of its client may repeat.
     """
 
-    def __init__(self, model: ChatModel, emit: Emit) -> None:
+    def __init__(
+        self, model: ChatModel, emit: Emit, find_secrets: Callable[[], Iterable[OwnSecrets]]
+    ) -> None:
         self._model = model
         self._emit = emit
+        self._find_secrets = find_secrets
         self._said: list[str] = []
         self._half = ""
         """The first half of a character that two chunks hold one half of each."""
@@ -73,7 +77,7 @@ class Asking:
                 raise asyncio.CancelledError from error
             if isinstance(error, ToolEngineError):
                 raise
-            raise _failure(self._model, error) from error
+            raise _failure(self._model, error, self._find_secrets()) from error
         for finding in reply.findings:
             self._emit(AgentEventType.FINDING, finding=finding, tool_call_id=finding.call_id)
         return self._with_message(reply)
@@ -91,7 +95,7 @@ class Asking:
         try:
             await close()
         except Exception as error:  # noqa: BLE001 - the reply, or why there is none, counts
-            message = redact_text(readable(f"{type(error).__name__}: {error}"))
+            message = readable(words_of(error, *self._find_secrets()))
             _log.warning("reply_not_closed", model=_name(self._model), error=message)
 
     async def _read(self, replies: AsyncIterator[Any], *, is_streamed: bool) -> ParsedReply:
@@ -101,7 +105,7 @@ class Asking:
             reply: ParsedReply = await read_in_time(self._read_whole, whole)
             self._tell_whole(reply)
             return reply
-        reader, size = _Reader(self._model.protocol.decoder()), 0
+        reader, size = _Reader(self._model.protocol.decoder(), self._find_secrets), 0
         async for chunk in replies:
             if isinstance(chunk, str):
                 self._raw.append(chunk)
@@ -116,7 +120,7 @@ class Asking:
         if len(pieces) < 2:
             return parse_reply(self._model.protocol, pieces[0] if pieces else "")
         # A client that streams all the same: each piece is a part of the reply.
-        reader = _Reader(self._model.protocol.decoder())
+        reader = _Reader(self._model.protocol.decoder(), self._find_secrets)
         for each in pieces:
             reader.feed(each)
         return reader.close()
@@ -174,8 +178,11 @@ class Asking:
 class _Reader:
     """A decoder that may be one of others: what it fails on becomes a finding."""
 
-    def __init__(self, decoder: ReplyDecoder) -> None:
+    def __init__(
+        self, decoder: ReplyDecoder, find_secrets: Callable[[], Iterable[OwnSecrets]]
+    ) -> None:
         self._decoder = decoder
+        self._find_secrets = find_secrets
         self._broken: ParsedReply | None = None
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
@@ -184,7 +191,7 @@ class _Reader:
         try:
             return self._decoder.feed(chunk)
         except Exception as error:  # noqa: BLE001 - it must not break the conversation
-            self._broken = _unread(error)
+            self._broken = _unread(error, self._find_secrets())
             return []
 
     def close(self) -> ParsedReply:
@@ -193,25 +200,25 @@ class _Reader:
         try:
             return self._decoder.close()
         except Exception as error:  # noqa: BLE001 - it must not break the conversation
-            return _unread(error)
+            return _unread(error, self._find_secrets())
 
 
 def _name(model: ChatModel) -> str:
     return getattr(model, "name", None) or type(model).__name__
 
 
-def _failure(model: ChatModel, error: Exception) -> ChatModelError:
+def _failure(model: ChatModel, error: Exception, secrets: Iterable[OwnSecrets]) -> ChatModelError:
     """What a client of others raised, as one of ours would tell it."""
-    who, kind = _name(model), type(error).__name__
+    who = _name(model)
     found = failure_of(error, who, type(model).__name__)
-    message = redact_text(readable(f"{who}: its client failed: {kind}: {error}"))
+    message = redact_text(readable(f"{who}: its client failed: {words_of(error, *secrets)}"))
     return ChatModelError(
         message, status=found.status, is_transient=found.is_transient, is_refusal=found.is_refusal
     )
 
 
-def _unread(error: Exception) -> ParsedReply:
-    message = redact_text(f"the reply could not be read: {type(error).__name__}: {error}")
+def _unread(error: Exception, secrets: Iterable[OwnSecrets]) -> ParsedReply:
+    message = f"the reply could not be read: {words_of(error, *secrets)}"
     _log.warning("reply_not_decoded", error=message)
     finding = ReplyFinding(error_type="malformed_reply", level="error", message=message)
     return ParsedReply(findings=[finding])

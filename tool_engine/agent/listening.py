@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from tool_engine.knowledge.entry import secret_names
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import OwnSecrets, redact_text, secrets_of
+from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
 
 __all__ = ["Listeners", "OnEvent", "ended"]
 
@@ -25,6 +26,8 @@ OnEvent = Callable[[AgentEvent], object]
 """Hears of each step; a plain function, and what it raises is logged."""
 
 _log: Final = get_logger(__name__)
+_MOST_KNOWN: Final = 64
+"""Calls whose secrets are known, for what is told of failures."""
 
 
 class Listeners:
@@ -50,6 +53,7 @@ class Listeners:
         self._find = find
         self.secrets: tuple[OwnSecrets, ...] = ()
         """What the calls of the turn were sent as secrets."""
+        self._known: deque[OwnSecrets] = deque(maxlen=_MOST_KNOWN)
         self.round = 0
         self._begun: object | None = None
         self._requests: set[str] = set()
@@ -97,15 +101,26 @@ class Listeners:
         names = secret_names(tool)
         if tool is None or not names:
             return names
-        try:
-            arguments = msgspec.json.decode(what["tool_call_arguments_complete"] or "")
-        except (msgspec.DecodeError, ValueError):
+        arguments = _read(what["tool_call_arguments_complete"])
+        if arguments is None:
             return names
-        if not isinstance(arguments, dict):
-            return names
-        secrets = secrets_of(tool, arguments)
-        self.secrets = (*self.secrets, secrets)
-        return names | secrets.names
+        return names | self._note(secrets_of(tool, arguments)).names
+
+    def note_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
+        """Knows the secrets of a call from here on, whoever has heard of it."""
+        tool = self._find(tool_name)
+        if tool is not None and secret_names(tool):
+            self._note(secrets_of(tool, arguments))
+
+    def known_secrets(self) -> tuple[OwnSecrets, ...]:
+        """Those of the newest calls, also of earlier turns: a model is sent all of them again."""
+        return tuple(self._known)
+
+    def _note(self, secrets: OwnSecrets) -> OwnSecrets:
+        if not any(each.hides_the_same(secrets) for each in self.secrets):
+            self.secrets = (*self.secrets, secrets)
+            self._known.append(secrets)
+        return secrets
 
     def pass_on(self, event: AgentEvent) -> None:
         """Tells everybody of an event, of a sub-agent's for example."""
@@ -118,14 +133,39 @@ class Listeners:
             try:
                 hear(event)
             except Exception as error:  # noqa: BLE001 - whoever listens must not break the turn
-                message = redact_text(f"{type(error).__name__}: {error}")
+                message = words_of(error, *self._secrets_of(event))
                 _log.warning("agent_listener_failed", event_type=event.type.value, error=message)
+
+    def _secrets_of(self, event: AgentEvent) -> tuple[OwnSecrets | None, ...]:
+        """What a listener that fails on an event may repeat; None: that cannot be told."""
+        if event.type in (AgentEventType.TOOL_CALL_START, AgentEventType.TOOL_CALL_CHUNK):
+            tool = self._find(event.tool_call_name or "")
+            if tool is None or secret_names(tool):
+                return (None,)  # no part of a secret can be told by itself
+        names, secrets = event._names, event._secrets  # noqa: SLF001 - the engine's own
+        is_read = event.type is not AgentEventType.TOOL_CALL_END or (
+            _read(event.tool_call_arguments_complete) is not None
+        )
+        if names and not is_read:
+            return (None,)
+        request = event.request
+        asked = () if request is None else (secrets_asked(request),)
+        return (*secrets, *self._known, *asked)
 
     def watch(self, gate: ApprovalGate) -> None:
         """Tells of requests for consent, and their answers, beside whoever is told already."""
         requested, answered = AgentEventType.APPROVAL_REQUESTED, AgentEventType.APPROVAL_ANSWERED
         gate.on_request = _Hook.beside(gate.on_request, requested, self)
         gate.on_answer = _Hook.beside(gate.on_answer, answered, self)
+
+
+def _read(arguments: str | None) -> dict[str, Any] | None:
+    """The arguments of a call that a model wrote; None: they are no object."""
+    try:
+        read = msgspec.json.decode(arguments or "")
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return read if isinstance(read, dict) else None
 
 
 class _Hook:

@@ -24,7 +24,7 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.json.copying import live
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import shorten_words, words_of
 from tool_engine.session.session import ToolSession
 
 __all__ = ["AgentLoop"]
@@ -265,13 +265,15 @@ class AgentLoop:
         if hear is not None:
             listeners.add(hear)
         try:
-            answer = await Turn(self, listeners.tell).run(text)
+            answer = await Turn(self, listeners).run(text)
             answer = msgspec.structs.replace(answer, _secrets=listeners.secrets)
             listeners.tell(AgentEventType.FINISHED, answer=answer, usage=answer.usage)
             return answer
         except Exception as error:
-            said = str(error) if isinstance(error, ToolEngineError) else repr(error)
-            listeners.tell(AgentEventType.ERROR, error=redact_text(readable(said)))
+            is_own = isinstance(error, ToolEngineError)
+            secrets = listeners.known_secrets()
+            said = shorten_words(str(error), *secrets) if is_own else words_of(error, *secrets)
+            listeners.tell(AgentEventType.ERROR, error=readable(said))
             raise
         finally:
             listeners.end(begun)

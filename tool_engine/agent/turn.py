@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from tool_engine.agent.answer import AgentAnswer, StopReason
-from tool_engine.agent.asking import Asking, Emit
+from tool_engine.agent.asking import Asking
 from tool_engine.agent.events import AgentEventType
 from tool_engine.agent.history import History, result_messages
+from tool_engine.agent.listening import Listeners
 from tool_engine.agent.transcript import Transcript
 from tool_engine.agent.words import say
 from tool_engine.errors import ChatModelError, SessionError
@@ -58,16 +59,17 @@ class Turn:
 
     Args:
         conversation: Whose.
-        emit: Hears of each step.
+        listeners: Hear of each step, and know what calls were sent as secrets.
     """
 
-    def __init__(self, conversation: Conversation, emit: Emit) -> None:
+    def __init__(self, conversation: Conversation, listeners: Listeners) -> None:
+        self._listeners = listeners
         self._session = conversation.session
         self._model = conversation.model
         self._history = conversation.history
         self._transcript = conversation.record
         self._conversation = conversation
-        self._tell = emit
+        self._tell = listeners.tell
         self._asking: Asking | None = None
         self._findings: list[ReplyFinding] = []
         self._text = ""
@@ -155,7 +157,7 @@ class Turn:
 
     async def _ask(self) -> ParsedReply:
         self._tell(AgentEventType.ROUND_STARTED)
-        asking = self._asking = Asking(self._model, self._tell)
+        asking = self._asking = Asking(self._model, self._tell, self._listeners.known_secrets)
         request = self._conversation.request(may_call=self._last is None)
         reply = await asking.ask(request)
         self._asking = None
@@ -253,6 +255,9 @@ class Turn:
             ended[call.call_id] = result
             self._tell_result(call, result)
 
+        for call in reply.calls:
+            # A protocol need not tell of the end of each call while it reads a reply.
+            self._listeners.note_call(call.tool_name, call.arguments)
         try:
             return await self._session.process(reply, self._model.protocol, on_result=note)
         except BaseException:

@@ -26,7 +26,7 @@ from tool_engine.model.call import check_timeout
 from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import redact_text, secrets_of
+from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
 
 __all__ = ["ApprovalBook"]
 
@@ -289,23 +289,29 @@ class ApprovalBook:
             try:
                 await self.storage.remember(request, kept)
             except Exception as error:  # noqa: BLE001 - this process knows it all the same
-                _log.warning(
-                    "decision_not_kept", tool_name=request.tool_name, error=redact_text(str(error))
-                )
+                said = words_of(error, secrets_asked(request))
+                _log.warning("decision_not_kept", tool_name=request.tool_name, error=said)
 
     def decided(self, fingerprint: str) -> ApprovalDecision | None:
         """As `remembered`, by what this process knows."""
         return self._remembered.get(fingerprint)
 
-    async def remembered(self, fingerprint: str) -> ApprovalDecision | None:
-        """What was decided before about the call with this fingerprint; None: nothing."""
+    async def remembered(
+        self, fingerprint: str, find_secrets: Callable[[], OwnSecrets | None] = lambda: None
+    ) -> ApprovalDecision | None:
+        """What was decided before about the call with this fingerprint; None: nothing.
+
+        Args:
+            fingerprint: That of the call.
+            find_secrets: Gives the secrets of the call, for the words of a storage that fails.
+        """
         known = self._remembered.get(fingerprint)
         if known is not None or self.storage is None:
             return known
         try:
             known = await self.storage.remembered(self.session_id, fingerprint)
         except Exception as error:  # noqa: BLE001 - then the approver is asked once more
-            _log.warning("decision_not_found", error=redact_text(str(error)))
+            _log.warning("decision_not_found", error=words_of(error, find_secrets()))
             return None
         if known is not None:
             self._note(fingerprint, known)

@@ -22,12 +22,11 @@ from tool_engine.interfaces import Approver, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest, fingerprint_of
 from tool_engine.model.call import Refusal
-from tool_engine.model.json.output import shown
 from tool_engine.model.newest import keep_newest
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.tool import Tool, ToolCategory
-from tool_engine.redaction import redact_text, secrets_of
+from tool_engine.redaction import secrets_if_known, secrets_of, shorten_words, words_of
 
 __all__ = ["ApprovalGate", "gate_of_engine"]
 
@@ -143,13 +142,13 @@ class ApprovalGate:
             engine=engine,
         )
         try:
-            answer = await (self._ask_once(fingerprint, ask) if is_once else ask())
+            answer = await (self._ask_once(tool, params, fingerprint, ask) if is_once else ask())
         except RecursionError:
             raise
         except Exception as error:
             if not decision.is_silent:
                 raise
-            answer = _failed("execution", tool, error)
+            answer = _failed("execution", tool, error, params)
         refusal = _judged("execution", tool.name, answer, decision)
         # It may be forbidden since somebody was asked.
         return refusal or self.denied(tool, params)
@@ -221,11 +220,17 @@ class ApprovalGate:
             return Refusal(ErrorType.RESULT_REJECTED.value, message)
         return _judged("result", tool.name, answer, decision)
 
-    async def _ask_once(self, fingerprint: str, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    async def _ask_once(
+        self,
+        tool: Tool,
+        params: Mapping[str, Any],
+        fingerprint: str,
+        ask: Callable[[], Awaitable[_Answer]],
+    ) -> _Answer:
         """As `ask`, unless it was decided before; of calls that are alike one asks for all."""
         key = fingerprint, id(asyncio.get_running_loop())
         questions: dict[tuple[str, int], _Question] = self.book.questions
-        known = await self.book.remembered(fingerprint)
+        known = await self.book.remembered(fingerprint, partial(secrets_if_known, tool, params))
         while known is None and (asked := questions.get(key)) is not None:
             await asked.is_over.wait()
             if asked.answer is not None:
@@ -289,12 +294,12 @@ class ApprovalGate:
         )
         answer = _Answer(None)
         try:
-            self._tell(self.on_request, request)
+            self._tell(self.on_request, tool, request)
             answer = await self._answer(self.approver, request, tool)
         finally:
             if not _is_deferred(answer):
                 self.book.withdraw(request.token)
-            self._tell(self.on_answer, request, answer.decision)
+            self._tell(self.on_answer, tool, request, answer.decision)
         if answer.decision is not None:
             await self.book.remember(request, answer.decision)
             if answer.decision.is_approved and kind == "execution":
@@ -317,16 +322,17 @@ class ApprovalGate:
         except asyncio.CancelledError as error:
             if _cancellations() > before:
                 raise
-            return _failed(request.kind, tool, error)
+            return _failed(request.kind, tool, error, request.params)
         except ApprovalError as error:
-            return _nobody(request.kind, str(error))
+            said = shorten_words(str(error), secrets_if_known(tool, request.params))
+            return _nobody(request.kind, said)
         except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
             if clock.expired():
                 return _nobody(
                     request.kind,
                     f"nobody said within {timeout:g} s that {tool.name!r} {_doubt(request.kind)}",
                 )
-            return _failed(request.kind, tool, error)
+            return _failed(request.kind, tool, error, request.params)
         return _Answer(decision)
 
     async def _preview(
@@ -345,12 +351,19 @@ class ApprovalGate:
             return difference(before, params, names)
         return await asyncio.to_thread(difference, before, params, names)
 
-    def _tell(self, listener: Callable[..., object] | None, *what: object) -> None:
+    def _tell(
+        self,
+        listener: Callable[..., object] | None,
+        tool: Tool,
+        request: ApprovalRequest,
+        *what: object,
+    ) -> None:
         try:
             if listener is not None:
-                listener(*what)
+                listener(request, *what)
         except Exception as error:  # noqa: BLE001 - who listens does not decide
-            _log.warning("approval_listener_failed", error=redact_text(repr(error)))
+            said = words_of(error, secrets_if_known(tool, request.params))
+            _log.warning("approval_listener_failed", tool_name=tool.name, error=said)
 
 
 def gate_of_engine(approver: Approver) -> ApprovalGate:
@@ -437,8 +450,8 @@ def _doubt(kind: str) -> str:
     return "may run" if kind == "execution" else "may show its result"
 
 
-def _failed(kind: str, tool: Tool, error: BaseException) -> _Answer:
-    said = redact_text(shown(error))[:_LONGEST_ERROR]
+def _failed(kind: str, tool: Tool, error: BaseException, params: Mapping[str, Any]) -> _Answer:
+    said = words_of(error, secrets_if_known(tool, params), most=_LONGEST_ERROR)
     _log.warning("approver_failed", tool_name=tool.name, error=said)
     brief = f"nobody could be asked whether {tool.name!r} {_doubt(kind)}"
     return _nobody(kind, f"{brief}: {said}")._replace(brief=brief)

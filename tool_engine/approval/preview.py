@@ -17,7 +17,7 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import redact_text, secrets_of
+from tool_engine.redaction import secrets_if_known, secrets_of, words_of
 
 __all__ = ["AT_ONCE", "executor_of_call", "preview_of", "previewed_by"]
 
@@ -59,7 +59,8 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
     except ToolExecutionError as error:
         said = f"Nothing, it would fail: {error}"
     except Exception as error:  # noqa: BLE001 - to ask without it is better than not to ask
-        _log.debug("preview_failed", tool_name=tool.name, error=redact_text(str(error)))
+        said = words_of(error, secrets_if_known(tool, params))
+        _log.debug("preview_failed", tool_name=tool.name, error=said)
         return None
     if not isinstance(said, str) or not said:
         return None

@@ -6,6 +6,7 @@ import asyncio
 
 from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.logger import get_logger
+from tool_engine.redaction import trace_of
 
 __all__ = ["Runs"]
 
@@ -50,7 +51,9 @@ class Runs:
             run.close()  # cancelled before its first step: nothing of it ran
         if run.on_end is not None:
             run.on_end()
-        if not leftover.cancelled() and leftover.exception() is not None:
-            _log.error("leftover_failed", run=repr(run), exc_info=leftover.exception())
+        problem = None if leftover.cancelled() else leftover.exception()
+        if problem is not None:
+            secrets = run.call.secrets
+            _log.error("leftover_failed", run=repr(run), error=trace_of(problem, secrets))
         else:
             _log.debug("leftover_ended", run=repr(run))

@@ -17,12 +17,14 @@ from tool_engine.calls.failure import Failure, failure_of
 from tool_engine.calls.plan import Plan
 from tool_engine.errors import ToolEngineError
 from tool_engine.interfaces import Run, Slot
+from tool_engine.knowledge.entry import VisibleCall, secret_names
 from tool_engine.logger import current_call
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import NO_SECRETS, OwnSecrets
 
 __all__ = [
     "ANONYMOUS",
@@ -87,6 +89,8 @@ class Call(msgspec.Struct, eq=False):
     inside: dict[int, Tool] | None = None
     """The tools, by identity, whose results its own result may tell of: its tool called them.
     Empty: it has tried to; None: it has called nothing."""
+    seen: tuple[Tool, VisibleCall] | None = None
+    """What may be shown of it, and the tool that said so, once that was asked."""
 
     def note_inside(self, *tools: Tool) -> None:
         """Its tool gets the results of these tools; so does whatever made this call."""
@@ -136,6 +140,27 @@ class Call(msgspec.Struct, eq=False):
         if self.result is None:
             raise ToolEngineError(f"the call {self.call_id} has not ended")
         return self.result
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether its tool declares any."""
+        return self.plan is not None and bool(secret_names(self.plan.tool))
+
+    @property
+    def visible(self) -> VisibleCall | None:
+        """What may be shown of it; None: its tool declares no secrets, or it has no tool."""
+        if self.plan is None or not self.has_secrets:
+            return None
+        tool = self.plan.tool
+        if self.seen is None or self.seen[0] is not tool:
+            self.seen = tool, VisibleCall(self.params, tool)
+        return self.seen[1]
+
+    @property
+    def secrets(self) -> OwnSecrets:
+        """What it was sent as secrets, for whatever puts a failure of it into words."""
+        visible = self.visible
+        return NO_SECRETS if visible is None else visible.secrets
 
     @property
     def attempts(self) -> int:
@@ -236,7 +261,7 @@ def end_of(call: Call, run: Run, seconds: float) -> Failure:
     if run.end_reason is SUPERSEDED:
         return _SUPERSEDED
     if run.error is not None and not run.is_timed_out:
-        return failure_of(run.error)
+        return failure_of(run.error, call.secrets)
     return too_late(call, seconds)
 
 

@@ -22,7 +22,6 @@ from tool_engine.model.call import Refusal
 from tool_engine.model.json.copying import copied
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
-from tool_engine.redaction import redact_text
 
 __all__ = ["Consents", "frozen"]
 
@@ -114,7 +113,7 @@ class Consents:
                 with asked_in(home, tool):
                     refusal: Refusal | None = find(call.call_id, tool, arguments)
             except Exception as error:  # noqa: BLE001 - what cannot be judged does not run
-                message = redact_text(failure_of(error).error)
+                message = failure_of(error, call.secrets).error
                 _log.warning("consent_failed", tool_name=tool.name, error=message)
                 return Refusal(
                     "execution_rejected", f"nobody can say whether it may run: {message}"
@@ -203,7 +202,7 @@ class Consents:
         except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
             if clock.expired():
                 return _CLOSED
-            message = redact_text(failure_of(error).error)
+            message = failure_of(error, call.secrets).error
             _log.warning("consent_failed", tool_name=plan.tool.name, error=message)
             return Refusal("execution_rejected", f"nobody could be asked for consent: {message}")
         finally:

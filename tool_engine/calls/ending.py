@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -16,7 +17,7 @@ from tool_engine.calls.failure import Failure
 from tool_engine.calls.plan import Plan
 from tool_engine.events import EventBus
 from tool_engine.interfaces import Slot
-from tool_engine.knowledge.entry import VisibleCall, secret_names
+from tool_engine.knowledge.entry import secrets_sent
 from tool_engine.knowledge.snapshot import (
     MAX_SNAPSHOT,
     beginning,
@@ -49,6 +50,8 @@ _FINAL_EVENTS: Final = {
     "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,
 }
 
+_MOST_NOTED: Final = 16_384
+"""Bytes of arguments that are held on to for the words of a subscriber that fails on them."""
 _AT_ONCE: Final = 50e-6
 """Seconds between two looks at a clock that count as one moment."""
 _LOOKS: Final = 8
@@ -142,7 +145,7 @@ class CallEnding:
         if limited is not None:
             output = _show(call, limited, metadata, entry)
         self._append(entry)
-        notes, name = _findings(call, plan.tool) if call.findings else [], call.tool_name
+        notes, name = _findings(call) if call.findings else [], call.tool_name
         result = ToolExecutionResult(True, name, output, None, None, notes, seconds, date, metadata)
         if self._bus.has_subscribers:
             self.publish(call, ToolEngineEventType.EXECUTION_COMPLETED, result)
@@ -158,8 +161,7 @@ class CallEnding:
             call.findings = [*(call.findings or ()), *failure.findings]
             if not any(each["level"] == "error" for each in call.findings):
                 call.findings.append(finding_of(failure.error))
-        if secret_names(tool):
-            failure = _without_secrets(call, tool, failure)
+        failure = _without_secrets(call, failure)
         metadata: dict[str, Any] = {
             "call_id": call.call_id,
             "tool_version": None if tool is None else tool.version,
@@ -182,7 +184,7 @@ class CallEnding:
             {},
             failure.error,
             failure.error_type,
-            _findings(call, tool),
+            _findings(call),
             seconds,
             _to_the_millisecond(date),
             metadata,
@@ -254,7 +256,7 @@ class CallEnding:
         output, limited = shared.output, None if leader is None else leader.limited
         if limited is not None and shared.is_success:
             output = _show(call, limited, metadata)
-        findings = _findings(call, None if call.plan is None else call.plan.tool)
+        findings = _findings(call)
         if shared.error_type == "validation_error":
             # Its arguments are the same, and the one that ran knows what is wrong with them.
             findings = _copied(shared.validation_errors)
@@ -320,6 +322,8 @@ class CallEnding:
         plan, slot, context = call.plan, call.slot, call.context
         tool = None if plan is None else plan.tool
         shown = None if result is None else _shown(call, tool, result)
+        if call.has_secrets and len(call.params) <= _MOST_NOTED:
+            self._bus.note_secrets(call.call_id, partial(secrets_sent, call.params, tool))
         self._bus.publish(
             ToolEngineEvent(
                 kind,
@@ -391,25 +395,22 @@ def _bounded(output: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _without_secrets(call: Call, tool: Tool | None, failure: Failure) -> Failure:
-    """What the caller may pass on: a tool's error may repeat the secrets that it was sent."""
-    if failure.error_type == "approval_required":
+def _without_secrets(call: Call, failure: Failure) -> Failure:
+    """What the caller may pass on: a refusal may repeat the secrets that the call was sent."""
+    visible = call.visible
+    if visible is None or failure.error_type == "approval_required":
         # No tool said this, and the token in it is what the caller goes on with.
         return failure
-    visible = VisibleCall(call.params, tool)
-    if call.attempt_log is not None:
-        call.attempt_log = visible.value(call.attempt_log)
     error = visible.error(failure.error) or ""
     details = None if failure.details is None else visible.value(failure.details)
     return failure._replace(error=error, details=details)
 
 
-def _findings(call: Call, tool: Tool | None) -> list[dict[str, Any]]:
+def _findings(call: Call) -> list[dict[str, Any]]:
     """What is odd about the arguments, as the caller may pass it on: without secrets."""
     found: list[dict[str, Any]] = call.findings or []
-    if not found or not secret_names(tool):
-        return found
-    shown: list[dict[str, Any]] = VisibleCall(call.params, tool).value(found)
+    visible = call.visible if found else None
+    shown: list[dict[str, Any]] = found if visible is None else visible.value(found)
     return shown
 
 
@@ -422,8 +423,8 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
     output, error = result.output, result.error
     findings: Any = result.validation_errors
     metadata = {**result.metadata}
-    if secret_names(tool):
-        visible = VisibleCall(call.params, tool)
+    visible = call.visible
+    if visible is not None:
         output, error = visible.result(snapshot(output)), visible.error(error)
         findings, metadata = visible.value(findings), visible.value(metadata)
     else:

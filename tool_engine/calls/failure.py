@@ -9,12 +9,9 @@ import asyncio
 from typing import Any, NamedTuple
 
 from tool_engine.errors import AdmissionError, ToolExecutionError
-from tool_engine.redaction import redact, redact_text
+from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 
 __all__ = ["Failure", "failure_of", "refusal_of"]
-
-_MOST_CHARACTERS = 2_000
-_MOST_READ = 32_768
 
 
 class Failure(NamedTuple):
@@ -29,14 +26,21 @@ class Failure(NamedTuple):
     """Whether another attempt would fail alike."""
 
 
-def failure_of(error: BaseException) -> Failure:
-    """The failure that an exception of a tool stands for."""
+def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failure:
+    """The failure that an exception of a tool stands for.
+
+    Args:
+        error: What was raised.
+        secrets: Those that the call was sent, which no word of its failure repeats.
+    """
     if isinstance(error, ToolExecutionError):
-        details = redact(error.details) if error.details else None
-        findings = tuple(getattr(error, "findings", ()))
-        return Failure(error.error_type, _shown(str(error)), details, findings, error.is_final)
+        details = secrets.value(error.details) if error.details else None
+        findings = tuple(secrets.value(list(getattr(error, "findings", ()))))
+        text = shorten_words(str(error), secrets)
+        return Failure(error.error_type, text, details, findings, error.is_final)
     if isinstance(error, TimeoutError):
-        return Failure("timeout", _shown(str(error) or "the tool gave up waiting (TimeoutError)"))
+        text = str(error) or "the tool gave up waiting (TimeoutError)"
+        return Failure("timeout", shorten_words(text, secrets))
     if isinstance(error, asyncio.CancelledError):
         return Failure(
             "execution_error",
@@ -44,24 +48,10 @@ def failure_of(error: BaseException) -> Failure:
         )
     if isinstance(error, SystemExit):
         return Failure("execution_error", "the tool tried to end the process (SystemExit)")
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
-        text = f"its message cannot be shown ({type(broken).__name__})"
-    name = type(error).__name__
-    return Failure("execution_error", _shown(f"{name}: {text}" if text else name))
+    return Failure("execution_error", words_of(error, secrets))
 
 
 def refusal_of(error: AdmissionError) -> Failure:
     """The failure that a refusal of the controller stands for."""
     details = None if error.retry_after is None else {"retry_after": round(error.retry_after, 3)}
     return Failure(error.error_type, str(error), details)
-
-
-def _shown(text: str) -> str:
-    # A secret that the cut would split is hidden before it; what lies far behind is not read.
-    shown = redact_text(text[:_MOST_READ])
-    if len(text) <= _MOST_READ and len(shown) <= _MOST_CHARACTERS:
-        return shown
-    more = len(shown) + max(0, len(text) - _MOST_READ) - _MOST_CHARACTERS
-    return f"{shown[:_MOST_CHARACTERS]}… ({max(1, more)} characters more)"

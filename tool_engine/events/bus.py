@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import traceback
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,13 +22,16 @@ from tool_engine.logger import get_logger
 from tool_engine.model.bounds import check_count
 from tool_engine.model.call import check_timeout
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.redaction import redact_text
+from tool_engine.model.newest import keep_newest
+from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of
 
 __all__ = ["EventBus", "EventTypes", "Subscription", "ToolNames"]
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
 _MAX_FAILURES: Final = 100
+_MOST_NOTED: Final = 256
+"""Calls with secrets of which it is known what they were sent, for whatever fails on them."""
 _NAMES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
@@ -98,6 +100,7 @@ class EventBus:
         self.slow = 0
         """Plain functions that were too slow to be called at once."""
         self.log = EventLog() if log is None else log
+        self.log.find_secrets = self.secrets_of
         self._buffer = buffer
         self._close_timeout = close_timeout
         self._is_closed = False
@@ -108,6 +111,8 @@ class EventBus:
         self._audience = Audience()
         self._abandoned: deque[Subscriber] = deque()
         self._dropped_before = 0
+        self._noted: OrderedDict[str, Callable[[], OwnSecrets | None]] = OrderedDict()
+        """By the id of a call, what gives its secrets."""
         self._awaited: set[Mailbox] = set()
         self._look()
 
@@ -219,6 +224,21 @@ class EventBus:
         )
         subscriber.wanted = wanted
         return EventStream(mailbox, self._register(subscriber), replay)
+
+    def note_secrets(self, call_id: str, find_secrets: Callable[[], OwnSecrets | None]) -> None:
+        """Lets no log line repeat a secret of a call, on which a subscriber fails later on.
+
+        Args:
+            call_id: The call, whose tool declares secrets.
+            find_secrets: Gives those that it was sent.
+        """
+        with self._lock:
+            keep_newest(self._noted, call_id, find_secrets, _MOST_NOTED)
+
+    def secrets_of(self, event: ToolEngineEvent) -> OwnSecrets | None:
+        """Those of the call that an event is about; None: it had some, which are not known now."""
+        find = self._noted.get(event.call_id or "")
+        return secrets_if_known(event.tool, None) if find is None else find()
 
     def publish(self, event: ToolEngineEvent) -> None:
         """Tells everybody who wants to know; never waits, never raises, from any thread.
@@ -349,7 +369,7 @@ class EventBus:
                 event_type=event.event_type.value,
                 tool_name=event.tool_name,
                 call_id=event.call_id,
-                error=redact_text("".join(traceback.format_exception(error))),
+                error=trace_of(error, self.secrets_of(event)),
                 failures=self.failed,
             )
         error.__traceback__ = None

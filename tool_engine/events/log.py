@@ -11,7 +11,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import EventStorage
 from tool_engine.logger import get_logger
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
 __all__ = ["EventLog"]
 
@@ -34,6 +34,8 @@ class EventLog:
         """Events that the storage refused, against its contract, or that came before it opened."""
         self._storage = storage
         self._generation = generation
+        self.find_secrets: Callable[[ToolEngineEvent], OwnSecrets | None] = _know_none
+        """Gives the secrets of the call that an event is about; None: they are not known."""
         self._sequence: int | None = 0 if storage is None else None
 
     @property
@@ -104,6 +106,10 @@ class EventLog:
                 "event_lost",
                 event_type=event.event_type.value,
                 sequence=event.sequence,
-                error=redact_text(f"{type(error).__name__}: {error}"),
+                error=words_of(error, self.find_secrets(event)),
                 lost=self.unkept,
             )
+
+
+def _know_none(event: ToolEngineEvent) -> OwnSecrets | None:
+    return secrets_if_known(event.tool, None)

@@ -28,6 +28,7 @@ from tool_engine.logger import get_logger
 from tool_engine.model.nearness import find_nearest
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
+from tool_engine.redaction import words_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -318,7 +319,8 @@ async def _close(executor: ToolExecutor) -> None:
         if inspect.isawaitable(closing):
             await closing
     except Exception as error:  # noqa: BLE001 - a foreign executor may raise anything
-        _log.error("executor_close_failed", executor=repr(executor), error=repr(error))
+        name = type(executor).__name__
+        _log.error("executor_close_failed", executor=name, error=words_of(error))
 
 
 def _handler(entry: Mapping[str, Any], tool: Tool) -> str:

@@ -19,9 +19,17 @@ from tool_engine.knowledge.snapshot import (
 )
 from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
-from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text, secrets_of
+from tool_engine.redaction import HIDDEN, NO_SECRETS, OwnSecrets, redact, redact_text, secrets_of
 
-__all__ = ["VisibleCall", "bound", "kept_record", "record_of", "secret_names"]
+__all__ = [
+    "VisibleCall",
+    "bound",
+    "kept_record",
+    "record_of",
+    "secret_names",
+    "secrets_of_kept",
+    "secrets_sent",
+]
 
 _MOST_LOOKED_AT: Final = 262_144
 """Characters of the texts of one value that are cut in which secrets are looked for."""
@@ -165,6 +173,28 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
         agent_id=kept.agent_id,
         session_id=kept.session_id,
     )
+
+
+def secrets_of_kept(kept: KeptCall) -> OwnSecrets | None:
+    """What a call was sent as secrets, for the words of a storage that fails on it.
+
+    None: nobody knows.
+    """
+    if isinstance(kept, ToolCallRecord):
+        return NO_SECRETS
+    return secrets_sent(kept.params, kept.tool, kept.secrets)
+
+
+def secrets_sent(
+    params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None
+) -> OwnSecrets | None:
+    """The same of a call with these arguments, as `VisibleCall` takes them."""
+    if not secret_names(tool):
+        return NO_SECRETS
+    try:
+        return VisibleCall(params, tool, secrets).secrets
+    except Exception:  # noqa: BLE001 - code of others may have changed what was kept
+        return None
 
 
 def kept_record(record: ToolCallRecord) -> ToolCallRecord:

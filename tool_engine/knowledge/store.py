@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from msgspec.structs import replace
 
 from tool_engine.interfaces import ApprovalStorage, RecordStorage, SessionStorage
-from tool_engine.knowledge.entry import kept_record
+from tool_engine.knowledge.entry import kept_record, secrets_of_kept
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
 from tool_engine.logger import get_logger
@@ -29,7 +29,7 @@ from tool_engine.model.record import (
 )
 from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
     from tool_engine.knowledge.sessions import MemorySessionStorage
@@ -264,7 +264,7 @@ class ToolKnowledgeStore:
                 "record_lost",
                 tool_name=entry.tool_name,
                 call_id=entry.call_id,
-                error=redact_text(f"{type(failure).__name__}: {failure}"),
+                error=words_of(failure, secrets_of_kept(entry)),
                 lost=self.failed,
             )
 

@@ -28,7 +28,7 @@ from tool_engine.protocols.native import form_of
 from tool_engine.protocols.objects import readable
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.protocols.running import BeforeExecute, CallRunner, CallsTools, CycleOptions
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import redact_text, secrets_if_known, words_of
 
 __all__ = [
     "BeforeExecute",
@@ -127,7 +127,7 @@ async def process_tool_calls(
     results = await runner.run(parsed.calls)
     formatted = None
     if chosen.format_results and results:
-        write = partial(_formatted, speaks)
+        write = partial(_formatted, speaks, engine)
         parsed, formatted = await read_in_time(write, results, parsed, before=len(results) * 100)
     return ToolCallCycleResult(
         parsed_requests=parsed.calls,
@@ -143,7 +143,7 @@ def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
     try:
         parsed: object = protocol.parse(reply)
     except Exception as error:  # noqa: BLE001 - a protocol of others must not break the conversation
-        message = f"the reply could not be read: {type(error).__name__}: {error}"
+        message = f"the reply could not be read: {words_of(error)}"
         return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
     if not isinstance(parsed, ParsedReply):
         message = f"{_name(protocol)!r} gave no ParsedReply, but {type(parsed).__name__}"
@@ -230,13 +230,20 @@ def _as_called(
 
 
 def _formatted(
-    protocol: ToolCallingProtocol, results: list[ToolExecutionResult], parsed: ParsedReply
+    protocol: ToolCallingProtocol,
+    engine: CallsTools,
+    results: list[ToolExecutionResult],
+    parsed: ParsedReply,
 ) -> tuple[ParsedReply, Any]:
     """The results for the model. What the calls did is not lost where a protocol fails on that."""
     try:
         return parsed, protocol.format_results(_as_called(results, parsed.calls), parsed.calls)
     except Exception as error:  # noqa: BLE001 - the protocol may be one of others
-        message = f"the results could not be written down: {type(error).__name__}: {error}"
+        sent = zip(results, parsed.calls, strict=True)
+        secrets = [
+            secrets_if_known(engine.get(result.tool_name), call.arguments) for result, call in sent
+        ]
+        message = f"the results could not be written down: {words_of(error, *secrets)}"
         finding = _fault("results_not_formatted", protocol, message)
         return replace(parsed, findings=[*parsed.findings, finding]), None
 

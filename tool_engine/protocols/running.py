@@ -37,7 +37,7 @@ from tool_engine.protocols.options import (
 from tool_engine.protocols.routing import Route, Router
 from tool_engine.protocols.sent_names import under_sent_names
 from tool_engine.protocols.written import written
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
 __all__ = [
     "BY_EFFECT",
@@ -196,11 +196,13 @@ class CallRunner:
             turn = _Turn(call)
             result = self._refused_at_once(place, turn, end) or await self._run(turn, end)
             results[place] = result
-            await self._tell(call, result, end)
+            await self._tell(call, result, end, turn)
             if place % _IN_A_ROW == _IN_A_ROW - 1:
                 await asyncio.sleep(0)
 
-    async def _tell(self, call: ToolCall, result: ToolExecutionResult, end: float | None) -> None:
+    async def _tell(
+        self, call: ToolCall, result: ToolExecutionResult, end: float | None, turn: _Turn
+    ) -> None:
         if self._options.on_result is None:
             return
         # Whoever listens to a call that was late has a moment, too.
@@ -211,7 +213,7 @@ class CallRunner:
                 if inspect.isawaitable(told):
                     await told
         except Exception as error:  # noqa: BLE001 - whoever listens must not lose the result
-            message = redact_text(f"{type(error).__name__}: {error}")
+            message = words_of(error, *self._secrets(turn))
             _log.warning("on_result_failed", **_who(call), error=message)
 
     def _refused_at_once(
@@ -245,7 +247,7 @@ class CallRunner:
         except Exception as error:  # noqa: BLE001 - one failure must not lose the other results
             if clock.expired():
                 return self._late(turn)
-            message = redact_text(f"{type(error).__name__}: {error}")
+            message = words_of(error, *self._secrets(turn))
             _log.warning("call_failed_outside_of_the_engine", **_who(turn.call), error=message)
             return self._refused(turn, message, _error_type(error))
 
@@ -313,7 +315,7 @@ class CallRunner:
         except Exception as error:  # noqa: BLE001 - whoever cannot answer has not allowed it
             if clock.expired():
                 return f"{denied}: nobody answered within {limit} seconds"
-            message = redact_text(f"{type(error).__name__}: {error}")
+            message = words_of(error, *self._secrets(turn))
             _log.warning("on_before_execute_failed", **_who(turn.call), error=message)
             return f"{denied}: {message}"
         if answer is True or answer is None:
@@ -344,6 +346,22 @@ class CallRunner:
             written.reset(sent)
             allowed.reset(said)
 
+    def _secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
+        """What the call was sent as secrets, for what is told of foreign code that failed on it."""
+        route, call = turn.route, turn.call
+        tool = route.tool
+        if tool is None:
+            # It was not looked up, or what looks it up has failed.
+            try:
+                tool = self._engine.get(call.tool_name)
+            except Exception:  # noqa: BLE001 - an engine of others may raise anything
+                return (None,)
+        # Of what the model wrote and nobody could read, nothing tells which part is a secret.
+        sent = call.arguments if call.is_runnable else None
+        found = secrets_if_known(tool, sent)
+        is_same = route.arguments is call.arguments
+        return (found,) if is_same else (found, secrets_if_known(tool, route.arguments))
+
     def _context(self, timeout: float | None) -> ToolExecutionContext:
         """A context for one call; `variables` is the same object in all of them."""
         context = self._options.context or ToolExecutionContext()
@@ -371,7 +389,7 @@ class CallRunner:
             try:
                 return turn.marked(refuse(route.name, params, self._options.context, refusal))
             except Exception as error:  # noqa: BLE001 - the other calls have results to be told
-                told = redact_text(f"{type(error).__name__}: {error}")
+                told = words_of(error, *self._secrets(turn))
                 _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
         date = datetime.now(UTC)
         date = date.replace(microsecond=date.microsecond // 1000 * 1000)

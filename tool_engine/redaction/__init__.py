@@ -2,23 +2,38 @@
 
 The one place that hides secrets: by the name of their key (`names`), by their shape in a text
 (`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a call
-was sent (`own`).
+was sent (`own`). `words` is how the engine tells what foreign code raised.
 """
 
 from tool_engine.redaction.known import remember_secret, secret_forms
 from tool_engine.redaction.names import is_secret_key
-from tool_engine.redaction.own import OwnSecrets, find_unlike, secrets_of
+from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, find_unlike, secrets_of
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.value import redact
+from tool_engine.redaction.words import (
+    kind_of,
+    secrets_asked,
+    secrets_if_known,
+    shorten_words,
+    trace_of,
+    words_of,
+)
 
 __all__ = [
     "HIDDEN",
+    "NO_SECRETS",
     "OwnSecrets",
     "find_unlike",
     "is_secret_key",
+    "kind_of",
     "redact",
     "redact_text",
     "remember_secret",
     "secret_forms",
+    "secrets_asked",
+    "secrets_if_known",
     "secrets_of",
+    "shorten_words",
+    "trace_of",
+    "words_of",
 ]

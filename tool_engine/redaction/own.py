@@ -6,7 +6,7 @@ A model may write a password into another argument, and a tool may repeat it in 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key
@@ -16,10 +16,10 @@ from tool_engine.model.tool import Tool, values_under, write_only_names
 from tool_engine.redaction.known import secret_forms
 from tool_engine.redaction.readings import read_number, readings
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of
-from tool_engine.redaction.text import HIDDEN, hide_spans, redact_text
+from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
 from tool_engine.redaction.value import redact
 
-__all__ = ["OwnSecrets", "find_unlike", "secrets_of"]
+__all__ = ["NO_SECRETS", "OwnSecrets", "find_unlike", "secrets_of"]
 
 _SHORTEST: Final = 4
 """Characters: what is shorter stands in every second text."""
@@ -74,36 +74,51 @@ class OwnSecrets:
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
         """The same of any value that has to do with the call; of `names`, nothing is shown."""
-        return self.hide(redact(value, names, self.parts))
+        if not self._texts:
+            return redact(value, names, self.parts)
+        # In texts all is looked for at once: what looks like a secret may be a part of one.
+        return self._hide(redact(value, names, self.parts, self.text), None)
 
     def text(self, text: str) -> str:
         """A text, without anything else that looks like a secret."""
-        return self.hide_text(redact_text(text))
+        return self._without(text, secret_spans(text))
 
-    def hide(self, value: Any, depth: int = 0) -> Any:
+    def hide(self, value: Any) -> Any:
         """A value without the values of the secrets; all else in it stays as it is."""
+        return self._hide(value, self.hide_text)
+
+    def _hide(self, value: Any, hide_text: Callable[[str], str] | None, depth: int = 0) -> Any:
+        """The same; `hide_text` hides them in texts, None: in those they are hidden already."""
         if not self._texts or value is None or isinstance(value, bool) or depth > _DEEPEST:
             return value
         if isinstance(value, str):
-            return self.hide_text(value)
+            return value if hide_text is None else hide_text(value)
         if isinstance(value, dict):
             copy: dict[Any, Any] = {}
             for key, item in value.items():
-                name = self.hide_text(key) if isinstance(key, str) else key
+                name = key if hide_text is None or not isinstance(key, str) else hide_text(key)
                 name = name if name == key else free_key(name, copy)
-                copy[name] = self.hide(item, depth + 1)
+                copy[name] = self._hide(item, hide_text, depth + 1)
             return copy
         if isinstance(value, list):
-            return [self.hide(item, depth + 1) for item in value]
+            return [self._hide(item, hide_text, depth + 1) for item in value]
         is_number = isinstance(value, int | float)
         texts = read_number(value) if is_number else (to_text(value),)
         return value if self._found.isdisjoint(texts) else HIDDEN
 
     def hide_text(self, text: str) -> str:
         """A text without the values of the secrets."""
+        return self._without(text, []) if self._texts else text
+
+    def _without(self, text: str, spans: list[Span]) -> str:
+        """A text without these parts of it, and without the values of the secrets."""
+        if self._texts:
+            # What looks like a secret may be a part of one: both are looked for in the text as it
+            # was, or else the rest would be left.
+            spans += find_spelled(text, self._spans)
+        text = hide_spans(text, spans)
         if not self._texts:
             return text
-        text = hide_spans(text, find_spelled(text, self._spans))
         cut = _CUT.search(text)
         return text if cut is None else self._without_half(text, cut.start())
 
@@ -113,8 +128,12 @@ class OwnSecrets:
         Of a secret longer than 128 characters, the first of them are enough; of a shorter one what
         it ends with may be left.
         """
-        text = redact_text(text)
-        return hide_spans(text, find_spelled(text, self._spans_of_beginning))
+        spans = secret_spans(text)
+        return hide_spans(text, [*spans, *find_spelled(text, self._spans_of_beginning)])
+
+    def hides_the_same(self, other: OwnSecrets) -> bool:
+        """Whether two calls were sent the same secrets."""
+        return (self._found, self.names, self.parts) == (other._found, other.names, other.parts)
 
     @property
     def size(self) -> int:
@@ -146,7 +165,7 @@ def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTE
     """The secrets of a call of a tool; also what was sent under a name that nearly is one's."""
     names, parts = tool.secret_names, tool.secret_parts
     if not names and not parts:
-        return _NONE
+        return NO_SECRETS
     schemas = tool.parameters_schema["properties"]
     misspelt = frozenset(_misspelt(params, schemas, names | parts))
     if parts:
@@ -250,4 +269,5 @@ def _inside(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, 
                     yield item, below
 
 
-_NONE: Final = OwnSecrets({})
+NO_SECRETS: Final = OwnSecrets({})
+"""Those of a call that was sent none."""

@@ -26,15 +26,18 @@ def splits_secret(text: str, place: int, hide: Callable[[str], str] = redact_tex
     return hide(before + behind) != hide(before) + hide(behind)
 
 
-def place_to_cut(text: str, place: int, step: int = -1) -> int:
+def place_to_cut(
+    text: str, place: int, step: int = -1, hide: Callable[[str], str] = redact_text
+) -> int:
     """The nearest place to `place` at which a cut of `text` splits nothing that is hidden.
 
     Args:
         text: What is to be cut.
         place: Where.
         step: -1 to look before `place`, 1 to look behind it.
+        hide: Hides what is secret here, such as `OwnSecrets.text`.
     """
-    while 0 < place < len(text) and splits_secret(text, place):
+    while 0 < place < len(text) and splits_secret(text, place, hide):
         place = min(max(place + step, 0), len(text))
         step *= 2
     return min(max(place, 0), len(text))

@@ -9,7 +9,7 @@ from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import shape_spans
 from tool_engine.redaction.spelling import Span, merged
 
-__all__ = ["HIDDEN", "hide_spans", "redact_text"]
+__all__ = ["HIDDEN", "hide_spans", "redact_text", "secret_spans"]
 
 HIDDEN: Final = "[hidden]"
 """What stands in the place of a secret."""
@@ -20,9 +20,13 @@ def redact_text(text: str) -> str:
 
     Takes time in proportion to the length of `text`, whatever it holds.
     """
+    return hide_spans(text, secret_spans(text))
+
+
+def secret_spans(text: str) -> list[Span]:
+    """Where in `text` anything stands that `redact_text` hides."""
     # All are looked for in the text as it is: one that is hidden first may be a part of another.
-    spans = [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
-    return hide_spans(text, spans)
+    return [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
 
 
 def hide_spans(text: str, spans: list[Span]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
@@ -28,6 +28,7 @@ def redact(
     value: Any,
     secret_names: frozenset[str] = frozenset(),
     secret_parts: frozenset[str] = frozenset(),
+    hide_text: Callable[[str], str] = redact_text,
 ) -> Any:
     """A copy of `value` made of JSON values, with secrets replaced by `[hidden]`.
 
@@ -35,22 +36,24 @@ def redact(
         value: Anything; what JSON cannot hold is replaced by its `repr`.
         secret_names: Top-level keys whose value is hidden whatever it looks like.
         secret_parts: The same for keys at any depth.
+        hide_text: What may be shown of a text, such as `OwnSecrets.text`.
     """
     if secret_names and isinstance(value, Mapping):
         value = {key: HIDDEN if key in secret_names else item for key, item in value.items()}
-    return _Redaction(secret_parts).of(value, 0)
+    return _Redaction(secret_parts, hide_text).of(value, 0)
 
 
 class _Redaction:
     """Makes the copy of one value."""
 
-    def __init__(self, secret_parts: frozenset[str]) -> None:
+    def __init__(self, secret_parts: frozenset[str], hide_text: Callable[[str], str]) -> None:
         self._parts = secret_parts
+        self._text = hide_text
 
     def of(self, value: Any, depth: int) -> Any:
         """What may be shown of `value`, which stands `depth` levels deep."""
         if value is None or isinstance(value, str | int | float):
-            return _plain(value)
+            return self._plain(value)
         if depth >= _MAX_DEPTH:
             return "[too deep]"
         if isinstance(value, Mapping):
@@ -59,14 +62,23 @@ class _Redaction:
             return self._list(value, depth + 1)
         if isinstance(value, set | frozenset):
             return [self.of(item, depth + 1) for item in value]
-        return redact_text(repr(value))
+        return self._text(repr(value))
+
+    def _plain(self, value: str | float | None) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if type(value) in (int, float):
+            return HIDDEN if known_secrets.holds_number(value) else value
+        return self._text(repr(value))
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         named = _named_secrets(value)
         copy: dict[str, Any] = {}
         for key, item in value.items():
             text = str(key)
-            name = free_key(redact_text(text_key(key, value)), copy)
+            name = free_key(self._text(text_key(key, value)), copy)
             is_secret = is_secret_key(text) or key in named or text in self._parts
             # A flag is no secret, and nor is a value that is missing, or the place of one.
             is_place = isinstance(item, str) and _PLACE.fullmatch(item)
@@ -90,7 +102,7 @@ class _Redaction:
             else:
                 # A command line as a list: the value follows its option.
                 is_secret = option[:1] == "-" and item[:1] != "-" and is_secret_key(option)
-                copy.append(HIDDEN if is_secret else redact_text(item))
+                copy.append(HIDDEN if is_secret else self._text(item))
                 option = item if len(item) <= _LONGEST_OPTION and "=" not in item else ""
         return copy
 
@@ -105,16 +117,6 @@ class _Redaction:
 
 def _name_of(name: str | bytes) -> str:
     return name if isinstance(name, str) else name.decode("latin-1")
-
-
-def _plain(value: str | float | None) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return redact_text(value)
-    if type(value) in (int, float):
-        return HIDDEN if known_secrets.holds_number(value) else value
-    return redact_text(repr(value))
 
 
 def _named_secrets(value: Mapping[Any, Any]) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tool_engine.logger import get_logger
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import OwnSecrets, words_of
 from tool_engine.session.formatting import text_in_pieces
 
 __all__ = ["is_unawaited", "made_text"]
@@ -17,7 +17,12 @@ _log = get_logger(__name__)
 
 
 def made_text(
-    findings: list[str], what: str, tool_name: str, function: Callable[..., Any], *args: Any
+    findings: list[str],
+    what: str,
+    tool_name: str,
+    function: Callable[..., Any],
+    *args: Any,
+    find_secrets: Callable[[], OwnSecrets | None],
 ) -> str | None:
     """The text that `function` makes of `args`; None where it raises or makes no text.
 
@@ -27,11 +32,12 @@ def made_text(
         tool_name: The tool that brought it.
         function: Plain, not async.
         args: What it is called with.
+        find_secrets: Gives the secrets of the call, for what is told of its failure.
     """
     try:
         text = function(*args)
     except Exception as error:  # noqa: BLE001 - code of a tool may raise anything
-        told = f"raised {type(error).__name__}: {redact_text(str(error)[:_LONGEST_REASON])}"
+        told = f"raised {words_of(error, find_secrets(), most=_LONGEST_REASON)}"
     else:
         if isinstance(text, str):
             return text_in_pieces(text)

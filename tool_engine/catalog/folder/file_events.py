@@ -15,6 +15,7 @@ from watchdog.observers import Observer
 
 from tool_engine.catalog.definition_files import is_definition
 from tool_engine.logger import get_logger
+from tool_engine.redaction import words_of
 
 __all__ = ["TELLS_CLOSING", "FolderEvents", "Touched"]
 
@@ -156,7 +157,7 @@ class FolderEvents:
         except OSError as error:
             # Gone again, or the system allows no more watches: looking goes on without events.
             self._observer.unschedule_all()
-            _log.warning("watch_failed", directory=self._directory, error=repr(error))
+            _log.warning("watch_failed", directory=self._directory, error=words_of(error))
 
 
 class _Handler(FileSystemEventHandler):

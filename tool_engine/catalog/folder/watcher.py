@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from tool_engine.catalog.definition_files import SETTLE_TIME
 from tool_engine.logger import get_logger
+from tool_engine.redaction import words_of
 
 if TYPE_CHECKING:
     from tool_engine.catalog.folder.file_events import FolderEvents
@@ -184,7 +185,7 @@ class ToolWatcher:
         try:
             unsettled = frozenset(await self._look(paths, settle))
         except Exception as error:  # noqa: BLE001 - the next change must still be seen
-            _log.error("reload_failed", directory=self._directory, error=repr(error))
+            _log.error("reload_failed", directory=self._directory, error=words_of(error))
             self._failures += 1
             back_off = min(2.0 ** (self._failures - 1), _LONGEST_BACK_OFF)
             self._next_look = loop.time() + back_off
@@ -215,7 +216,7 @@ class ToolWatcher:
         try:
             self._events = FolderEvents(self._directory, wake, recursive=self._recursive)
         except OSError as error:
-            _log.warning("watch_failed", directory=self._directory, error=repr(error))
+            _log.warning("watch_failed", directory=self._directory, error=words_of(error))
         else:
             self._events.follow()
 

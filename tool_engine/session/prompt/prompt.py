@@ -14,7 +14,7 @@ from tool_engine.interfaces import ToolCallingProtocol, ToolExecutor
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.prompts import prompt
-from tool_engine.redaction import redact_text
+from tool_engine.redaction import words_of
 from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.prompt.instructions import NORMS
 from tool_engine.session.prompt.skills import KnownSkill, SkillReader
@@ -141,7 +141,7 @@ class SessionPrompt:
         try:
             text: object = state.rules(list(state.enabled_tools))
         except Exception as error:  # noqa: BLE001 - one group must not silence the others
-            return self._failed(state, redact_text(f"{type(error).__name__}: {error}"))
+            return self._failed(state, words_of(error))
         if not isinstance(text, str):
             is_unawaited(text)
             return self._failed(state, f"they gave {type(text).__name__}, and no text")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.graphemes import cluster_start
-from tool_engine.redaction import OwnSecrets, redact, redact_text, secrets_of
+from tool_engine.redaction import HIDDEN, OwnSecrets, secrets_if_known
 from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.session.formatting import data_of
 from tool_engine.session.own_code import made_text
@@ -55,69 +56,97 @@ def compressed_args(
     """
     own = None if presentation is None else presentation.compress_args
 
-    def default() -> str:
-        secrets = OwnSecrets({}) if tool is None else secrets_of(tool, args)
-        return to_text(_short(secrets.params(_Start().of(args, 0)), ""))
+    def default(secrets: OwnSecrets) -> str:
+        return to_text(_short(secrets.params(_Start(secrets).of(args, 0)), ""))
 
     name = "the tool" if tool is None else tool.name
-    return _compressed(own, args, name, default, _LONGEST)
+    return _compressed(own, args, name, default, _LONGEST, partial(secrets_if_known, tool, args))
 
 
-def compressed_result(result: ToolExecutionResult, presentation: Presentation | None = None) -> str:
+def compressed_result(
+    result: ToolExecutionResult,
+    presentation: Presentation | None = None,
+    args: Mapping[str, Any] | None = None,
+    tool: Tool | None = None,
+) -> str:
     """The beginning of a result for logs, at most 200 characters. S8, U41.
 
     Never raises: where `presentation.compress_result` does, or returns no text, the default is
     used. What that function makes may have 1,000 characters.
+
+    Args:
+        result: The finished call.
+        presentation: What code says of the tool.
+        args: Its arguments: where the tool has secret ones, those that the result repeats are
+            hidden, and without `args` nothing of the result is shown.
+        tool: The tool. Without it no argument is known to be secret.
     """
     own = None if presentation is None else presentation.compress_result
 
-    def default() -> str:
+    def default(secrets: OwnSecrets) -> str:
         if not result.is_success:
-            return f"Error ({result.error_type}): {redact_text(_start(result.error or ''))}"
-        return to_text(redact(_Start().of(data_of(result.output), 0)))
+            return f"Error ({result.error_type}): {_begin(result.error or '', secrets)}"
+        return to_text(secrets.value(_Start(secrets).of(data_of(result.output), 0)))
 
-    return _compressed(own, result, result.tool_name, default, _PREVIEW)
+    find_secrets = partial(secrets_if_known, tool, args)
+    return _compressed(own, result, result.tool_name, default, _PREVIEW, find_secrets)
 
 
 def _compressed(
     own: Callable[[Any], str] | None,
     value: Any,
     tool_name: str,
-    default: Callable[[], str],
+    default: Callable[[OwnSecrets], str],
     most: int,
+    find_secrets: Callable[[], OwnSecrets | None],
 ) -> str:
-    text = None if own is None else made_text([], "compression", tool_name, own, value)
+    secrets = find_secrets()
+    if secrets is None:
+        return HIDDEN
+    make = partial(made_text, [], find_secrets=lambda: secrets)
+    text = None if own is None else make("compression", tool_name, own, value)
     if text is not None:
-        return _cut(redact_text(_start(text)), _LONGEST)
-    text = made_text([], "value", tool_name, default)
-    return _cut(redact_text(_start(shown(value))) if text is None else text, most)
+        return _cut(_begin(text, secrets), _LONGEST)
+    text = make("value", tool_name, default, secrets)
+    return _cut(_begin(shown(value), secrets) if text is None else text, most)
 
 
 class _Start:
     """Copies the beginning of a value, so that a large one costs no more than a small one."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: OwnSecrets) -> None:
         self._left = _MOST_VALUES
+        self._secrets = secrets
 
     def of(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if isinstance(value, str):
-            return _start(str.__str__(value))
+            return _start(str.__str__(value), self._secrets)
         if depth >= _MAX_DEPTH:
             return _ELLIPSIS
         if isinstance(value, Mapping):
             few = islice(value.items(), max(0, self._left))
             copy: dict[str, Any] = {}
             for key, item in few:
-                copy[free_key(_start(text_key(key, value)), copy)] = self.of(item, depth + 1)
+                name = free_key(_start(text_key(key, value), self._secrets), copy)
+                copy[name] = self.of(item, depth + 1)
             return copy
         if isinstance(value, list | tuple):
             return [self.of(item, depth + 1) for item in islice(value, max(0, self._left))]
         return value
 
 
-def _start(text: str) -> str:
-    return text if len(text) <= _LOOKED_AT else text[: place_to_cut(text, _LOOKED_AT)] + _ELLIPSIS
+def _begin(text: str, secrets: OwnSecrets) -> str:
+    """The beginning of a text, with secrets hidden."""
+    return secrets.text(_start(text, secrets))
+
+
+def _start(text: str, secrets: OwnSecrets) -> str:
+    if len(text) <= _LOOKED_AT:
+        return text
+    # Of a secret that is longer than what is looked at, its own beginning is enough.
+    cut = text[: place_to_cut(text, _LOOKED_AT, hide=secrets.text)]
+    return secrets.beginning(cut) + _ELLIPSIS
 
 
 def _short(value: Any, name: str) -> Any:

@@ -23,7 +23,7 @@ from tool_engine.model.json.output import shown, to_text
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of
-from tool_engine.redaction import OwnSecrets, secrets_of
+from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of
 from tool_engine.redaction.splitting import splits_secret
 from tool_engine.session.formatting import data_of, default_text, short_text
 from tool_engine.session.own_code import made_text
@@ -187,14 +187,17 @@ def present(
         has_reader: Whether the model has `read_var`, so that the hint may speak of it.
     """
     findings: list[str] = []
-    formatted, is_as_kept = _formatted(result, args, presentation, findings)
+    find_secrets = partial(secrets_if_known, tool, args)
+    formatted, is_as_kept = _formatted(result, args, presentation, findings, find_secrets)
     asked = _asked_limit(args, tool)
     if presentation.is_whole or asked == 0:
         return Presented(formatted, formatted, False, findings)
     hinting = _Hinting(variable, is_as_kept, language, has_reader)
     if result.is_success and presentation.truncate is not None:
         name, own = result.tool_name, presentation.truncate
-        cut = made_text(findings, "truncation", name, own, formatted, args)
+        cut = made_text(
+            findings, "truncation", name, own, formatted, args, find_secrets=find_secrets
+        )
         if cut is not None:
             final = _cut_by_tool(formatted, cut, hinting)
             return Presented(formatted, final, cut != formatted, findings)
@@ -213,18 +216,20 @@ def _formatted(
     args: Mapping[str, Any],
     presentation: Presentation,
     findings: list[str],
+    find_secrets: Callable[[], OwnSecrets | None],
 ) -> tuple[str, bool]:
     """All of a result as text, and whether a variable with the output has the same text."""
     name = result.tool_name
     if result.is_success and presentation.format is not None:
         data = data_of(result.output)
-        text = made_text(findings, "formatter", name, presentation.format, data, args)
+        own = presentation.format
+        text = made_text(findings, "formatter", name, own, data, args, find_secrets=find_secrets)
         if text is not None:
             return text, False
     text = short_text(result.output) if result.is_success else None
     if text is not None:
         return text, True
-    text = made_text(findings, "output", name, default_text, result)
+    text = made_text(findings, "output", name, default_text, result, find_secrets=find_secrets)
     if text is None:
         return to_text(shown(result.output)), False
     return text, _is_as_kept(result.output, text)

@@ -1,0 +1,116 @@
+"""What of the words of foreign code, such as those of an exception, may be logged, kept and told?
+
+What a hook, a listener or a tool raises may quote the arguments of the call that it is about. The
+only way in which the engine puts an exception that is not its own into words.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tool_engine.model.approval import ApprovalRequest
+from tool_engine.model.tool import Tool
+from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, secrets_of
+from tool_engine.redaction.splitting import place_to_cut
+from tool_engine.redaction.text import HIDDEN, redact_text
+
+__all__ = ["kind_of", "secrets_asked", "secrets_if_known", "shorten_words", "trace_of", "words_of"]
+
+_MOST: Final = 2_000
+"""Characters of a message that are shown."""
+_FOLDERS: Final = re.compile(r".*[/\\]")
+_MOST_TRACED: Final = 16_000
+_BEGINNING: Final = 128
+"""Characters by which `OwnSecrets.beginning` knows a secret that is longer."""
+_MOST_READ: Final = 32_768
+"""Characters that are looked through: no message may hold up the loop, however long it is."""
+
+
+def words_of(error: BaseException, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
+    """The kind and the message of an exception, cut after all secrets in it are hidden.
+
+    Args:
+        error: What was raised; its `__str__` may raise, too.
+        secrets: Those of each call that it may tell of; None: one whose secrets are not known here,
+            so that nothing but the kind of the exception is told.
+        most: Characters of all that is told.
+    """
+    kind = kind_of(error)
+    if None in secrets:
+        return f"{kind}: {HIDDEN}{_place_of(error)}"
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - any exception class may have a broken __str__
+        text = f"its message cannot be shown ({kind_of(broken)})"
+    return shorten_words(f"{kind}: {text}" if text else kind, *secrets, most=most)
+
+
+def trace_of(error: BaseException, *secrets: OwnSecrets | None) -> str:
+    """The same of the traceback of an exception, with all that led to it."""
+    if None in secrets:
+        return words_of(error, None)
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - attributes of an exception may be properties that raise
+        return words_of(error, *secrets)
+    return shorten_words(text, *secrets, most=_MOST_TRACED)
+
+
+def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
+    """A text of foreign code, cut after all secrets in it are hidden."""
+    if None in secrets:
+        return HIDDEN
+
+    known = [each for each in secrets if each is not None] or [NO_SECRETS]
+
+    def hide(part: str) -> str:
+        for each in known:
+            part = each.text(part)
+        return part
+
+    if len(text) <= _MOST_READ:
+        end, shown = len(text), hide(text)
+        if len(shown) <= most:
+            return shown
+    else:
+        # What lies far behind is not read. The cut splits no secret, and one that is too long for
+        # that is known by its beginning, of which the last characters may have less.
+        end = place_to_cut(text, _MOST_READ, hide=hide)
+        shown = text[:end]
+        for each in known:
+            shown = each.beginning(shown)
+        shown = shown[:-_BEGINNING]
+    more = len(shown) + len(text) - end - most
+    return f"{shown[:most]}… ({max(1, more)} characters more)"
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of the class of an exception, which may be made of a value that was sent."""
+    return redact_text(type(error).__name__[:_MOST])
+
+
+def _place_of(error: BaseException) -> str:
+    """Where it was raised, in which no value stands: enough to find the code that did."""
+    frames = [*traceback.walk_tb(error.__traceback__)][-1:]
+    places = (f"{_FOLDERS.sub('', frame.f_code.co_filename)}:{line}" for frame, line in frames)
+    return redact_text("".join(f" (raised at {place})" for place in places)[:_MOST])
+
+
+def secrets_asked(request: ApprovalRequest) -> OwnSecrets:
+    """The secrets of a call that somebody is asked about."""
+    return OwnSecrets(request.params, request.secret_names, request.secret_names)
+
+
+def secrets_if_known(tool: Tool | None, params: Any) -> OwnSecrets | None:
+    """The secrets of a call of a tool; None: it has some, and these arguments do not tell them."""
+    if tool is None or not (tool.secret_names or tool.secret_parts):
+        return NO_SECRETS
+    if not isinstance(params, Mapping):
+        return None
+    try:
+        return secrets_of(tool, params)
+    except Exception:  # noqa: BLE001 - foreign objects among the arguments may raise anything
+        return None
