@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench proof docs lock clean
+.PHONY: help setup run quick test coverage check format bench proof docs lock clean
 
 # A virtual environment works only where it was made: a copied or moved one is made anew.
 forget_unless_usable = $(shell [ -x $(1)/bin/python ] && [ "$$(cat $(1)/.place 2>/dev/null)" = "$$(pwd -P)" ] || rm -f $(1)/.synced)
@@ -88,8 +88,14 @@ setup: $(VENV)/.synced ## Create .venv and install everything into it (the other
 run: setup ## Show the engine at work: the demo, offline, under 20 seconds
 	@$(BIN)/tool-engine demo
 
-test: setup ## Run all tests with branch coverage, in four processes
+quick: setup ## Run the tests that need no process, database or document: under a minute
+	$(BIN)/python -m tests --quick
+
+test: setup ## Run all tests, four processes at a time
 	$(BIN)/python -m tests
+
+coverage: setup ## Run all tests with all random cases and branch coverage: at least 95 %
+	$(BIN)/python -m tests --coverage
 
 check: setup ## Check format, lint, types, layers and documentation
 	@status=0; \
@@ -108,8 +114,8 @@ format: setup ## Format the code and mend what ruff can mend
 bench: $(BENCH_VENV)/.synced ## Measure the cost of a call beside the peers (in .venv-bench)
 	@$(BENCH_VENV)/bin/python -m tests.benchmarks
 
-proof: setup ## Prove it: a million random operations, mutations that tests must catch, mutated definitions
-	$(BIN)/python -m tests.proof
+proof: coverage ## Prove it: coverage, a million random operations, mutations that tests must catch, mutated definitions
+	TESTS_EFFORT=whole $(BIN)/python -m tests.proof
 
 docs: setup ## Build the documentation into docs/_build/html
 	$(SPHINX)

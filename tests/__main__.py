@@ -1,38 +1,183 @@
-"""How are all tests run, in as little time as two processors allow? Run by `make test`."""
+"""How are all tests run, in as little time as two processors allow? See `make help`.
+
+The files are divided into parts, and a process collects and runs one part at a time: to collect
+all of them takes half a minute of processor time, which each worker of pytest-xdist spends again.
+"""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
+import re
 import secrets
 import subprocess
 import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-WORKERS = max(4, os.cpu_count() or 1)
+from tests.effort import VARIABLE
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+AT_ONCE = max(4, os.cpu_count() or 1)
 """More than processors: half of the time of many tests is waiting for processes and sockets."""
 
+PARTS = {
+    "contracts": 4,
+    "security": 3,
+    "documents": 2,
+    "cli": 3,
+    "executors": 3,
+    "agent": 2,
+    "knowledge": 2,
+    "protocols": 2,
+    "catalog": 2,
+    "calls": 1,
+    "session": 1,
+    "properties": 1,
+    "integration": 1,
+    "meta": 1,
+}
+"""The rooms that take long, from the longest on, and in how many parts; the others share parts."""
+PARTS_OF_OTHERS = 3
 
-def run(*words: str) -> int:
-    """Runs pytest, and gives what it ended with."""
-    command = [sys.executable, "-m", "pytest", *words]
-    # One seed for all workers: they must collect the same tests, in the same order.
+IN_MEMORY = (
+    "admission",
+    "approval",
+    "backends",
+    "calls",
+    "events",
+    "model",
+    "output",
+    "protocols",
+    "redaction",
+    "session",
+    "validation",
+)
+"""What `make quick` runs: no documents, no databases, no processes."""
+UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
+"""Plugins of pytest that cost each test a little."""
+COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|warnings?)")
+
+
+@dataclass
+class Part:
+    """Files that one process runs."""
+
+    name: str
+    files: list[str]
+
+
+def test_files() -> list[Path]:
+    """Every file of tests."""
+    return sorted(TESTS.rglob("test_*.py"))
+
+
+def parts_of(files: Sequence[Path]) -> list[Part]:
+    """Divides files into parts; those of a long room come first."""
+    rooms: dict[str, list[str]] = {room: [] for room in (*PARTS, "others")}
+    for file in files:
+        room = file.relative_to(TESTS).parts[0]
+        rooms[room if room in PARTS else "others"].append(str(file.relative_to(ROOT)))
+    parts = []
+    for room, found in rooms.items():
+        count = PARTS.get(room, PARTS_OF_OTHERS)
+        parts += [
+            Part(f"{room} {number + 1} of {count}", found[number::count])
+            for number in range(count)
+            if found[number::count]
+        ]
+    return parts
+
+
+async def run_part(
+    part: Part, words: Sequence[str], environment: dict[str, str]
+) -> tuple[int, str]:
+    """Runs one part in a process, prints what it says, and gives its exit code and last line."""
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pytest", "-q", *words, *part.files),
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said = (await process.communicate())[0].decode(errors="replace").strip()
+    print(f"\n-- {part.name}: {time.monotonic() - began:.0f} s\n{said}", flush=True)
+    code = abs(process.returncode or 0)
+    if code > 1:
+        print(f"ERROR {part.name} ended with {process.returncode}", flush=True)
+    return code, said.splitlines()[-1] if said else ""
+
+
+async def run_all(
+    parts: Sequence[Part], words: Sequence[str], environment: Mapping[str, str]
+) -> int:
+    """Runs the parts, some at a time, and prints how many tests passed."""
+    began = time.monotonic()
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def run_in_turn(number: int, part: Part) -> tuple[int, str]:
+        async with turn:
+            own = {"COVERAGE_FILE": f"{environment['COVERAGE_FILE']}.{number}"}
+            return await run_part(part, words, {**environment, **own})
+
+    ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
+    counts: Counter[str] = Counter()
+    for _, line in ended:
+        counts.update({kind: int(count) for count, kind in COUNT.findall(line)})
+    total = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    print(f"\n===== {total or 'no test passed'} in {time.monotonic() - began:.0f} s =====")
+    return max(code for code, _ in ended)
+
+
+def report_coverage(environment: Mapping[str, str]) -> int:
+    """Puts together what the parts covered; fails below the bound of pyproject.toml."""
+    coverage = [sys.executable, "-m", "coverage"]
+    combined = subprocess.run([*coverage, "combine", "-q"], cwd=ROOT, env=environment, check=False)
+    reported = subprocess.run([*coverage, "report"], cwd=ROOT, env=environment, check=False)
+    return max(combined.returncode, reported.returncode)
+
+
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """What is asked for on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--quick", action="store_true", help="only the rooms that run in memory")
+    kind.add_argument(
+        "--coverage", action="store_true", help="all random cases, and branch coverage"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs what is asked for; 0 if all of it passed."""
+    options = options_of(arguments)
+    files, effort = test_files(), os.environ.get(VARIABLE, "usual")
+    unused, measured = [*UNUSED, "pytest_cov"], []
+    if options.quick:
+        effort = "quick"
+        files = [file for file in files if file.relative_to(TESTS).parts[0] in IN_MEMORY]
+    elif options.coverage:
+        effort = "whole"
+        unused, measured = [*UNUSED], ["--cov", "--cov-branch", "--cov-report="]
+        measured += ["--cov-fail-under=0"]  # of a part
+    words = [word for name in unused for word in ("-p", f"no:{name}")] + measured
+    # One order of sets in all parts, and a number to repeat it with.
     seed = os.environ.get("PYTHONHASHSEED") or str(secrets.randbelow(2**32))
-    print(f"PYTHONHASHSEED={seed}", flush=True)
-    environment = {**os.environ, "PYTHONHASHSEED": seed}
-    return abs(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
-
-
-def main() -> int:
-    """Runs everything with coverage, a file in one worker; then what coverage slows down."""
-    # A worker that a test has killed would be replaced, and run that test again, ten times over.
-    spread = ("-n", str(WORKERS), "--dist", "loadfile", "--max-worker-restart=0")
-    measured = ("--cov", "--cov-branch", "--cov-report=term-missing:skip-covered")
-    everything = run("tests", *spread, *measured)
-    # These bound how long the event loop is held up.
-    heartbeats = run("tests/security", "-k", "heart or beats", "--no-cov")
-    return max(everything, heartbeats)
+    print(f"PYTHONHASHSEED={seed} {VARIABLE}={effort}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort}
+        environment["COVERAGE_FILE"] = str(Path(folder) / ".coverage")
+        code = asyncio.run(run_all(parts_of(files), words, environment))
+        return max(code, report_coverage(environment)) if options.coverage else code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

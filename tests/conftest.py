@@ -10,7 +10,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +20,7 @@ from blockbuster import BlockBuster
 
 from tests.postgres import postgres_server as postgres_server  # one server for all tests
 from tests.tracing import traced_at_first
+from tests.watching import Watch
 from tool_engine.redaction.known import known_secrets
 
 hypothesis.settings.register_profile("project", derandomize=True, deadline=None, database=None)
@@ -30,6 +31,24 @@ GRACE = 2.0
 
 # The loop's own executor: its idle threads end with the loop, which pytest-asyncio closes later.
 LOOP_THREADS = "asyncio_"
+
+_IS_GUARDED = pytest.StashKey[bool]()
+
+
+_WATCH = Watch()  # before the first test counts the threads
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Lets the one thread watch a test, in place of a thread of its own."""
+    if settings.method != "thread":
+        return None
+    _WATCH.begin(item, settings)
+    return True
+
+
+def pytest_timeout_cancel_timer() -> bool | None:
+    """Forgets the test: it has ended."""
+    return _WATCH.end() or None
 
 
 def pytest_collection_finish() -> None:
@@ -62,7 +81,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def blockbuster() -> BlockBuster:
+def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster]:
     """Finds blocking calls with a frame of the package on the stack: tests may open files."""
     found = BlockBuster("tool_engine")
     # A plain method that reads a file blocks whoever calls it, and is there for that.
@@ -82,16 +101,9 @@ def blockbuster() -> BlockBuster:
     found.functions["threading.Lock.acquire"].can_block_in("tool_engine/logger.py", {"_write"})
     # What a test run adds of its own: the first look of a thread at a file is counted by coverage.
     found.functions["threading.Lock.acquire"].can_block_in("coverage/collector.py", {"lock_data"})
-    return found
-
-
-@contextmanager
-def activated(blockbuster: BlockBuster) -> Iterator[None]:
-    blockbuster.activate()
-    try:
-        yield
-    finally:
-        blockbuster.deactivate()
+    yield found
+    if request.config.stash.get(_IS_GUARDED, False):
+        found.deactivate()
 
 
 @pytest.fixture
@@ -117,26 +129,29 @@ async def _leak_guard() -> AsyncIterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    """Undoes what a test configured: `capture_logs` leaves structlog configured for good."""
-    yield
-    if structlog.is_configured():
-        structlog.reset_defaults()
+def _guards(request: pytest.FixtureRequest) -> None:
+    """Guards the loop of an async test; blocking is looked for until the next one that is not."""
+    is_async = pytest_asyncio.is_async_test(request.node)
+    if is_async is not request.config.stash.get(_IS_GUARDED, False):
+        # To replace sixty functions takes as long as a short test: not for each.
+        found: BlockBuster = request.getfixturevalue("blockbuster")
+        (found.activate if is_async else found.deactivate)()
+        request.config.stash[_IS_GUARDED] = is_async
+    if is_async:
+        request.getfixturevalue("_leak_guard")
 
 
-@pytest.fixture(autouse=True)
-def _secrets_as_before() -> Iterator[None]:
-    """Forgets the secrets of a test: they are ordinary words in the next one."""
-    yield
-    if len(known_secrets):
-        known_secrets.__init__()  # type: ignore[misc]
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Undoes what a test has left in the process: cheaper than a fixture.
 
-
-@pytest.fixture(autouse=True)
-def _guards(request: pytest.FixtureRequest) -> Iterator[None]:
-    if not pytest_asyncio.is_async_test(request.node):
-        yield
-        return
-    request.getfixturevalue("_leak_guard")
-    with activated(request.getfixturevalue("blockbuster")):
-        yield
+    `capture_logs` leaves structlog configured for good, and the secrets of a test are ordinary
+    words in the next one.
+    """
+    try:
+        return (yield)
+    finally:
+        if structlog.is_configured():
+            structlog.reset_defaults()
+        if len(known_secrets):
+            known_secrets.__init__()  # type: ignore[misc]

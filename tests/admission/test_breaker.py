@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.admission.breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.settings.concurrency import BreakerPolicy
@@ -206,7 +207,7 @@ class Model:
             self.epoch += 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=share_of(300))
 @given(POLICIES, STEPS)
 def test_state_machine(policy: BreakerPolicy, steps: list[tuple[str, object]]) -> None:
     """C20: never more probes than allowed, nothing while open, half-open in time, never stuck."""

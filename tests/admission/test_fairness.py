@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.admission.fairness import join, serve, turn_in_line
 from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
@@ -92,7 +93,7 @@ def textbook(costs: Costs, shares: Shares) -> dict[str, list[int]]:
 
 
 @given(st.lists(st.tuples(WEIGHTS, COSTS), min_size=1, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 def test_rounds_are_those_of_the_textbook(keys: list[tuple[float, list[int]]]) -> None:
     """C15: every call is served in the round that plain deficit round robin serves it in."""
     shares = {f"k{number}": weight for number, (weight, _) in enumerate(keys)}
@@ -112,7 +113,7 @@ def test_rounds_are_those_of_the_textbook(keys: list[tuple[float, list[int]]]) -
 
 
 @given(st.lists(WEIGHTS, min_size=2, max_size=5), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60), deadline=None)
 def test_shares_in_the_long_run(weights: list[float], cost: int) -> None:
     """C15: keys that always want more get as much as their weights say, give or take one call."""
     shares = {f"k{number}": weight for number, weight in enumerate(weights)}
@@ -133,7 +134,7 @@ def test_shares_in_the_long_run(weights: list[float], cost: int) -> None:
     st.lists(WEIGHTS, min_size=2, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=200),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 def test_nobody_falls_behind(weights: list[float], steps: list[tuple[int, int]]) -> None:
     """C15: keys come, empty and come back; of two that both want all the time, none is ahead of the
     other by more than a quantum and a call of each."""

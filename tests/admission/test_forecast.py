@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import example, given, settings
 
 from tests.admission.virtual_time import VirtualTimeLoop
+from tests.effort import share_of
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.request import AdmissionRequest
@@ -143,7 +144,7 @@ KEYED = st.tuples(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(
     calls=st.lists(KEYED, min_size=5, max_size=25),
     strategy=st.sampled_from(["fifo", "priority", "fair"]),

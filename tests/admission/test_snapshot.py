@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context, controller_of
 from tests.admission.virtual_time import VirtualTimeLoop
+from tests.effort import share_of
 from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, ConcurrencySlot
@@ -165,7 +166,7 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
         runner.run(coroutine)
 
 
-@settings(max_examples=150)
+@settings(max_examples=share_of(150))
 @given(
     steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 10_000)), max_size=40),
     strategy=st.sampled_from(["fifo", "priority", "fair"]),

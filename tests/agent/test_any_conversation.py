@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.agent.world import WIRES, Turn, World, check
 from tests.calls.virtual_loop import VirtualLoop
+from tests.effort import share_of
 from tool_engine.agent.answer import StopReason
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.errors import ChatModelError
@@ -91,7 +92,7 @@ async def user(loop: AgentLoop, steps: int, *, is_stream: bool) -> None:
     check(loop)
 
 
-@settings(max_examples=100)
+@settings(max_examples=share_of(100))
 @given(
     st.sampled_from(WIRES),
     st.lists(st.one_of(spoken, spoken, spoken, failed), max_size=8),

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.calls.audit import Audit, make_engine, turns
 from tests.calls.samples import bare
 from tests.calls.virtual_loop import VirtualLoop
+from tests.effort import share_of
 from tool_engine import ToolConfigLoader, ToolExecutionContext, ToolExecutionResult
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.approval.gate import ApprovalGate
@@ -263,5 +264,7 @@ class ApprovalMachine(RuleBasedStateMachine):
         self.loop.close()
 
 
-ApprovalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+ApprovalMachine.TestCase.settings = settings(
+    max_examples=share_of(60), stateful_step_count=25, deadline=None
+)
 TestApprovals = ApprovalMachine.TestCase

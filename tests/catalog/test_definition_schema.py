@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.catalog.definition.starter import KINDS, starter
 from tool_engine.catalog.definition.structure import (
     RULES_BY_TYPE,
@@ -246,7 +247,7 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(mutated())
-@settings(max_examples=400)
+@settings(max_examples=share_of(400))
 @example(tool(output={"type": "string"}, returns={"type": "string"}))
 @example(tool(tests=[{"params": {}, "expect_error": {"error_type": 3}}]))
 @example(tool(kind="tool", permission="ask-always", accepts=[]))

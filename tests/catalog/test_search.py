@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.catalog.search_catalog import JUDGED, catalog
+from tests.effort import share_of
 from tool_engine import ConfigurationError, Tool, ToolEngine
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.search import ToolSearch
@@ -268,7 +269,7 @@ def test_every_snapshot_gives_its_own_answer() -> None:
         assert "track_parcel" not in names("parcel", index=without)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=share_of(25), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_following_is_the_same_as_building(chance: random.Random) -> None:
     """After any changes, all answers are those of a search that was built for the snapshot."""

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.test_approval_storage_contract import request_for
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError, SessionError
 from tool_engine.interfaces import SessionStorage
 from tool_engine.knowledge.sql.storage import SQLRecordStorage
@@ -345,7 +346,7 @@ JSON = st.recursive(
 
 
 @settings(
-    max_examples=40,
+    max_examples=share_of(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

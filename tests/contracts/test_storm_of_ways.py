@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.calls.audit import Audit, check_idle, make_engine
 from tests.contracts.calling_ways import WAYS, Asked, make_handler, tool
+from tests.effort import share_of
 from tool_engine import ToolEngine, ToolExecutionContext
 
 BOUND = 60.0
@@ -86,7 +87,7 @@ def _is_busy(engine: ToolEngine) -> bool:
 
 
 @settings(
-    max_examples=25,
+    max_examples=share_of(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -148,7 +149,7 @@ async def _blow_over_two(limit: int, strategy: str, seed: int) -> None:
 
 
 @settings(
-    max_examples=20,
+    max_examples=share_of(20),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

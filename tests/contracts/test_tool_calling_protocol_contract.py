@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -269,7 +270,7 @@ GARBAGE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @given(chunks=st.lists(GARBAGE, max_size=4))
 def test_garbage_never_raises(wire: Wire, chunks: list[Any]) -> None:
     """A27, D18: whatever a model or a server sends, the reply is read as far as it can be."""

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
-LEAKS_A_TASK = """
+TESTS = """
 import asyncio
-
-async def test_leak():
-    asyncio.get_running_loop().kept = asyncio.create_task(asyncio.sleep(60))
-"""
-
-LEAKS_A_THREAD = """
 import threading
-
-async def test_leak():
-    threading.Thread(target=threading.Event().wait, args=(10,), daemon=True).start()
-"""
-
-# Compiled under a name inside the package: blocking counts where the package is on the stack.
-BLOCKS_THE_LOOP = """
 import time
 import tool_engine.errors
 
-async def test_block():
-    code = compile("time.sleep(0)", tool_engine.errors.__file__, "exec")
-    exec(code, {"time": time})
-"""
+# Compiled under a name inside the package: blocking counts where the package is on the stack.
+BLOCKS = compile("time.sleep(0)", tool_engine.errors.__file__, "exec")
 
-KEEPS_THE_RULES = """
-import asyncio
-import time
+async def blocking():
+    exec(BLOCKS, {"time": time})
+
+async def test_that_leaks_a_task():
+    asyncio.get_running_loop().kept = asyncio.create_task(asyncio.sleep(60))
+
+async def test_that_leaks_a_thread():
+    threading.Thread(target=threading.Event().wait, args=(10,), daemon=True).start()
+
+async def test_that_blocks():
+    await blocking()
 
 async def test_fine(tmp_path):
     (tmp_path / "x").write_text("a test may open files")
@@ -47,34 +40,60 @@ async def test_fine(tmp_path):
 
 def test_sync():
     time.sleep(0)
+    asyncio.run(blocking())  # a test that is not async makes its own rules
+
+async def test_that_blocks_later():
+    await blocking()
+"""
+
+ENDS = {
+    "test_that_leaks_a_task": "tasks left behind",
+    "test_that_leaks_a_thread": "threads left behind",
+    "test_that_blocks": "Blocking call to time.sleep",
+    "test_that_blocks_later": "Blocking call to time.sleep",
+}
+"""What is said of each test that fails; an error in what comes after a test is one more."""
+
+HANGS = """
+import threading
+
+def test_that_hangs():
+    threading.Event().wait(60)
 """
 
 
-@pytest.mark.parametrize(
-    ("source", "outcome", "message"),
-    [
-        (LEAKS_A_TASK, 1, "tasks left behind"),
-        (LEAKS_A_THREAD, 1, "threads left behind"),
-        (BLOCKS_THE_LOOP, 1, "Blocking call to time.sleep"),
-        (KEEPS_THE_RULES, 0, "2 passed"),
-    ],
-    ids=["task", "thread", "blocking", "fine"],
-)
-def test_guard(source: str, outcome: int, message: str, tmp_path: Path) -> None:
-    """A leaked task, a leaked thread and a blocking call fail the test; good tests pass."""
+def run(source: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs tests that stand beside a copy of the project's conftest.py."""
     conftest = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
-    (tmp_path / "conftest.py").write_text(conftest.replace("GRACE = 2.0", "GRACE = 0.05"))
-    (tmp_path / "test_it.py").write_text(source)
-    run = subprocess.run(
+    (folder / "conftest.py").write_text(conftest.replace("GRACE = 2.0", "GRACE = 0.05"))
+    (folder / "test_it.py").write_text(source)
+    return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("--rootdir", str(tmp_path), "-o", "asyncio_mode=auto", "-c", "/dev/null"),
-            str(tmp_path),
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words),
+            *("--rootdir", str(folder), "-o", "asyncio_mode=auto", "-c", "/dev/null"),
+            str(folder),
         ],
         cwd=ROOT,
+        env={**os.environ, "COLUMNS": "300"},  # the summary has one line for each test
         capture_output=True,
         text=True,
         check=False,
         timeout=50,
     )
-    assert (run.returncode, message in run.stdout) == (outcome, True), run.stdout + run.stderr
+
+
+def test_guards(tmp_path: Path) -> None:
+    """A leaked task, a leaked thread and a blocking call fail the test; good tests pass."""
+    ended = run(TESTS, tmp_path)
+    said = dict(re.findall(r"^(?:FAILED|ERROR) \S+::(\w+) - (.*)$", ended.stdout, re.MULTILINE))
+    assert said.keys() == ENDS.keys(), ended.stdout + ended.stderr
+    assert [name for name, text in ENDS.items() if text not in said[name]] == [], said
+    assert ended.returncode == 1
+
+
+def test_hanging_is_ended(tmp_path: Path) -> None:
+    """A test that is past its time ends its process, which writes what every thread does."""
+    ended = run(HANGS, tmp_path, "--timeout=0.2", "--timeout-method=thread")
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stdout, ended.stdout + ended.stderr
+    assert "test_that_hangs" in ended.stdout

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.effort import share_of
 from tests.properties.admission_audit import audit
 from tests.properties.admission_calls import TOOLS, Call
 from tests.properties.admission_model import Model
@@ -374,7 +375,7 @@ class AdmissionMachine(RuleBasedStateMachine):
 # A failure is made small before it is shown, which takes longer than other tests may.
 TestAdmission = pytest.mark.timeout(900)(AdmissionMachine.TestCase)
 TestAdmission.settings = settings(
-    max_examples=220,
+    max_examples=share_of(220),
     stateful_step_count=50,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.calls.audit import EMPTY_FOLDER
+from tests.effort import share_of
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ToolExecutionError
@@ -106,14 +107,14 @@ def run(check: Callable[[], Awaitable[None]]) -> None:
 
 
 @given(steps=STEPS, parallel=st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 def test_memory_tells_the_same(steps: list[Any], *, parallel: bool) -> None:
     """K19-K21: the summaries of a restored agent are those of the agent, to the last field."""
     run(lambda: check(None, steps, parallel=parallel))
 
 
 @given(steps=STEPS, parallel=st.booleans())
-@settings(max_examples=12)
+@settings(max_examples=share_of(12))
 def test_database_tells_the_same(steps: list[Any], *, parallel: bool) -> None:
     """K19-K21: also from SQLite, and once more by another engine on the same file."""
     with TemporaryDirectory() as folder:

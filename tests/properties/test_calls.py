@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.calls.audit import Audit, make_engine
 from tests.calls.samples import Stubborn, bare, forever
 from tests.calls.virtual_loop import VirtualLoop
+from tests.effort import share_of
 from tool_engine import ErrorType, Outcome, ToolExecutionContext, ToolExecutionResult
 
 JSON = st.recursive(
@@ -91,7 +92,7 @@ async def play(limit: int, strategy: str, calls: list[dict[str, Any]]) -> None:
             assert result.is_success or (result.error and result.error_type in set(ErrorType))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=share_of(40), suppress_health_check=[HealthCheck.too_slow])
 @given(
     limit=st.integers(1, 3),
     strategy=st.sampled_from(["fifo", "priority", "reject"]),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
+from tests.effort import share_of
 from tool_engine import ToolConfigLoader, ToolEngine, ToolEngineConfig, ToolExecutionContext
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
@@ -389,5 +390,7 @@ def numbers_in(text: str) -> set[int]:
     return {int(part.split("-")[0]) for part in parts}
 
 
-ConsentMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+ConsentMachine.TestCase.settings = settings(
+    max_examples=share_of(20), stateful_step_count=12, deadline=None
+)
 TestConsent = ConsentMachine.TestCase

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
+from tests.effort import share_of
 from tests.properties.test_consent_machine import (
     PEOPLE,
     PICK,
@@ -132,6 +133,6 @@ class FiledConsentMachine(ConsentMachine):
 
 
 FiledConsentMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=14, deadline=None
+    max_examples=share_of(30), stateful_step_count=14, deadline=None
 )
 TestFiledConsent = FiledConsentMachine.TestCase

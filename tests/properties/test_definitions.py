@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tests.properties.definition_judge import judge
 from tests.properties.definition_mutants import SAMPLES, mutant
 from tests.properties.definition_reading import differences, read_values, same
@@ -23,14 +24,14 @@ def test_samples(text: str) -> None:
     assert not isinstance(judge(b"\xef\xbb\xbf" + text.encode()), DefinitionError)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False))
 def test_an_accident_is_read_right_or_refused(text: str, random: Random) -> None:
     """K3: of each mutated file comes the tool that its text says, or a `DefinitionError`."""
     judge(mutant(text, random))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(st.sampled_from(SAMPLES), st.data())
 def test_bytes_are_read_right_or_refused(text: str, data: st.DataObject) -> None:
     """K3: a byte that is changed, anywhere, makes no other exception either."""
@@ -40,7 +41,7 @@ def test_bytes_are_read_right_or_refused(text: str, data: st.DataObject) -> None
     judge(bytes(raw))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(st.text(alphabet="ab:-[]{}#&*!|>'\"% \n\t,?0.~<1x\\", max_size=40))
 def test_the_value_of_any_text(text: str) -> None:
     """K3: not only tools: whatever text is read has the value of the independent reading."""

@@ -22,6 +22,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import (
     Tool,
     ToolConfigLoader,
@@ -299,7 +300,7 @@ def _native(sent: dict[str, Any]) -> dict[str, Any]:
     return {"choices": [{"finish_reason": "tool_calls", "message": message}]}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share_of(60), suppress_health_check=list(HealthCheck))
 @given(calls(values), st.booleans())
 def test_every_way_in_says_the_same(
     call: tuple[dict[str, Any], dict[str, Any]], strict: bool
@@ -332,7 +333,7 @@ def closed_schemas(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return closed, value
 
 
-@settings(max_examples=300)
+@settings(max_examples=share_of(300))
 @given(closed_schemas())
 def test_raw_schema_says_what_json_schema_says(
     case: tuple[dict[str, Any], dict[str, Any]],
@@ -370,7 +371,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=share_of(300))
 @given(calls(anything))
 def test_both_paths_say_the_same(call: tuple[dict[str, Any], dict[str, Any]]) -> None:
     """What a quick path hands on is what the careful one does; it never takes what that refuses."""

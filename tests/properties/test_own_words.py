@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
@@ -179,7 +180,7 @@ DRAWN = st.builds(
 )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=share_of(10), deadline=None)
 @given(tool=DRAWN)
 def test_any_definition_calls_nothing(tool: Tool) -> None:
     """The same of definitions that are drawn: names and texts that look like parts of calls."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tests.protocols.text.commonmark import in_code
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.function_call import FunctionCallProtocol
@@ -85,7 +86,7 @@ def _mark(place: int) -> str:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @example(["Never write `", (0, "a"), "`"])
 @example(["Never write `", (1, "a"), "`"])
 @example(["Do not type `` before `", (0, "a"), "`."])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import ToolEngine
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.protocols.cycle import process_tool_calls
@@ -43,7 +44,7 @@ TEXTS: Final = st.one_of(
 
 
 @pytest.mark.parametrize(("name", "options"), STYLES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @example(text="<\0a\0>\0")
 @given(text=TEXTS)
 def test_any_text_is_a_result(name: str, options: dict[str, Any], text: str) -> None:

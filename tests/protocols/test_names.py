@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.catalog.search_catalog import catalog
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.names import ANY_NAME, KnownTools, NameRule
@@ -57,7 +58,7 @@ class Catalog:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=share_of(120), deadline=None)
 @given(names=st.lists(NAMES, max_size=12, unique=True), random=st.randoms(use_true_random=False))
 def test_one_to_one(rule: NameRule, names: list[str], random: Random) -> None:
     """D17: two tools never share a sent name, whatever they are called and in whatever order."""
@@ -78,7 +79,7 @@ def test_one_to_one(rule: NameRule, names: list[str], random: Random) -> None:
     assert [mixed.sent_name(name) for name in names] == sent
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60), deadline=None)
 @given(name=NAMES)
 def test_what_is_accepted_stays(name: str) -> None:
     """A name that the provider takes is sent as it is, but one that looks like a stand-in."""

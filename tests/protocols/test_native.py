@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.native import form_of
 
@@ -90,7 +91,7 @@ def test_no_calls(reply: Any) -> None:
     assert form_of(reply) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60), deadline=None)
 @given(reply=ANY_JSON)
 def test_whatever_comes(reply: Any) -> None:
     """Nothing that can be received raises."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
 from tool_engine.protocols.names import ANY_NAME, KnownTools
@@ -78,7 +79,7 @@ def test_halves_of_letters() -> None:
     assert sendable(value) == {"\\ud83d": ["😀", "\\ud83d", "é"]}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=share_of(50), deadline=None)
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.characters())),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
+from tests.effort import share_of
 from tool_engine.protocols.reading import (
     AmbiguousObject,
     ChunkReader,
@@ -34,7 +35,7 @@ def one_by_one(raw: bytes) -> list[bytes]:
     return [raw[at : at + 1] for at in range(len(raw))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(st.lists(JSON, max_size=4), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
 def test_events_may_be_cut_anywhere(values: list[Any], line_end: str, with_mark: bool) -> None:
     """However the bytes of a stream are cut, its events are the same."""

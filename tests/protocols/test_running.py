@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.calls.audit import EMPTY_FOLDER, Audit
+from tests.effort import share_of
 from tests.protocols.line_protocol import LineProtocol
 from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
@@ -122,7 +123,7 @@ async def test_reads_keep_to_the_most_that_may_run(world: World) -> None:
     assert world.together == [["get"]] * 3
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=share_of(30), deadline=None)
 @given(st.lists(st.sampled_from([*EFFECTS, "nobody"]), max_size=12), st.integers(1, 4))
 def test_no_write_ever_overlaps(names: list[str], max_parallel: int) -> None:
     """Whatever a model asks for: results in order, and a write begins when all before it ended."""

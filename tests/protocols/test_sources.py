@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.catalog.search_catalog import catalog
+from tests.effort import share_of
 from tool_engine.config import ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.errors import ConfigurationError, ToolNotFoundError
@@ -142,7 +143,7 @@ def test_renamed_names_that_collide_again() -> None:
 NAMES = st.lists(st.sampled_from(["a", "b", "a_b", "b_a", "a_a", "天", "a_a_b"]), unique=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(listed=st.dictionaries(st.sampled_from(["a", "b", "a_b", "天"]), NAMES, max_size=4))
 def test_one_to_one(listed: dict[str, list[str]]) -> None:
     """D17: every tool of every source has one name here, which depends on no order."""

@@ -27,6 +27,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import ToolConfigLoader
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.registry import BUILTIN_EXECUTORS
@@ -142,7 +143,7 @@ def test_traversal(victim: Victim, path: str) -> None:
     victim.check(victim.everything(path.format(root=victim.root, outside=victim.outside)))
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(
     st.lists(st.sampled_from(["..", ".", "", "a", "link", "up", "data.txt", "outside"]), max_size=7)
 )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import DeferredApprover, ToolEngine
 from tool_engine.errors import (
     ApprovalError,
@@ -53,7 +54,9 @@ CONFIGS = st.builds(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=share_of(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(config=CONFIGS, values=st.dictionaries(NAMES, VALUES, max_size=4))
 async def test_a_round_trip_loses_nothing(

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import event, given, settings
 
+from tests.effort import share_of
 from tool_engine.validation.at_once import reader_of
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 5, 2**53, 2**64 - 1, -(2**63)])
@@ -40,7 +41,7 @@ def properties(draw: st.DrawFn) -> dict[str, Any]:
     return about
 
 
-@settings(max_examples=600)
+@settings(max_examples=share_of(600))
 @given(st.data())
 def test_what_it_lets_pass_is_valid(data: st.DataObject) -> None:
     """It never says yes where JSON Schema says no, and hands on the same value."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import DefinitionError, Tool, ToolConfigLoader, ToolParameterValidator
 from tool_engine.catalog.change import compatibility
 from tool_engine.catalog.change.compatibility import ToolDiff, compare
@@ -633,7 +634,7 @@ def candidates(spec: dict[str, Any]) -> st.SearchStrategy[Any]:
 STRICT = ToolParameterValidator(strict=True)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share_of(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(edit=edits(), data=st.data())
 def test_compatible_means_that_old_calls_go_on(
     edit: tuple[list[Spec], list[Spec]], data: st.DataObject
@@ -677,7 +678,7 @@ DOMAIN: list[Any] = ["x" * length for length in range(7)]
 DOMAIN += ["", "a", "b", "ab", "abc", "abcd", "zz", "1", *range(-6, 9), 0.5, None, True]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @given(rule=ONE_RULE, has_old=st.booleans(), has_new=st.booleans())
 def test_breaking_has_a_witness(rule: tuple[str, Any, Any], has_old: bool, has_new: bool) -> None:
     """Of one simple rule: the edit is breaking exactly when some right call is wrong afterwards."""
@@ -706,7 +707,7 @@ def test_a_narrowed_type_has_a_witness() -> None:
     assert not STRICT.validate(narrow, {"v": 0.5}).is_valid
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=share_of(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(edit=edits())
 def test_levels_of_there_and_back(edit: tuple[list[Spec], list[Spec]]) -> None:
     """What differs differs both ways, and the same in the same is nothing."""

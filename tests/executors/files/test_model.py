@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.effort import share_of
 from tests.executors.files.conftest import Desk
 from tool_engine.errors import ToolExecutionError
 
@@ -125,4 +126,4 @@ class FilesMachine(RuleBasedStateMachine):
 
 
 TestFiles = FilesMachine.TestCase
-TestFiles.settings = settings(max_examples=60, stateful_step_count=25)
+TestFiles.settings = settings(max_examples=share_of(60), stateful_step_count=25)

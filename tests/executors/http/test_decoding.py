@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.executors.http.decoding import (
     PIECE,
     DecodingError,
@@ -64,7 +65,7 @@ def test_whole_answers(encoding: str, data: bytes, expected: bytes, step: int) -
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(data=st.binary(min_size=1, max_size=300), cut=st.integers(min_value=1, max_value=400))
 def test_a_cut_off_answer(encoding: str, data: bytes, cut: int) -> None:
     """A part is never taken for the whole, wherever it ends."""

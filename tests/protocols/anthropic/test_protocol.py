@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tests.protocols import wire_anthropic as wire
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -975,7 +976,7 @@ def test_results_must_say_whose_they_are() -> None:
     assert said["content"][0]["tool_use_id"] == "t9"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=share_of(30), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

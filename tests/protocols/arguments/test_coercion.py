@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.arguments.coercion import coerce, match_keys
@@ -184,7 +185,7 @@ def test_unknown_and_other_values_stay() -> None:
     assert coerce(tool, sent) == (sent, ())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(
     st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans()),
     st.sampled_from(["integer", "number", "boolean"]),
@@ -195,7 +196,7 @@ def test_what_json_writes_is_read_back(value: Any, kind: str) -> None:
     assert coerced["v"] in (value, json.dumps(value))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(st.text(max_size=8), st.sampled_from(["integer", "number", "boolean", "array", "object"]))
 def test_nothing_is_guessed(text: str, kind: str) -> None:
     """What is read from a text says the same as the text, in JSON."""

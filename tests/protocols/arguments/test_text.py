@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 
@@ -27,7 +28,7 @@ JSON_VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @given(OBJECTS, st.booleans())
 @example({"a": "\ud800"}, True)
 def test_valid_json_is_read_as_it_is(value: dict[str, Any], is_ascii: bool) -> None:
@@ -36,7 +37,7 @@ def test_valid_json_is_read_as_it_is(value: dict[str, Any], is_ascii: bool) -> N
     assert (read.value, read.repairs, read.error) == (value, (), None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=share_of(150), deadline=None)
 @given(OBJECTS.filter(bool), st.data())
 def test_every_cut_is_truncated_and_never_run(value: dict[str, Any], data: st.DataObject) -> None:
     """A prefix of an object is never read, not even one that could be closed. U47."""
@@ -182,7 +183,7 @@ def test_what_has_more_than_one_reading_is_refused(text: str, word: str) -> None
     assert read.repairs == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(OBJECTS, st.sampled_from([",}", ", }", "\n,\n}"]))
 def test_a_repair_changes_nothing_but_the_mistake(value: dict[str, Any], end: str) -> None:
     """An object with one comma too many is read as the object, or not at all."""
@@ -232,7 +233,7 @@ def test_many_brackets_are_not_deep() -> None:
     assert read_arguments(json.dumps(value)).value == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(OBJECTS)
 def test_python_literals(value: dict[str, Any]) -> None:
     """What Python prints of a mapping is read as the mapping, or refused. D12."""
@@ -240,7 +241,7 @@ def test_python_literals(value: dict[str, Any]) -> None:
     assert read.value in (value, None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=share_of(300), deadline=None)
 @given(st.text(alphabet="{}[],:\"'\\ntx1 /*#`", max_size=25))
 def test_garbage_never_raises(text: str) -> None:
     """Every text is read or refused."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
@@ -497,7 +498,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=share_of(120))
 @given(arguments=st.dictionaries(st.text(max_size=6), JSON_VALUES, max_size=4))
 @pytest.mark.parametrize("style", ["function_call", "json"])
 def test_every_call_can_be_written(style: str, arguments: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tests.protocols.gemini.test_protocol import TOOL
 from tests.protocols.wire_gemini import (
     as_array,
@@ -56,7 +57,7 @@ def decoded(chunks: Sequence[Any]) -> ParsedReply:
 
 
 @pytest.mark.parametrize("form", [as_events, as_array])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=share_of(15), deadline=None)
 @given(data=st.data())
 def test_a_stream_cut_anywhere(form: Any, data: st.DataObject) -> None:
     """D10: events and the array of a stream without `alt=sse` say what the SDK's chunks say."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.effort import share_of
 from tests.protocols.wire_openai import chunk, fragment, render_reply, render_stream
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply
@@ -63,7 +64,7 @@ def altered(data: st.DataObject, value: Any) -> Any:
     return {**value, key: altered(data, value[key])}
 
 
-@settings(max_examples=150)
+@settings(max_examples=share_of(150))
 @given(st.data())
 def test_nothing_that_a_server_sends_raises(data: st.DataObject) -> None:
     """Whatever stands in whatever place of a chunk or a reply, the reply is told, and a call is

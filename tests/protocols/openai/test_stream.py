@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
+from tests.effort import share_of
 from tests.protocols.wire_openai import chunk, fragment, render_reply, render_stream, sse
 from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, StreamEvent
@@ -62,7 +63,7 @@ def runs(reply: ParsedReply) -> list[dict[str, Any]]:
     return [each.arguments for each in reply.calls if each.is_runnable]
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(CALLS, st.text(max_size=20))
 def test_what_is_written_is_read(calls: list[ToolCall], text: str) -> None:
     """Calls with any arguments come back equal, from a whole reply and from each kind of chunk."""
@@ -80,7 +81,7 @@ def test_what_is_written_is_read(calls: list[ToolCall], text: str) -> None:
         assert read(raw) == read(*chunks)
 
 
-@settings(max_examples=40)
+@settings(max_examples=share_of(40))
 @given(CALLS, st.text(max_size=20), st.lists(st.integers(1, 40), min_size=1), st.booleans())
 def test_bytes_may_be_cut_anywhere(
     calls: list[ToolCall], text: str, sizes: list[int], is_whole: bool

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.effort import share_of
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.protocols.openai import OpenAIProtocol
@@ -106,7 +107,7 @@ def sample(node: Mapping[str, Any]) -> Any:
     return {"array": [], "integer": 3}.get(str(kinds), "ab")
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(
     st.dictionaries(st.sampled_from("pqr"), SCHEMAS, max_size=3), st.sets(st.sampled_from("pqr"))
 )

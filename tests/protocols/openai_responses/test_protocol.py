@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from openai._models import construct_type_unchecked
 from openai.types import responses as sdk
 
+from tests.effort import share_of
 from tests.protocols import wire_openai_responses as wire
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
@@ -889,7 +890,7 @@ def test_results() -> None:
         OpenAIResponsesProtocol().format_results([result()])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=share_of(30), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.subsets import (
     ANTHROPIC,
@@ -450,7 +451,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("subset", ALL)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=share_of(80), deadline=None)
 @given(schema=st.dictionaries(KEYWORDS, VALUES, max_size=5))
 @example({"type": None, "required": [[]], "properties": {"type": None}})
 def test_any_schema(subset: SchemaSubset, schema: dict[str, Any]) -> None:
@@ -476,7 +477,7 @@ def check(node: Any, subset: SchemaSubset, *, is_root: bool = False) -> None:
                 check(part, subset)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=share_of(60), deadline=None)
 @given(
     schema=st.fixed_dictionaries(
         {},

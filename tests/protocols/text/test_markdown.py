@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tests.protocols.text.commonmark import in_code
 from tool_engine.protocols.text.markdown import MARK, find_open_fence, find_places
 
@@ -36,7 +37,7 @@ def region_of(text: str) -> list[bool]:
     return [place.region in regions for place in find_places(text)]
 
 
-@settings(max_examples=1500)
+@settings(max_examples=share_of(1500))
 @example("Do not type `` before `\0`.")
 @example("use ` or ``\0``")
 @example("[x](`) `\0`")

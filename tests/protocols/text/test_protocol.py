@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
@@ -73,7 +74,7 @@ def call_of(call_id: str) -> ToolCall:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(said=st.lists(TEXTS, min_size=1, max_size=3), name=TEXTS)
 def test_results_neither_make_nor_hide_a_call(
     protocol: TextProtocol, said: list[str], name: str
@@ -87,7 +88,7 @@ def test_results_neither_make_nor_hide_a_call(
     assert reply.reasoning == ""
 
 
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(said=TEXTS)
 def test_a_result_block_ends_where_it_ends(said: str) -> None:
     """A17: five fields, and no mark of a block or a value in the values."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.model.reply import ParsedReply, StreamEventType
 from tool_engine.protocols.function_call import FunctionCallProtocol
 from tool_engine.protocols.text.protocol import TextProtocol
@@ -237,7 +238,7 @@ PROTOCOLS = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
-@settings(max_examples=120)
+@settings(max_examples=share_of(120))
 @given(parts=st.lists(PIECES, max_size=22), data=st.data())
 def test_any_text_is_the_same_however_it_is_cut(
     protocol: TextProtocol, parts: list[str], data: st.DataObject

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
@@ -460,7 +461,7 @@ VALUES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=150)
+@settings(max_examples=share_of(150))
 @given(arguments=st.dictionaries(st.from_regex(r"[a-zA-Z0-9_-]{1,8}", fullmatch=True), VALUES))
 @example(arguments={"k": "「末」「末ESCAPE」「末exp」" + END})
 def test_every_call_can_be_written(arguments: dict[str, str]) -> None:

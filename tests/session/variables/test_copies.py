@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.session.variables import copies as module
 from tool_engine.session.variables.copies import MOST_SEARCHED, copies
 from tool_engine.session.variables.store import Variable, as_kept
@@ -120,7 +121,7 @@ WORDS = [f"{a}{b}{a}{c}" for a in "bcdfgh" for b in "aeiou" for c in "klmnp"]
 LETTERS = st.text(alphabet="abcdefghijklmnopqrstuvwxyz", max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(
     piece=st.lists(st.sampled_from(WORDS), min_size=12, max_size=24, unique=True).map("".join),
     around=st.tuples(LETTERS, LETTERS, LETTERS, LETTERS),
@@ -138,7 +139,7 @@ def test_each_long_piece_is_found(piece: str, around: tuple[str, str, str, str])
     assert copy.size >= len(piece)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(left=st.text("ab ", max_size=200), right=st.text("ab ", max_size=200))
 def test_what_is_found_is_there(left: str, right: str) -> None:
     """Labels: nothing is taken for a copy that is none, though texts repeat themselves."""

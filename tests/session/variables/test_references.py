@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import VariableError
 from tool_engine.model.json.output import to_text
 from tool_engine.session.variables import references
@@ -75,7 +76,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(value=JSON)
 def test_a_whole_value_keeps_its_type(value: Any) -> None:
     """S25: alone, a reference stands for the value itself, with every type in it."""
@@ -87,7 +88,7 @@ def test_a_whole_value_keeps_its_type(value: Any) -> None:
     assert type(expanded) is type(kept)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=share_of(100), deadline=None)
 @given(text=st.text(max_size=20), start=st.integers(0, 25), length=st.integers(0, 25))
 def test_parts_are_counted_in_characters(text: str, start: int, length: int) -> None:
     """U36: from a character on, and that many characters, as Python counts them."""
@@ -102,7 +103,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(a=TEXTS, b=TEXTS, head=st.text(max_size=3), tail=st.text(max_size=3))
 def test_what_was_put_in_is_never_expanded(a: str, b: str, head: str, tail: str) -> None:
     """U37: a text that a tool brought in cannot pull another variable out."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine.errors import ConfigurationError, VariableError
 from tool_engine.model.json.output import to_text
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
@@ -272,7 +273,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=share_of(200), deadline=None)
 @given(steps=STEPS, capacity=st.integers(1, 4))
 def test_the_same_as_a_list_in_the_order_of_use(
     steps: list[tuple[str, str, int]], capacity: int
@@ -321,7 +322,7 @@ VARIABLES = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=share_of(50), deadline=None)
 @given(variables=st.lists(VARIABLES, max_size=8), capacity=st.integers(1, 5))
 @example(variables=[Variable(name="v", value={"z": 1, "a": {"c": 2, "b": 3}})], capacity=1)
 def test_a_conversation_survives_its_process(variables: list[Variable], capacity: int) -> None:
@@ -369,7 +370,7 @@ def test_repr() -> None:
 _SINGLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(_SINGLE | st.dictionaries(st.text(), _SINGLE, max_size=4) | st.lists(_SINGLE, max_size=3))
 @example("\ud800")
 @example({"a": "\ud800"})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.effort import share_of
 from tool_engine import ToolEngine
 from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.model.call import ToolExecutionResult
@@ -32,7 +33,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=share_of(25), deadline=None)
 @given(value=st.lists(VALUES) | st.dictionaries(st.text(), VALUES), piece=st.integers(1, 40))
 def test_in_pieces_it_is_the_same(value: Any, piece: int) -> None:
     """U40: the value that is kept, and the length of its text, are those of a copy at one go."""
