@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import enum
 import importlib
+import inspect
 import re
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -87,6 +90,43 @@ def test_fixed_name(name: str) -> None:
     """K2: the documented names are importable from `tool_engine`."""
     assert name in tool_engine.__all__
     assert getattr(tool_engine, name).__name__ == name
+
+
+def exported() -> list[str]:
+    """What packages offer to users, as `package:Name`."""
+    packages = [module_name(path) for path in PACKAGE.rglob("__init__.py")]
+    return [
+        f"{package}:{name}"
+        for package in packages
+        for name in getattr(importlib.import_module(package), "__all__", ())
+    ]
+
+
+def own_members(value: object) -> dict[str, object]:
+    """The public methods and properties that a class of the project defines itself."""
+    if not isinstance(value, type) or issubclass(value, enum.Enum):
+        return {}
+    return {
+        name: member
+        for name, member in vars(value).items()
+        if not name.startswith("_")
+        and isinstance(member, FunctionType | property | classmethod | staticmethod)
+    }
+
+
+def test_exported_docstrings() -> None:
+    """What a package exports has a docstring, and so has each public method of it."""
+    bare = []
+    for place in exported():
+        package, _, name = place.partition(":")
+        value = getattr(importlib.import_module(package), name)
+        if callable(value) and not str(getattr(value, "__module__", "")).startswith("tool_engine"):
+            continue  # an alias of a type
+        if callable(value) and not inspect.getdoc(value):
+            bare.append(place)
+        members = own_members(value)
+        bare += [f"{place}.{each}" for each in members if not inspect.getdoc(getattr(value, each))]
+    assert sorted(set(bare)) == []
 
 
 def test_package_is_names_only() -> None:
