@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -403,10 +403,14 @@ async def test_the_other_coroutines_of_an_engine() -> None:
         await engine.load()
         engine._reloader.stop = note  # type: ignore[method-assign]
         for make in (engine.load, engine.reload, engine.close):
-            await asyncio.to_thread(lambda make=make: asyncio.run(make()))
+            await asyncio.to_thread(_run_on_own_loop, make)
     assert loops == [asyncio.get_running_loop()]
     with pytest.raises(EngineClosedError):
-        await asyncio.to_thread(lambda: asyncio.run(engine.reload()))
+        await asyncio.to_thread(_run_on_own_loop, engine.reload)
+
+
+def _run_on_own_loop(make: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    asyncio.run(make())
 
 
 @pytest.mark.parametrize("is_inner", [False, True], ids=["outer session", "session of the loop"])
