@@ -186,6 +186,13 @@ async def engine_of_others(world: SecretWorld) -> bool:
     return False
 
 
+async def looking_up(world: SecretWorld) -> bool:
+    """No definition says then which arguments are secret."""
+    world.define()
+    await cycle(world, Around(world, get=world.fail))
+    return False
+
+
 async def refusing(world: SecretWorld) -> bool:
     world.define()
     await cycle(world, Around(world, refuse=world.fail), on_before_execute=lambda *_: "no")
@@ -364,7 +371,10 @@ PLACES: dict[str, list[tuple[Callable[[SecretWorld], Awaitable[bool]], tuple[str
     "agent_listener_failed": [(agent_listener, KINDS)],
     "approval_listener_failed": [(approval_listener, KINDS)],
     "approver_failed": [(approver, KINDS)],
-    "call_failed_outside_of_the_engine": [(engine_of_others, KINDS)],
+    "call_failed_outside_of_the_engine": [
+        (engine_of_others, KINDS),
+        (looking_up, ("parameter", "part", *UNSENT)),
+    ],
     "consent_failed": [(scope, KINDS)],
     "decision_not_found": [(decisions, KINDS)],
     "decision_not_kept": [(decisions, KINDS)],

@@ -350,14 +350,14 @@ class CallRunner:
         """What the call was sent as secrets, for what is told of foreign code that failed on it."""
         route, call = turn.route, turn.call
         tool = route.tool
+        # Of what the model wrote and nobody could read, nothing tells which part is a secret.
+        sent = call.arguments if call.is_runnable else None
         if tool is None:
-            # It was not looked up, or what looks it up has failed.
             try:
                 tool = self._engine.get(call.tool_name)
             except Exception:  # noqa: BLE001 - an engine of others may raise anything
-                return (None,)
-        # Of what the model wrote and nobody could read, nothing tells which part is a secret.
-        sent = call.arguments if call.is_runnable else None
+                # No definition says which arguments are secret, so each of them may be.
+                return (None if sent is None else OwnSecrets(sent, sent),)
         found = secrets_if_known(tool, sent)
         is_same = route.arguments is call.arguments
         return (found,) if is_same else (found, secrets_if_known(tool, route.arguments))
