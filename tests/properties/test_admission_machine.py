@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -37,6 +38,8 @@ RATES = {
     bucket: st.sampled_from([None, *(ToolRate(calls, 6 + i / 32) for calls in (2, 1, 3))])
     for i, bucket in enumerate("ab")
 }
+
+BREAKERS = (("a", BreakerPolicy(1, 4.0)), ("b", BreakerPolicy(2, 4.0)))
 
 LIMITS = st.fixed_dictionaries(
     {
@@ -258,6 +261,29 @@ class AdmissionMachine(RuleBasedStateMachine):
     @rule(limits=LIMITS)
     def configure(self, limits: dict[str, Any]) -> None:
         config = config_of(limits)
+        self.do(lambda: self.controller.configure(config))
+        self.model.configure(config)
+        self.used = None
+
+    @rule()
+    def configure_breakers(self) -> None:
+        """Only these: whatever else bounds the calls goes on to."""
+        self.set_breakers(dict(BREAKERS))
+
+    @precondition(lambda self: any(call.probes for call in self.model.live()))
+    @rule(data=st.data(), outcome=OUTCOMES)
+    def release_without_breakers(self, data: st.DataObject, outcome: bool | None) -> None:
+        """A call ends in the moment in which the breaker is away that it started under."""
+        probing = [call for call in self.model.live() if call.probes]
+        call = data.draw(st.sampled_from(probing), label="call")
+        breakers = self.model.config.breakers
+        self.set_breakers({})
+        self.do(lambda: self.controller.release(self.slots[call.number], outcome=outcome))
+        self.model.release(call, outcome)
+        self.set_breakers(breakers)
+
+    def set_breakers(self, breakers: dict[str, BreakerPolicy]) -> None:
+        config = msgspec.structs.replace(self.model.config, breakers=breakers)
         self.do(lambda: self.controller.configure(config))
         self.model.configure(config)
         self.used = None
