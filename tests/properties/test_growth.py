@@ -19,13 +19,16 @@ from tests.growth import growth_of
 from tool_engine import Tool, ToolConfigLoader, ToolEngineError, ToolParameterValidator
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.executors.calculator import calculate
+from tool_engine.executors.sql.rows import _distinct
 from tool_engine.knowledge.snapshot import restore, shortened, snapshot
 from tool_engine.model.json.output import as_output, to_text
+from tool_engine.output.shaping import is_quick
 from tool_engine.protocols import get_protocol
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.redaction import OwnSecrets, redact, redact_text
 from tool_engine.redaction.readings import readings
 from tool_engine.session.formatting import text_in_pieces
+from tool_engine.session.variables.store import copied
 from tool_engine.visible import cut_middle, visible
 
 MOST: Final = 1.5
@@ -54,6 +57,10 @@ VALUES: Final[dict[str, Callable[[int], Any]]] = {
     "one key": lambda n: {"k" * n: 1},
     "one text": lambda n: "x y" * n,
     "deep": lambda n: _nested(min(n, 400)),
+    "chain": lambda n: _chain(n, lambda few, inner: [*few, inner]),
+    "chain of keys": lambda n: _chain(n, lambda few, inner: {"few": few, "a": inner}),
+    "one name": lambda n: ["id"] * n,
+    "numbered names": lambda n: [*(f"id_{each}" for each in range(n)), *["id"] * n],
 }
 LOADER: Final = ToolConfigLoader()
 
@@ -62,6 +69,14 @@ def _nested(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
         value = [value]
+    return value
+
+
+def _chain(size: int, link: Callable[[list[int], Any], Any]) -> Any:
+    """Numbers of which as many stand at each level; 450 levels of 900 when it is large."""
+    value: Any = 0
+    for _ in range(size // 100):
+        value = link([0] * 100, value)
     return value
 
 
@@ -113,6 +128,9 @@ OBJECTS: Final[dict[str, Callable[[Any], object]]] = {
     "result": text_in_pieces,
     "output": lambda value: to_text(as_output(value)),
     "record": lambda value: shortened(snapshot(value)),
+    "variable": lambda value: copied(value, in_pieces=True),
+    "is it short": is_quick,
+    "columns": lambda value: _distinct(list(map(str, value))),
 }
 
 

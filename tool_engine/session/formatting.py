@@ -11,23 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.output import has_odd_keys, stand_in, to_text
+from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.protocols.content import blocks_of, text_of_blocks
+from tool_engine.session.weighing import PIECE, Weights
 
-__all__ = [
-    "PIECE",
-    "data_of",
-    "default_text",
-    "short_text",
-    "text_in_pieces",
-    "weight_of",
-    "written",
-]
+__all__ = ["data_of", "default_text", "short_text", "text_in_pieces", "written"]
 
-PIECE: Final = 65_536
-"""Characters and values that are written at one go: a millisecond or two."""
-_MOST_LEVELS: Final = 12
-"""Values in one another that are each larger than a piece."""
 _SHORT: Final = 2**64
 """Whole numbers below it are written as they are."""
 
@@ -77,97 +66,48 @@ def _pieces(value: Any) -> Iterator[str]:
         text = str.__str__(value)
         yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
     else:
-        yield from _json(value, ())
+        yield from _json(value, Weights(value))
 
 
 def _encodable(text: str) -> str:
     return text if text.isascii() else to_text(text)
 
 
-def _json(value: Any, around: tuple[int, ...], *, is_large: bool = False) -> Iterator[str]:
-    if id(value) in around:
-        raise ValueError("it holds itself")
-    if len(around) > _MOST_LEVELS:
-        # Each level is weighed before it is written: of a chain, that is all of it again.
-        raise ValueError("it is large at every level")
-    if isinstance(value, str) and len(value) > PIECE:
+def _json(value: Any, weights: Weights) -> Iterator[str]:
+    if weights.of(value) <= PIECE or not isinstance(value, str | dict | list | tuple):
+        yield written(value)
+    elif isinstance(value, str):
         yield '"'
         for piece in _pieces(value):
             yield written(piece)[1:-1]
         yield '"'
-    elif isinstance(value, dict) and (is_large or weight_of(value) > PIECE):
-        yield "{"
-        yield from _members(value, (*around, id(value)))
-        yield "}"
-    elif isinstance(value, list | tuple) and (is_large or weight_of(value) > PIECE):
-        yield "["
-        yield from _entries(value, (*around, id(value)))
-        yield "]"
     else:
-        yield written(value)
-
-
-def _members(value: dict[Any, Any], around: tuple[int, ...]) -> Iterator[str]:
-    few: dict[Any, Any] = {}
-    room, comma = PIECE, ""
-    for key, item in value.items():
-        weight = weight_of(item) + weight_of(key)
-        if few and weight > room:
-            yield comma + written(few)[1:-1]
-            few, room, comma = {}, PIECE, ", "
-        if weight > PIECE:
-            yield comma + written({key: 0})[1:-2]
-            yield from _json(item, around, is_large=True)
-            comma = ", "
-        else:
-            few[key] = item
-            room -= weight
-    if few:
-        yield comma + written(few)[1:-1]
-
-
-def _entries(value: list[Any] | tuple[Any, ...], around: tuple[int, ...]) -> Iterator[str]:
-    few: list[Any] = []
-    room, comma = PIECE, ""
-    for item in value:
-        weight = weight_of(item)
-        if few and weight > room:
-            yield comma + written(few)[1:-1]
-            few, room, comma = [], PIECE, ", "
-        if weight > PIECE:
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        yield opening
+        comma = ""
+        for part in weights.parts(value):
             yield comma
-            yield from _json(item, around, is_large=True)
             comma = ", "
-        else:
-            few.append(item)
-            room -= weight
-    if few:
-        yield comma + written(few)[1:-1]
+            if len(part) > 1:
+                yield written(part)[1:-1]
+            elif isinstance(part, dict):
+                yield from _member(part, weights)
+            else:
+                yield from _json(part[0], weights)
+        yield closing
+
+
+def _member(alone: dict[Any, Any], weights: Weights) -> Iterator[str]:
+    ((key, item),) = alone.items()
+    yield written({key: 0})[1:-2]
+    yield from _json(item, weights)
 
 
 def written(value: Any) -> str:
-    """A small value as JSON on one line.
+    """A part of what was weighed as JSON on one line.
 
     Raises:
         ValueError: JSON cannot hold it.
         TypeError: The same, of a key.
     """
-    if has_odd_keys(value):
-        raise TypeError("two keys may be the same in JSON")
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=stand_in)
-
-
-def weight_of(value: Any) -> int:
-    """How many characters and values there are in a value; not counted on above a piece."""
-    total = 0
-    rest = [value]
-    while rest and total <= PIECE:
-        item = rest.pop()
-        total += 1
-        if isinstance(item, str):
-            total += len(item)
-        elif isinstance(item, dict | list | tuple):
-            total += len(item)
-            if total <= PIECE:
-                rest.extend(item.values() if isinstance(item, dict) else item)
-    return total

@@ -14,7 +14,7 @@ from tool_engine import ToolEngine
 from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import to_text
-from tool_engine.session import formatting
+from tool_engine.session import formatting, weighing
 from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import store as variables
 from tool_engine.session.variables import texts
@@ -38,9 +38,8 @@ VALUES = st.recursive(
 def test_in_pieces_it_is_the_same(value: Any, piece: int) -> None:
     """U40: the value that is kept, and the length of its text, are those of a copy at one go."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formatting, "PIECE", piece)
+        patch.setattr(weighing, "PIECE", piece)
         patch.setattr(texts, "PIECE", piece)
-        patch.setattr(texts, "_ROWS", piece % 3 + 1)
         made = kept_in_pieces(value)
     assert made == copied(value)
 
@@ -48,7 +47,7 @@ def test_in_pieces_it_is_the_same(value: Any, piece: int) -> None:
 @pytest.mark.parametrize("value", [[float("nan")], {1: [0] * 9, (2,): 0}, "text", 5])
 def test_what_cannot_be_taken_apart(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """U40: what JSON does not know is left to the copy of the whole."""
-    monkeypatch.setattr(formatting, "PIECE", 3)
+    monkeypatch.setattr(weighing, "PIECE", 3)
     monkeypatch.setattr(texts, "PIECE", 3)
     assert kept_in_pieces(value) is None
 

@@ -102,13 +102,14 @@ class Rows:
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """A second `id` becomes `id_2`, so that no column hides another."""
-    taken = set(names)
+    taken, numbers = set(names), dict.fromkeys(names, 1)
     found: list[str] = []
-    seen: set[str] = set()
     for name in names:
-        chosen, number = name, 2
-        while chosen in seen or (chosen != name and chosen in taken):
-            chosen, number = f"{name}_{number}", number + 1
-        seen.add(chosen)
+        chosen = name
+        while numbers[name] > 1 and chosen in taken:
+            chosen = f"{name}_{numbers[name]}"
+            numbers[name] += 1
+        numbers[name] = max(2, numbers[name])
+        taken.add(chosen)
         found.append(chosen)
     return found

@@ -13,7 +13,8 @@ from collections import OrderedDict
 from typing import Any, Final, Protocol
 
 from tool_engine.model.json.output import to_text
-from tool_engine.session.formatting import PIECE, text_in_pieces, weight_of, written
+from tool_engine.session.formatting import text_in_pieces, written
+from tool_engine.session.weighing import PIECE, Weights
 
 __all__ = ["LARGE", "MOST_READY", "HasText", "KeptTexts", "kept_in_pieces", "without_halves"]
 
@@ -21,8 +22,6 @@ LARGE: Final = 262_144
 """Characters from which on the text of a variable is made in a thread: some milliseconds."""
 MOST_READY: Final = 33_554_432
 """The most characters of texts that are ready; the one that was made last is, whatever it has."""
-_ROWS: Final = 512
-"""Entries of a list that are copied at one go, unless they are large."""
 _HALF: Final = re.compile(r"(\\\\)|(\\ud[89a-f])")
 
 
@@ -79,20 +78,36 @@ def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
     if not isinstance(value, dict | list | tuple):
         return None
     try:
-        return _kept(value, ())
+        return _kept(value, Weights(value))
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _kept(value: Any, around: tuple[int, ...]) -> tuple[Any, int]:
-    if id(value) in around:
-        raise ValueError("it holds itself")
-    if weight_of(value) > PIECE:
+def _kept(value: Any, weights: Weights) -> tuple[Any, int]:
+    if weights.of(value) <= PIECE or not isinstance(value, dict | list | tuple):
+        return _read(value)
+    made: Any = {} if isinstance(value, dict) else []
+    chars = 0
+    for part in weights.parts(value):
+        kept, size = _read(part) if len(part) > 1 else _kept_alone(part, weights)
+        # Of two parts, two brackets go, and a comma with its space comes: as many characters.
+        chars += size
         if isinstance(value, dict):
-            return _kept_dict(value, (*around, id(value)))
-        if isinstance(value, list | tuple):
-            return _kept_list(value, (*around, id(value)))
-    return _read(value)
+            made |= kept
+        else:
+            made += kept
+    return made, chars
+
+
+def _kept_alone(part: Any, weights: Weights) -> tuple[Any, int]:
+    """The same of a part of one entry, which may be large."""
+    if isinstance(part, list):
+        kept, size = _kept(part[0], weights)
+        return [kept], size + 2
+    ((key, item),) = part.items()
+    named, begun = _read({key: 0})
+    kept, size = _kept(item, weights)
+    return dict.fromkeys(named, kept), begun - 1 + size
 
 
 def _read(value: Any) -> tuple[Any, int]:
@@ -104,49 +119,3 @@ def _read(value: Any) -> tuple[Any, int]:
 def without_halves(text: str) -> str:
     """JSON in which half of a surrogate pair is the letters of its escape, which can be written."""
     return _HALF.sub(lambda found: found[1] or f"\\{found[2]}", text) if "\\ud" in text else text
-
-
-def _kept_list(
-    value: list[Any] | tuple[Any, ...], around: tuple[int, ...]
-) -> tuple[list[Any], int]:
-    made: list[Any] = []
-    chars = 0
-    for at in range(0, len(value), _ROWS):
-        few = value[at : at + _ROWS]
-        # Of two parts, two brackets go, and a comma with its space comes.
-        if weight_of(few) <= PIECE:
-            part, size = _read(few)
-            made += part
-            chars += size
-            continue
-        for item in few:
-            part, size = _kept(item, around)
-            made.append(part)
-            chars += size + 2
-    return made, chars
-
-
-def _kept_dict(value: dict[Any, Any], around: tuple[int, ...]) -> tuple[dict[str, Any], int]:
-    made: dict[str, Any] = {}
-    chars = few_weight = 0
-    few: dict[Any, Any] = {}
-    for key, item in value.items():
-        weight = weight_of(item) + weight_of(key)
-        if few and few_weight + weight > PIECE:
-            part, size = _read(few)
-            made |= part
-            chars += size
-            few, few_weight = {}, 0
-        if weight > PIECE:
-            name, size = _read({key: 0})
-            part, more = _kept(item, around)
-            made[next(iter(name))] = part
-            chars += size - 1 + more
-        else:
-            few[key] = item
-            few_weight += weight
-    if few:
-        part, size = _read(few)
-        made |= part
-        chars += size
-    return made, chars

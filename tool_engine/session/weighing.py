@@ -1,0 +1,98 @@
+"""Where may a large value be cut, so that each part of it is dealt with in a moment?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+__all__ = ["PIECE", "Weights"]
+
+PIECE: Final = 65_536
+"""Characters and values that are dealt with at one go: a millisecond or two."""
+_CONTAINERS: Final = (dict, list, tuple)
+_NUMBERS: Final = frozenset((int, float, bool, type(None)))
+_TEXT: Final = frozenset((str,))
+_PLAIN: Final = _NUMBERS | _TEXT
+_OPEN: Final = -1
+"""The weight of what is still being weighed."""
+
+
+class Weights:
+    """How many characters and values there are in a value, and in each that stands in it.
+
+    All of it is weighed once, from the inside out: to weigh each level by itself would take as
+    often as long as there are levels. They hold as long as the value stays as it is.
+
+    Raises:
+        ValueError: The value holds itself.
+        TypeError: Keys of a mapping are no texts: two of them may be the same in JSON.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._known: dict[int, int] = {}
+        pending = [value] if isinstance(value, _CONTAINERS) else []
+        while pending:
+            item = pending[-1]
+            known = self._known.get(id(item))
+            if known is None or known == _OPEN:
+                inside = item.values() if isinstance(item, dict) else item
+                nested = _nested(inside)
+                if known is None and nested:
+                    self._known[id(item)] = _OPEN
+                    if any([self._known.get(id(each)) == _OPEN for each in nested]):
+                        raise ValueError("it holds itself")
+                    pending += nested
+                    continue
+                weights = [self._known.get(id(each), 0) for each in nested]
+                keys = _length_of_keys(item) if isinstance(item, dict) else 0
+                self._known[id(item)] = 1 + 2 * len(item) + keys + _length(inside) + sum(weights)
+            pending.pop()
+
+    def of(self, value: Any) -> int:
+        """The weight of the value, or of one that stands in it."""
+        if isinstance(value, str):
+            return 1 + len(value)
+        return self._known.get(id(value), 1) if isinstance(value, _CONTAINERS) else 1
+
+    def parts(self, value: Any) -> Iterator[Any]:
+        """A list, tuple or mapping in parts of the same kind, in order, of at most a piece each.
+
+        An entry that alone is more than that is a part of its own.
+        """
+        is_dict = isinstance(value, dict)
+        few: Any = {} if is_dict else []
+        total = 0
+        for entry in value.items() if is_dict else value:
+            weight = self.of(entry[0]) + self.of(entry[1]) if is_dict else self.of(entry)
+            if few and total + weight > PIECE:
+                yield few
+                few, total = {} if is_dict else [], 0
+            if is_dict:
+                few[entry[0]] = entry[1]
+            else:
+                few.append(entry)
+            total += weight
+        if few:
+            yield few
+
+
+def _nested(inside: Collection[Any]) -> list[Any]:
+    # The kinds are looked at first, at once: most of what there is are rows without lists in them.
+    if _PLAIN.issuperset(map(type, inside)):
+        return []
+    return [each for each in inside if isinstance(each, _CONTAINERS)]
+
+
+def _length_of_keys(item: dict[Any, Any]) -> int:
+    if _TEXT.issuperset(map(type, item)):
+        return sum(map(len, item))
+    if type(item) is dict:
+        raise TypeError("two keys may be the same in JSON")
+    return _length(item)
+
+
+def _length(inside: Collection[Any]) -> int:
+    """The characters of all texts in there."""
+    if _NUMBERS.issuperset(map(type, inside)):
+        return 0
+    return sum([len(each) for each in inside if isinstance(each, str)])
