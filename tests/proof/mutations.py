@@ -226,9 +226,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "a cancelled call keeps its slot",
         PIPELINE,
-        '"""Ends a call whose caller went away."""\n'
-        "        self._controller.release(slot, outcome=None)\n",
-        '"""Ends a call whose caller went away."""\n',
+        "        call.break_off()\n        self._controller.release(slot, outcome=None)\n",
+        "        call.break_off()\n",
         CALLS,
     ),
     Mutation(
