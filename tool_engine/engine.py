@@ -44,6 +44,7 @@ from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.json.copying import live
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines
@@ -60,7 +61,7 @@ _LAST_GRACE: Final = 1.0
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
-class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView):
+class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownArguments):
     """Loads tools, keeps them up to date, and runs calls of them.
 
     Args:

@@ -31,9 +31,11 @@ from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import RecordQuery
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.shown import ShownTools
+from tool_engine.protocols.sources import checked_source
 from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trace_of
 
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
@@ -69,7 +71,7 @@ class _RecordingEngine(_Engine, Protocol):
 
 
 @live("pass it on as it is, or make another one for the same engine")
-class ToolSubAgent:
+class ToolSubAgent(KnownArguments):
     """Calls tools for one agent and remembers how the calls ended.
 
     Every call gets a context of its own, so that no call sees another one's variables, and no
@@ -90,7 +92,8 @@ class ToolSubAgent:
             with the handler `search_tools` found them; the longest unused ones go first.
 
     Raises:
-        ConfigurationError: An empty agent id, a limit of less than 1, or no list of tool names.
+        ConfigurationError: An empty agent id, no engine, a limit of less than 1, no list of tool
+            names, or an argument that it does not take.
 
     Example:
         >>> agent = ToolSubAgent("agent_1", engine, parent_agent_id="planner")
@@ -117,6 +120,7 @@ class ToolSubAgent:
         self.agent_id = agent_id
         self.parent_agent_id = parent_agent_id
         self.conversation_id = conversation_id
+        checked_source(tool_engine)
         self._engine = tool_engine
         self._callback = on_result_callback
         self._shown = ShownTools(tool_engine, tools, max_found_tools)

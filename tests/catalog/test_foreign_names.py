@@ -43,14 +43,21 @@ async def test_a_link_to_any_file_tells_nothing_of_it(tmp_path: Path) -> None:
     """A link in `tools/` to a file that is no definition does not show what the file says."""
     folder = tmp_path / "tools"
     folder.mkdir()
-    texts = [PRIVATE, "bash: x\nname: secretive\n", "a: [secretive", "\tsecretive"]
+    texts = [
+        PRIVATE,
+        "root:x:0\nbash:x:1\n" * 45,
+        "bash: x\nname: secretive\n",
+        "a: [secretive",
+        "\tsecretive",
+    ]
     for number, text in enumerate(texts):
         elsewhere = tmp_path / f"passwd{number}"
         elsewhere.write_text(text)
         (folder / f"evil{number}.yaml").symlink_to(elsewhere)
     async with ToolEngine(ToolEngineConfig(tools_directory=str(folder))) as engine:
         told = [message for _, message in engine.load_errors]
-    assert len(told) == 4
+    assert len(told) == len(texts)
+    assert all(each.count("link out of") == len(each.splitlines()) == 1 for each in told)
     assert all("is a link out of its folder" in each for each in told)
     assert not any("bash" in each or "secretive" in each for each in told)
 

@@ -11,6 +11,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError
@@ -587,3 +588,34 @@ parameters:
     paths = [problem.path for problem in caught.value.problems]
     assert "parameters[0].default" in paths
     assert "parameters[1].type" in paths
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{type: builtin, handler: run_command, argv: [sh, -c, "echo {x}"]}',
+        "{type: builtin, handler: sql_query, source: shop, sql: 'select 1; select 2'}",
+        '{type: python, handler: "os:system; x"}',
+        "{type: python, handler: no_such_module:f}",
+        "{type: builtin, handler: read_file}",
+        "{type: http, request: {url: 5}}",
+        "{type: workflow, steps: 5}",
+    ],
+)
+async def test_the_loader_says_what_an_engine_says(tmp_path: Path, entry: str) -> None:
+    """What executors find wrong with an entry is a load error of both, with its line."""
+    parameter = "parameters: [{name: x, type: string, description: An x.}]"
+    text = f"name: a\ndescription: Does a.\n{parameter}\nentry: {entry}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    loader = ToolConfigLoader()
+    assert loader.load_directory(tmp_path) == []
+    async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
+        assert engine.load_errors == loader.load_errors != []
+    assert "a.yaml:4:" in loader.load_errors[0][1]
+
+
+def test_a_handler_that_names_no_function_is_not_registered() -> None:
+    """One truth: what a file is refused for, code is refused for, too."""
+    entry = {"type": "python", "handler": "os:system; x"}
+    with pytest.raises(DefinitionError, match="names no function"):
+        ToolEngine().register_tool({"name": "a", "description": "d", "entry": entry})

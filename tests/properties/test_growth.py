@@ -41,6 +41,7 @@ UNITS: Final = (
     *("https://a:b@c/ ", "Bearer ", "QUJD", "token", "\u4e2d", "a\u0301", "\u0301", "\u200b"),
     *("\U0001f469\u200d", "\U0001f1e9\U0001f1ea", "\x00", "\ud800", "\x1b[", "\u300c\u59cb\u300d"),
     *("<function_call>", "<<<[TOOL_REQUEST]>>>", '<function_call>{"name": "x"', "</", "<a>"),
+    *("| password | ", "|aa", "<a b=", "name='a' ", "<aa>", "key = '''", "git+ssh://a"),
     *("x:\u300c\u59cb\u300d", "<think>", "%2f%2B", "&#47;&#43;", "%252f%252B", "\\/+"),
 )
 FRESH: Final = itertools.count()

@@ -54,6 +54,16 @@ PAIRS = {
     '<add key="ApiKey" value="abc"/>': f'<add key="ApiKey" value="{H}"/>',
     '<entry name="password">abc</entry>': f'<entry name="password">{H}</entry>',
     "(password=hunter2)": f"(password={H})",
+    "<input name='password' value='abc'>": f"<input name='password' value='{H}'>",
+    '<input type="text" name="password" value="abc">': (
+        f'<input type="text" name="password" value="{H}">'
+    ),
+    "password = '''\nabc\n'''\nx = 1": f"password = '''{H}'''\nx = 1",
+    'password = """abc"d"""': f'password = """{H}"""',
+    "token = '''never closed": f"token = '''{H}",
+    "| password | hunter2 |": f"| password | {H} |",
+    "| id | password | abc123 | 5 |": f"| id | password | {H} | 5 |",
+    "|**API key**|`abc123`|": f"|**API key**|`{H}`|",
 }
 SHOWN = [
     "token: the one you got",
@@ -69,6 +79,10 @@ SHOWN = [
     "WHERE password = :password",
     "def f(token: str = None)",
     "author: me1234567, secretary=jane",
+    "| password | the password of the user, 8 letters |",
+    "| token | count |\n|---|---|\n| max_tokens | 4096 |",
+    "<b>password</b> 5 > 4",
+    "password = '' and token = \"\"",
     "error: invalid token: expired",
     "pass: 3 fail: 1",
     "authorization: you need to log in to read this",

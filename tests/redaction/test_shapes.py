@@ -65,6 +65,8 @@ WHOLE = {
     "E2B": "e2b_" + HEX[:40],
     "LangSmith": f"lsv2_pt_{HEX[:32]}_{HEX[:10]}",
     "Fireworks": "fw_" + A[:24],
+    "Sentry, of an organisation": "sntrys_" + A[:48],
+    "Pinecone": f"pcsk_{A[:6]}_{A[:50]}",
     "PGP": "-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK-----",
 }
 PARTS = {
@@ -74,6 +76,7 @@ PARTS = {
     f"https://{A[:24]}@host/x": "https://[hidden]@host/x",
     "https://TOKEN@host/": "https://[hidden]@host/",
     "see http://x-access@host/a": "see http://[hidden]@host/a",
+    "pip install git+ssh://TOKEN@host/": "pip install git+ssh://[hidden]@host/",
     "got Bearer abcdefgh1234 there": "got Bearer [hidden] there",
     "got Basic dXNlcjpwYXNz there": "got Basic [hidden] there",
     "https://a.blob.core.windows.net/x?sv=1&sig=abcdefghijklmnop%3D": (
@@ -99,6 +102,7 @@ SHOWN = [
     "https://host:8080?email=a@b.c",
     "https://host:8080/x?email=a@b.c",
     "https://user@host/x",
+    "git+ssh://git@github.com/a/b ssh://deploy@host/",
     "http://[::1]:80/",
     "https://:@host/",
     "mail me at a@b.c: now",

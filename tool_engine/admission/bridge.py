@@ -25,6 +25,7 @@ from tool_engine.errors import (
     ToolEngineError,
 )
 from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["BridgedController", "ControllerBridge", "SlotClaim"]
 
@@ -46,7 +47,7 @@ class BridgedController(Protocol):
         """Gives it back; a second time changes nothing."""
 
 
-class ControllerBridge:
+class ControllerBridge(KnownArguments):
     """Slots of one controller, for coroutines of any event loop and for plain threads.
 
     The controller stays on its home loop, which must be running while callers elsewhere wait. The

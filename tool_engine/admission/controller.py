@@ -20,12 +20,13 @@ from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.interfaces import AdmissionUser
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.json.copying import live
+from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["ToolConcurrencyController"]
 
 
 @live("pass it on as it is, or make another one with its config")
-class ToolConcurrencyController(Entrance):
+class ToolConcurrencyController(Entrance, KnownArguments):
     """Gives slots to calls: at most so many at once, in all, per bucket and per key.
 
     Works alone, without an engine. It may be created anywhere and is used from one event loop;

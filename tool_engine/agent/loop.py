@@ -22,6 +22,7 @@ from tool_engine.interfaces import ChatModel
 from tool_engine.model.bounds import check_count
 from tool_engine.model.chat import ChatRequest
 from tool_engine.model.json.copying import live
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import shorten_words, words_of
@@ -34,7 +35,7 @@ _VALUES: Final = ("name", "protocol")
 
 
 @live("keep it with to_dict() and get it back with AgentLoop.from_dict()")
-class AgentLoop:
+class AgentLoop(KnownArguments):
     """Leads one conversation: asks the model, runs the calls that it wants, and asks again.
 
     It works with any `ChatModel`. What the conversation may use and spend is the session's to say.

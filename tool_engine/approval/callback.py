@@ -9,11 +9,12 @@ from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.json.output import shown
+from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
 
 
-class CallbackApprover:
+class CallbackApprover(KnownArguments):
     """Asks a function.
 
     Args:

@@ -24,6 +24,7 @@ from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.visible import visible
 
 __all__ = ["ConsoleApprover"]
@@ -46,7 +47,7 @@ _WORDS: Final = {
 _ROUNDS_OF_A_SIGNAL: Final = 3
 
 
-class ConsoleApprover:
+class ConsoleApprover(KnownArguments):
     """Asks on the terminal: y, n, this time, or the reason of a refusal.
 
     An empty line is a no to this call, whatever is remembered of other answers; so are the end of

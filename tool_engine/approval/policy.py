@@ -17,6 +17,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["Decision", "PermissionRule", "decide"]
 
@@ -29,7 +30,7 @@ _RULE: Final = re.compile(
 )
 
 
-class PermissionRule(msgspec.Struct, Data, frozen=True):
+class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
     """What holds for the calls of some tools, or for those with some value of one parameter.
 
     Both the tool and the value are globs: `*`, `?` and `[...]`, in the given case.

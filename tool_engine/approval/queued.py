@@ -8,11 +8,12 @@ import contextlib
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["QueueApprover"]
 
 
-class QueueApprover:
+class QueueApprover(KnownArguments):
     """Keeps the requests in a list until the user answers them by their token. S34.
 
     A request leaves the list when it is answered, when it expires, and when its call ends. To list,

@@ -163,7 +163,7 @@ def without_foreign_content(path: str) -> Iterator[None]:
     except DefinitionError as error:
         if not _leads_elsewhere(path):
             raise
-        raise DefinitionError(*dict.fromkeys(map(_without_content, error.problems))) from None
+        raise _foreign_error(error.problems[0].file) from None
 
 
 def _leads_elsewhere(path: str) -> bool:
@@ -174,10 +174,11 @@ def _leads_elsewhere(path: str) -> bool:
     return not os.path.realpath(path).startswith(inside)
 
 
-def _without_content(problem: DefinitionProblem) -> DefinitionProblem:
+def _foreign_error(file: str) -> DefinitionError:
+    # Once, and of no line: how many lines are wrong, and which, says what the file holds.
     cure = "check the file itself, or put it in place of the link"
     message = f"the file is a link out of its folder, and no right definition; {cure}"
-    return DefinitionProblem(message, problem.file, problem.line, problem.column, cure=cure)
+    return DefinitionError(DefinitionProblem(message, file, cure=cure))
 
 
 def read_once(path: str) -> Contents | None:

@@ -16,6 +16,7 @@ from tool_engine.catalog.definition_files import (
 )
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
 from tool_engine.model.group import ToolGroup
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolConfigLoader", "duplicate_error", "kind_of"]
@@ -23,7 +24,7 @@ __all__ = ["ToolConfigLoader", "duplicate_error", "kind_of"]
 StrPath = str | os.PathLike[str]
 
 
-class ToolConfigLoader:
+class ToolConfigLoader(KnownArguments):
     r"""Reads definitions from files, text and mappings.
 
     A definition loads whole or not at all: a `DefinitionError` lists everything that is wrong with
@@ -124,7 +125,9 @@ class ToolConfigLoader:
     def load_directory(self, path: StrPath, recursive: bool = False) -> list[Tool]:
         """Reads every definition in a folder; what cannot be loaded stands in `load_errors`.
 
-        Files that define the same name are all refused: nothing says which one is meant.
+        Files that define the same name are all refused: nothing says which one is meant. What the
+        executors of the package say of an entry counts, as in an engine; what an engine alone
+        knows (`sources`, executors of your own) does not.
 
         Args:
             path: A folder of `*.yaml` and `*.yml`; hidden, swap and backup files are passed over.
@@ -142,7 +145,11 @@ class ToolConfigLoader:
             files = {}
         for file in files:
             try:
-                for each in self.load_file_definitions(file):
+                with without_foreign_content(file):
+                    text = read_definition(file).data
+                    found = self.load_definitions(text, file)
+                    _check_entries(found, text)
+                for each in found:
                     by_name.setdefault((kind_of(each), each.name), []).append(each)
             except DefinitionError as error:
                 self.load_errors.append((file, str(error)))
@@ -187,6 +194,20 @@ class ToolConfigLoader:
             text, source, allow_aliases=self._allow_aliases, only_one_tool=only_one_tool
         )
         return read
+
+
+def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None:
+    """Raises `DefinitionError` for what an engine would refuse of these, when it loads them."""
+    # By name: the catalog needs no executor but here, and an engine brings its own.
+    executors = import_module("tool_engine.executors.registry").ExecutorRegistry()
+    problems = [
+        _module("placing").placed(problem, text, number)
+        for number, each in enumerate(definitions)
+        if isinstance(each, Tool)
+        for problem in executors.check(each)
+    ]
+    if problems:
+        raise DefinitionError(*problems)
 
 
 def _tools(definitions: Iterable[Tool | ToolGroup]) -> list[Tool]:

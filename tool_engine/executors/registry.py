@@ -74,6 +74,7 @@ _READ_RESULT: Final = BUILTIN_EXECUTORS["read_result"]
 ENTRY_POINT_GROUP: Final = "tool_engine.executors"
 PYTHON: Final = "python"
 """Stands for the executors of handlers such as `package.module:function`."""
+_PYTHON_ENTRY: Final = "tool_engine.executors.python.entry"
 _HTTP: Final = "http_request"
 _COMMAND: Final = "run_command"
 _WORKFLOW: Final = "run_workflow"
@@ -198,6 +199,9 @@ class ExecutorRegistry:
     def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
         """The same without a look at what a Python handler is, which a file or an import tells."""
         name = self.name_of(tool)
+        if name == PYTHON:
+            form: list[DefinitionProblem] = import_module(_PYTHON_ENTRY).check_form(tool)
+            return form
         place = None if tool.handler in self._registered else ENTRY_CHECKS.get(name)
         if place is None:
             return []

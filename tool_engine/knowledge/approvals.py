@@ -16,6 +16,7 @@ from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.bounds import check_count
 from tool_engine.model.session import check_session_id
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.redaction import OwnSecrets
 
 __all__ = ["MemoryApprovalStorage", "decision_of", "is_key", "request_of", "said_of", "shown_of"]
@@ -90,7 +91,7 @@ def _converted(data: object, kind: type[_Kept], session_id: str) -> _Kept:
         ) from error
 
 
-class MemoryApprovalStorage:
+class MemoryApprovalStorage(KnownArguments):
     """Keeps the newest requests and decisions in memory; the oldest go first.
 
     Args:

@@ -19,6 +19,7 @@ from tool_engine.model.record import (
     ToolCallRecord,
     is_own_id,
 )
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 
@@ -32,7 +33,7 @@ _LARGE: Final = 4_096
 """Bytes of a snapshot from which on it counts against `max_bytes`."""
 
 
-class MemoryStorage:
+class MemoryStorage(KnownArguments):
     """Keeps the newest records in memory; the oldest go first.
 
     Args:

@@ -13,6 +13,7 @@ from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.conversation import as_json, copied, of_json
 from tool_engine.model.bounds import check_count
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
+from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["MemorySessionStorage"]
 
@@ -27,7 +28,7 @@ class _Kept(msgspec.Struct):
     revision: str
 
 
-class MemorySessionStorage:
+class MemorySessionStorage(KnownArguments):
     """Keeps the conversations that were saved last in memory; the others go.
 
     Args:

@@ -27,6 +27,7 @@ from tool_engine.model.record import (
     ToolCallSummary,
     success_rate,
 )
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text, words_of
@@ -63,7 +64,7 @@ class RecordFilters(TypedDict, total=False):
     oldest_first: bool
 
 
-class ToolKnowledgeStore:
+class ToolKnowledgeStore(KnownArguments):
     """The records of finished calls, and the questions that can be asked about them.
 
     Args:

@@ -12,6 +12,7 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import plain, shown
+from tool_engine.model.settings.known_fields import KnownFields
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool
@@ -114,7 +115,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
         return fingerprint_of(self.tool_name, self.making or self.definition_hash, self.params)
 
 
-class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True):
+class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """What the user said.
 
     Raises:

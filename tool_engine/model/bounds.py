@@ -77,6 +77,9 @@ def check_caller(context: Any) -> None:
     variables = context.variables
     if type(variables) is not dict and not isinstance(variables, Mapping):
         raise ConfigurationError(f"variables must be a mapping, got {_shown(variables)}")
+    if not all(isinstance(name, str) for name in variables):
+        odd = next(name for name in variables if not isinstance(name, str))
+        raise ConfigurationError(f"the keys of variables must be texts, got {_shown(odd)}")
     if not isinstance(context.caller_type, str):
         raise ConfigurationError(f"caller_type must be a text, got {_shown(context.caller_type)}")
     if not _TEXTS.issuperset(map(type, _get_names(context))):

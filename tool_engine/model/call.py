@@ -16,6 +16,7 @@ from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.one_line import describe_result
 from tool_engine.model.json.output import plain
 from tool_engine.model.outcome import Outcome, outcome_of
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -151,7 +152,7 @@ class ValidationResult(msgspec.Struct, Data, frozen=True):
     """Findings that do not refuse the call, such as an unknown parameter that was kept out."""
 
 
-class _ContextFields(msgspec.Struct, Data):
+class _ContextFields(msgspec.Struct, Data, metaclass=KnownFields):
     """The fields of the founding document, in its order."""
 
     caller_id: str | None = None

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from tool_engine.model.json.data import Data
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["ChatRequest"]
 
 
-class ChatRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
+class ChatRequest(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """One request for a reply of a model."""
 
     messages: list[Any]

@@ -12,6 +12,7 @@ from tool_engine.model.bounds import check_choice
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission
+from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["Skill", "ToolGroup", "members_of_all"]
@@ -20,7 +21,7 @@ _SELECTORS = ("tools", "tags", "categories")
 _NAME_LISTS = (*_SELECTORS, "disabled_tools")
 
 
-class Skill(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
+class Skill(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, metaclass=KnownFields):
     """Instructions for a kind of work, which a model reads when it needs them. S12."""
 
     name: str
@@ -37,7 +38,7 @@ class Skill(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
         check_kinds(self)
 
 
-class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True):
+class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """Tools that are enabled together, with the rules and the skills that go with them. S10.
 
     A tool belongs to it when it is named in `tools`, has one of `tags`, or is of one of

@@ -7,13 +7,14 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.model.json.data import Data
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["PARAMETER_TYPES", "ToolParameter"]
 
 PARAMETER_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 
-class _ParameterFields(msgspec.Struct, Data, frozen=True, gc=False):
+class _ParameterFields(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """The fields of the founding document, in its order."""
 
     name: str

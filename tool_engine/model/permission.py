@@ -9,6 +9,7 @@ import msgspec
 
 from tool_engine.model.bounds import check_choice
 from tool_engine.model.json.data import Data
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "ResultPolicy"]
 
@@ -39,7 +40,7 @@ RESULTS_INSIDE: Final = "results_inside"
 """The key of `result.metadata` with what definitions say of results that it may tell of."""
 
 
-class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
+class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, metaclass=KnownFields):
     """What one place says; None: nothing, the next place decides."""
 
     execution: ExecutionPolicy | None = None

@@ -11,6 +11,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.concurrency import LARGEST
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
 
@@ -35,7 +36,7 @@ class CutStrategy(str, Enum):
     """The beginning and the end."""
 
 
-class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False):
+class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """What is shown of a tool's output: a definition's `result`. The record keeps the whole."""
 
     max_chars: int | None = None

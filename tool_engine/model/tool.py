@@ -21,6 +21,7 @@ from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
+from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = [
     "PACKED_FIELDS",
@@ -57,7 +58,7 @@ class ToolCategory(str, Enum):
     CUSTOM = "custom"
 
 
-class RetryPolicy(msgspec.Struct, Data, frozen=True, gc=False):
+class RetryPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """When a failed call is tried again. Applies only to read-only or idempotent tools."""
 
     attempts: int
@@ -76,7 +77,7 @@ class RetryPolicy(msgspec.Struct, Data, frozen=True, gc=False):
             check_choice("on", error_type, _RETRIED)
 
 
-class _ToolFields(msgspec.Struct, Data, frozen=True, dict=True):
+class _ToolFields(msgspec.Struct, Data, frozen=True, dict=True, metaclass=KnownFields):
     """The fields of the founding document, in its order."""
 
     id: str

@@ -19,6 +19,7 @@ from tool_engine.model.call import (
 from tool_engine.model.caller import check_context
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown
+from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.tool import Tool
 
 __all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]
@@ -37,7 +38,7 @@ _LANGUAGES: Final = ("en", "zh")
 _FUNCTIONS: Final = (("on_before_execute", "tool"), ("on_result", "result"))
 
 
-class CycleOptions(msgspec.Struct, frozen=True, kw_only=True):
+class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
     """How the calls of a reply are run."""
 
     max_parallel: int | None = 1

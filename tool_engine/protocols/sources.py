@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 
-__all__ = ["CombinedTools", "ToolSource"]
+__all__ = ["CombinedTools", "ToolSource", "checked_source"]
 
 _LONGEST_NAME: Final = 80
 """More of a name that nobody has is not looked at, nor told."""
@@ -45,6 +45,20 @@ class ToolSource(Protocol):
         /,
     ) -> ToolExecutionResult:
         """Runs one tool."""
+
+
+def checked_source(source: object) -> ToolSource:
+    """The source.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not all(callable(getattr(source, each, None)) for each in ("get", "list_all", "execute")):
+        raise ConfigurationError(
+            "a source must have get, list_all and execute as a ToolEngine has, got "
+            f"{type(source).__name__}"
+        )
+    return cast("ToolSource", source)
 
 
 class _Entry(NamedTuple):

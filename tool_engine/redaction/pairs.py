@@ -34,7 +34,9 @@ _OPTION: Final = re.compile(
 )
 _CURL_USER: Final = re.compile(r"(?<=\s)(?:-u|--user|--proxy-user)[\s=]{0,3}[\"']?[^\s:\"']{1,99}:")
 _QUOTED: Final = re.compile(
-    r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*)|'([^'\\]*+(?:\\.[^'\\]*+)*)|`([^`]*+)", re.DOTALL
+    r"\"\"\"(.*?)(?:\"\"\"|\Z)|'''(.*?)(?:'''|\Z)"
+    r"|\"([^\"\\]*+(?:\\.[^\"\\]*+)*)|'([^'\\]*+(?:\\.[^'\\]*+)*)|`([^`]*+)",
+    re.DOTALL,
 )
 _BLOCK: Final = re.compile(r"[|>][-+0-9]{0,2}[ \t]*+(?:#[^\r\n]*+)?\r?\n")
 """What stands before the lines of a block of text in YAML."""
@@ -46,6 +48,11 @@ _ATTRIBUTE: Final = re.compile(
     r"\b(?:name|key|id)=[\"']([\w.\-]{2,64}+)[\"']"
     r"(?:[^<>]{0,64}?\bvalue=[\"']([^\"'<>]++)|[^<>]{0,256}+>([^<>]++))"
 )
+_CELL: Final = re.compile(
+    r"\|[ \t]{0,40}+[*`]{0,3}+([^\W\d][\w.\- ]{1,63}+)[*`]{0,3}+[ \t]{0,40}+"
+    r"(?=\|[ \t]{0,40}+[*`]{0,3}+([^\s|`]++)[*`]{0,3}+[ \t]{0,40}+\|)"
+)
+"""A cell of a table in Markdown and the one behind it, if that is a single word."""
 _QUOTED_TWICE: Final = re.compile(r"\\++([\"'])([^\"'\\]*+)")
 _BARE: Final = re.compile(r"[^\s\"'`&;,<>\\]+")
 _BARE_OPTION: Final = re.compile(r"[^\s\"'`]+")
@@ -79,14 +86,16 @@ Span = tuple[int, int]
 
 def pair_spans(text: str) -> Iterator[Span]:
     """Where in `text` the value of something stands that is named like a secret."""
-    has_options, has_tags = "-" in text, "<" in text
-    if "=" not in text and ":" not in text and not has_options and not has_tags:
+    has_options, has_tags, has_cells = "-" in text, "<" in text, "|" in text
+    if not ("=" in text or ":" in text or has_options or has_tags or has_cells):
         return
     small = text.lower()
     if any(hint in small for hint in _HINTS):
         yield from _assigned(text)
-        if has_tags and ("</" in text or "/>" in text):
+        if has_tags and ">" in text:
             yield from _tagged(text)
+        if has_cells:
+            yield from _in_cells(text)
         if has_options:
             for match in _OPTION.finditer(text):
                 if is_secret_key(match[1]):
@@ -156,6 +165,17 @@ def _tagged(text: str) -> Iterator[Span]:
             value = found[found.lastindex or 0]
             if value.strip() and is_secret_key(found[1]) and not _stands_in(value.strip()):
                 yield found.span(found.lastindex or 0)
+
+
+def _in_cells(text: str) -> Iterator[Span]:
+    """The cells of a table behind those that name a secret; a word may be a heading."""
+    for number, found in enumerate(_CELL.finditer(text)):
+        if number >= _MOST_FINDS * 25:
+            yield found.start(), len(text)
+            return
+        value = found[2]
+        if _WORDY.fullmatch(value) is None and is_secret_key(found[1].strip()):
+            yield from _kept(text, found.span(2), found[1])
 
 
 def _kept(text: str, span: Span, name: str) -> Iterator[Span]:

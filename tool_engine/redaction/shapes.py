@@ -104,7 +104,8 @@ _UNDERLINED: Final = (
     _Shape("rubygems_", _token("rubygems_", r"[a-f0-9]{48}")),
     _Shape("gls", _token("glsa_", r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}")),
     _Shape("glc_", _token("glc_", r"[A-Za-z0-9+/]{32,}=*")),
-    _Shape("sntry", _token("sntry(?:s_eyJ|u_)", r"[\w+/=\-]{40,}")),
+    _Shape("sntry", _token("sntry[su]_", r"[\w+/=\-]{30,}")),
+    _Shape("pcsk_", _token("pcsk_", r"\w{30,}")),
     _Shape("gsk_", _token("gsk_", r"[A-Za-z0-9]{40,}")),
     _Shape("r8_", _token("r8_", r"[A-Za-z0-9]{32,}") + _END),
     _Shape("fig", _token("fig(?:d|u|o|or|uh)_", r"[\w\-]{30,}")),
@@ -155,7 +156,7 @@ _ADDRESSES: Final = (
     _Shape("@", r"(?<=://)[\w.~%\-]{20,}+(?=@)"),
     _Shape(
         "://",
-        r"https?://(?!(?:git|user|username|me|anonymous)@)"
+        r"(?:https?|git\+ssh)://(?!(?:git|user|username|me|anonymous)@)"
         r"(?P<secret>[^/\s\"'`@:<>\[\]{}$?#]{1,256}+)@",
     ),
     _Shape("ig", r"(?i)[?&](?:X-Amz-|X-Goog-)?sig(?:nature)?=(?P<secret>[\w%+/=\-]{16,})"),

@@ -24,6 +24,7 @@ from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.session.bounds import Meter, Usage
@@ -59,7 +60,7 @@ _LONGEST: Final = 200
 
 
 @live("keep it with save() and get it back with ToolSession.restore()")
-class ToolSession(CycleFacade, SavedSession):
+class ToolSession(CycleFacade, SavedSession, KnownArguments):
     """One conversation: what it may use, remember and spend. X1.
 
     Many sessions share one engine; none sees another one's state. A session lives on one event

@@ -39,7 +39,7 @@ class Weights:
                 nested = _nested(inside)
                 if known is None and nested:
                     self._known[id(item)] = _OPEN
-                    if any([self._known.get(id(each)) == _OPEN for each in nested]):
+                    if any(self._known.get(id(each)) == _OPEN for each in nested):
                         raise ValueError("it holds itself")
                     pending += nested
                     continue

@@ -17,7 +17,7 @@ from tool_engine.model.nearness import find_nearest
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
 from tool_engine.model.schema import VALIDATION_KEYS, parameters_schema
 from tool_engine.model.tool import Tool
-from tool_engine.validation.filling import Filling, Place
+from tool_engine.validation.filling import Filling, Place, misfits
 from tool_engine.validation.position import Position, build_validator, can_be_split
 from tool_engine.validation.rules import read
 from tool_engine.validation.shape import Path, Shaper
@@ -81,7 +81,16 @@ class Declaration:
             for name, schema in properties.items()
             if (filling := Filling.of(schema, self._judge_nested, (name,))) is not None
         }
-        return Filling({}, keys) if keys else None
+        if not keys:
+            return None
+        filling = Filling({}, keys)
+        problems = [
+            self._broken(error, tuple(error.instance_path))
+            for error in misfits(filling, build_validator(without_required(self.schema)))
+        ]
+        if problems:
+            raise DefinitionError(*problems)
+        return filling
 
     def _judge_nested(self, place: Place) -> Any:
         # References lead to the parameters, so these must stand where they did.

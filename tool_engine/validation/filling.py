@@ -8,13 +8,16 @@ comes after the sent value was judged: a default takes no part in that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from tool_engine.validation.shape import Path, fresh
 
-__all__ = ["ANY", "Filling", "Judge", "Place"]
+__all__ = ["ANY", "Filling", "Judge", "Place", "misfits"]
 
+_MOST_SAMPLES: Final = 100
+"""Places of one schema at which its defaults are judged together."""
 ANY: Final = "*"
 """The step of a path that stands for every item, or for every key that is not declared."""
 
@@ -96,6 +99,17 @@ class Filling:
             for item in value:
                 self._items.fill(item)
 
+    def samples(self) -> Iterator[Any]:
+        """The least values that have a place in them where a default is filled in."""
+        if self._defaults:
+            yield {}
+        for name, below in self._keys.items():
+            for each in below.samples():
+                yield {name: each}
+        if self._items is not None:
+            for each in self._items.samples():
+                yield [each]
+
     def _fill_object(self, value: dict[str, Any]) -> None:
         for name, default in self._defaults.items():
             if name not in value:
@@ -121,3 +135,30 @@ def _has_usable_default(schema: Any) -> bool:
     # Inside an object, a default of null for a value that may not be null means: leave it out.
     types = schema.get("type", "null")
     return schema["default"] is not None or "null" in ([types] if isinstance(types, str) else types)
+
+
+def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
+    """The errors of defaults that break a rule of the whole, though each fits its own schema.
+
+    Judged are the least values that the rules accept as they are sent. What a rule says of how many
+    keys there are, or which, is no error of a default: it is held by what was sent.
+
+    Args:
+        filling: What is filled in.
+        rules: The validator of the whole value.
+    """
+    for sample in islice(filling.samples(), _MOST_SAMPLES):
+        if rules.is_valid(sample):
+            filled = fresh(sample)
+            filling.fill(filled)
+            for error in rules.iter_errors(filled):
+                if not _is_in(sample, error.instance_path):
+                    yield error
+
+
+def _is_in(value: Any, path: Iterable[Any]) -> bool:
+    for step in path:
+        if isinstance(value, dict) and step not in value:
+            return False
+        value = value[step]
+    return True

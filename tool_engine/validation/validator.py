@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.json.plain import Unreadable, name_of, read_plain
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.validation.acceptance import (
     Accept,
@@ -33,7 +34,7 @@ from tool_engine.validation.shape import Shaper
 __all__ = ["CompiledParameters", "ToolParameterValidator"]
 
 
-class ToolParameterValidator:
+class ToolParameterValidator(KnownArguments):
     """Validates the arguments of calls.
 
     Args:

@@ -16,6 +16,7 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.reply import ParsedReply, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool, ToolCategory
+from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.function_call import FunctionCallProtocol
 
 GET_TIME = json.loads(
@@ -516,3 +517,26 @@ def test_what_is_no_json_cannot_be_written(value: object) -> None:
     call = ToolCall(call_id="1", tool_name="a", arguments={"x": value})
     with pytest.raises(ConfigurationError, match="function_call cannot carry the call '1'"):
         FunctionCallProtocol().render_call(call)
+
+
+COMMENTS = ("/*c*/", " /*c*/ ", " // c\n", " # c\n", "//c\n", "#c\n")
+
+
+@pytest.mark.parametrize("value", ['"a"', '"a/"', '""', "2", "true", "null", "[1]", '{"b": "c"}'])
+@pytest.mark.parametrize("comment", COMMENTS)
+def test_a_comment_is_read_as_it_is_elsewhere(value: str, comment: str) -> None:
+    """What stands behind a value in a call is judged as in the arguments of a provider.
+
+    Looked at: comments behind each kind of value, in every way to cut the reply. A comment that
+    itself holds a quote or a bracket still ends a call in tags too early, which is refused.
+    """
+    arguments = f'{{"path": {value}{comment}}}'
+    expected = read_arguments(arguments)
+    text = f'<function_call>{{"name": "a", "arguments": {arguments}}}</function_call>'
+    assert expected.error is None
+    for cut in range(len(text)):
+        decoder = FunctionCallProtocol().decoder()
+        for part in (text[:cut], text[cut:]):
+            decoder.feed(part)
+        [call] = decoder.close().calls
+        assert (call.error, call.arguments) == (None, expected.value)

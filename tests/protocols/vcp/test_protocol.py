@@ -358,6 +358,19 @@ def test_a_number_that_is_in_doubt_runs_nothing(key: str) -> None:
         assert "a block for each call" in str(reply.calls[0].error)
 
 
+@pytest.mark.parametrize("fields", [("a1", "a2"), ("a2", "a1"), ("a1", "b1"), ("a1", "command1")])
+def test_a_parameter_that_may_be_a_number_of_another_one_runs_nothing(
+    fields: tuple[str, ...],
+) -> None:
+    """U28: of `a1` and `a`, `a1` and `a2` may be one call or two, whatever their order."""
+    own = tool("files_read", *(ToolParameter(name, "string") for name in ("a1", "a", "b")))
+    [call] = batch(*(f"{name}:「始」v「末」" for name in fields), tools=[own]).calls
+    assert not call.is_runnable
+    assert "'a1' is a parameter of its own, and may be number 1 of 'a'" in str(call.error)
+    [alone] = batch("a1:「始」v「末」", "a:「始」w「末」", tools=[own]).calls
+    assert (alone.is_runnable, alone.arguments) == (True, {"a1": "v", "a": "w"})
+
+
 def test_odd_numbers_are_told() -> None:
     """U28: gaps, and parameters that only some calls have, are findings."""
     reply = batch(

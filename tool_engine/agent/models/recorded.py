@@ -16,12 +16,13 @@ from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.protocols.registry import get_protocol
 
 __all__ = ["RecordedModel"]
 
 
-class RecordedModel:
+class RecordedModel(KnownArguments):
     """Answers each request with the next reply of a script. A `ChatModel`.
 
     Args:

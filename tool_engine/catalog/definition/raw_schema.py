@@ -6,7 +6,8 @@ rule that is written and ignored is worse than none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.nearness import find_nearest
 from tool_engine.model.tool import write_only_names
 
-__all__ = ["idle_defaults", "is_impossible", "raw_schema_faults"]
+__all__ = ["idle_defaults", "is_impossible", "misfit_faults", "raw_schema_faults"]
 
 _LONGEST_JUDGED: Final = 10_000
 """Bytes of a schema; to find out what a longer one allows could take long."""
@@ -61,6 +62,41 @@ def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) ->
     if not faults:
         _check_defaults(schema, path, faults)
     return faults
+
+
+def misfit_faults(raw: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Fault]:
+    """The defaults in `raw`, which stands at `path`, that break a rule in a branch of it.
+
+    Args:
+        raw: The raw schema.
+        schema: The schema of the whole value, in which it stands.
+        path: Its place.
+    """
+    # By name: what fills a call in is the validator's, and it alone knows what a call gets.
+    filling = import_module("tool_engine.validation.filling")
+    filled = filling.Filling.of(schema, lambda place: place.default)
+    if filled is None:
+        return []
+    return [
+        Fault(
+            _place_in(raw, error.instance_path, path),
+            f"the default breaks another rule of the schema: {error.message[:300]}",
+            got=describe(error.instance),
+            cure="change the default or the rule",
+        )
+        for error in islice(filling.misfits(filled, compile_check(schema)), MAX_PROBLEMS)
+    ]
+
+
+def _place_in(raw: Any, steps: Iterable[Any], path: Path) -> Path:
+    """Where the schema of a place in a value stands, as far as `properties` and `items` lead."""
+    for step in steps:
+        inner = ("items",) if isinstance(step, int) else ("properties", step)
+        for key in inner:
+            if not isinstance(raw, dict) or key not in raw:
+                return path
+            raw, path = raw[key], (*path, key)
+    return (*path, "default") if isinstance(raw, dict) and "default" in raw else path
 
 
 def is_impossible(schema: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import jsonschema_rs
@@ -63,6 +64,9 @@ def check_value(
         _check_nested(rules, spec, faults, is_sound=is_sound, workload=workload)
     if "schema" in spec:
         _check_raw(spec, rules, path, faults, workload)
+    if "schema" in spec and is_sound and len(faults) == before:
+        raw, whole = spec["schema"], value_schema(spec)
+        faults += _raw_checker().misfit_faults(raw, whole, (*path, "schema"))
     if "default" in spec and is_sound and len(faults) == before:
         _check_default(spec, (*path, "default"), has_rules=bool(rules), faults=faults)
 
@@ -182,10 +186,8 @@ def _check_raw(
     raw = spec["schema"]
     if not isinstance(raw, dict):
         return
-    # Loaded by name on first use: jsonschema takes longer to import than the rest of the loader.
-    checker = import_module("tool_engine.catalog.definition.raw_schema")
     place = (*path, "schema")
-    faults.extend(checker.raw_schema_faults(raw, place, workload))
+    faults.extend(_raw_checker().raw_schema_faults(raw, place, workload))
     given = {SHORT_KEYS.get(key, key) for key in rules}
     given |= {"description", "default"}
     faults.extend(
@@ -198,6 +200,11 @@ def _check_raw(
     if is_known and types is not None and kind not in (types, *_listed(types)):
         message = f"{types!r} contradicts the type {kind}"
         faults.append(Fault((*place, "type"), message, cure="include it or remove the key"))
+
+
+def _raw_checker() -> ModuleType:
+    # Loaded by name on first use: jsonschema takes longer to import than the rest of the loader.
+    return import_module("tool_engine.catalog.definition.raw_schema")
 
 
 def _check_default(

@@ -13,7 +13,7 @@ from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.python.source import SourceError, source_of
 from tool_engine.model.tool import Tool
 
-__all__ = ["PythonEntry", "check_entry", "compile_entry", "is_isolated", "is_place"]
+__all__ = ["PythonEntry", "check_entry", "check_form", "compile_entry", "is_isolated", "is_place"]
 
 DEFAULT_MEMORY: Final = 1024 * 1024 * 1024
 DEFAULT_WORKERS: Final = 2
@@ -139,6 +139,7 @@ class _Checker(_Reader):
 
 
 check_entry = _Checker.check
+check_form = _Reader.check
 compile_entry = _Reader.compile
 
 

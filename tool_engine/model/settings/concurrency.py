@@ -41,7 +41,7 @@ _PARAMETER: Final = re.compile(r"params\.[^.]")
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class ToolRate(msgspec.Struct, Data, frozen=True, gc=False):
+class ToolRate(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """How many calls may start in a period (`rate: 10/s`)."""
 
     calls: int

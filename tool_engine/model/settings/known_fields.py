@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self
 
 import msgspec
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.nearness import suggest_near
 
-__all__ = ["KnownFields"]
+__all__ = ["KnownArguments", "KnownFields", "check_known"]
+
+_TAKES_ANY: Final = 0x08
+"""The mark of a function that takes any keyword; `inspect` is not loaded to know it."""
 
 
 class KnownFields(msgspec.StructMeta):
@@ -22,12 +26,36 @@ class KnownFields(msgspec.StructMeta):
             ConfigurationError: It has no such field; the message names the nearest. Or there are
                 too many values, or too few.
         """
-        known = cls.__struct_fields__
-        for name in values:
-            if name not in known:
-                hint = suggest_near(name, known) or f"; it has {', '.join(known)}"
-                raise ConfigurationError(f"{cls.__name__} has no field {name!r}{hint}")
         try:
             return super().__call__(*args, **values)
         except TypeError as error:
+            check_known(cls.__name__, values, cls.__struct_fields__)
             raise ConfigurationError(f"{cls.__name__} cannot be made: {error}") from error
+
+
+class KnownArguments:
+    """A class that is made with keywords, of which an unknown one is an error like that.
+
+    Raises:
+        ConfigurationError: It takes no such argument; the message names the nearest.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *_args: Any, **values: Any) -> Self:
+        """Looks at the keywords that `__init__` will be given."""
+        code = getattr(cls.__init__, "__code__", None)
+        if values and code is not None and not code.co_flags & _TAKES_ANY:
+            named = code.co_argcount + code.co_kwonlyargcount
+            check_known(cls.__name__, values, code.co_varnames[1:named], word="argument")
+        return super().__new__(cls)
+
+
+def check_known(
+    kind: str, given: Iterable[str], known: Sequence[str], *, word: str = "field"
+) -> None:
+    """Raises `ConfigurationError` for the first of the `given` names that is not `known`."""
+    for name in given:
+        if name not in known:
+            hint = suggest_near(name, known) or f"; it has {', '.join(known)}"
+            raise ConfigurationError(f"{kind} has no {word} {name!r}{hint}")

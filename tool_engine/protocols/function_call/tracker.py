@@ -34,6 +34,8 @@ _TAGS: Final = [token("end", literal(END_TAG)), token("start", literal(START_TAG
 _OUTSIDE: Final = one_of([r'(?P<mark>[{}\[\]",:])', *_TAGS])
 _INSIDE: Final = one_of([r'(?P<mark>["\\])', _TAGS[0]])
 _RUN: Final = re.compile(r"[{\[]{2,}")
+_BEHIND_STRING: Final = re.compile(r"[,:}\]<#]|/[/*]")
+"""What a string is over before; with comments, which the arguments may have."""
 _LEVELS: Final = 3
 """How many levels of an item may hold the name of its call: itself, and wrappers in it."""
 _MOST_TEXT: Final = 512
@@ -171,9 +173,13 @@ class JSONTracker:
             end += 1
         if end > place:
             self._take(text[place:end])
+        if text[end:] == "/":
+            # Perhaps a comment, perhaps not.
+            self.tail = "/"
+            return len(text)
         if end < len(text):
             self._is_pending = False
-            if text[end] in ",:}]<":
+            if _BEHIND_STRING.match(text, end):
                 self._close_string()
         return end
 

@@ -66,7 +66,7 @@ def requests_in(
     stems = declared | {COMMAND}
     found = {key: numbers_in(key, stems) for key in arguments if key not in declared}
     numbered = {key: readings[0] for key, readings in found.items() if readings}
-    if error := _doubt(found):
+    if error := _doubt(found) or _overlap(numbered, sorted(declared & arguments.keys()), stems):
         return [Request(None, dict(arguments), tools[0])], [], error
     if not numbered:
         return [Request(None, dict(arguments), tools[0])], [], None
@@ -100,6 +100,19 @@ def _doubt(found: Mapping[str, list[Numbered]]) -> str | None:
                     f"{key!r} has no number that counts calls: write {stem}1, {stem}2 and so on, "
                     "or a block for each call"
                 )
+    return None
+
+
+def _overlap(
+    numbered: Mapping[str, Numbered], own: Iterable[str], stems: Collection[str]
+) -> str | None:
+    """Which parameter of its own, sent in a batch, may be meant as a number of another one."""
+    for key in own if numbered else ():
+        for stem, digits in numbers_in(key, stems):
+            return (
+                f"{key!r} is a parameter of its own, and may be number {digits} of {stem!r}; "
+                "write a block for each call"
+            )
     return None
 
 

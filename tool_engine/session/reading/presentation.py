@@ -20,6 +20,7 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown, to_text
+from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of
@@ -52,7 +53,7 @@ _LEAST_BODY: Final = 100
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
-class ReturnType(msgspec.Struct, Data, frozen=True):
+class ReturnType(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
     """What a tool returns, in words for the model. S9."""
 
     type: str
@@ -63,7 +64,7 @@ class ReturnType(msgspec.Struct, Data, frozen=True):
         check_kinds(self)
 
 
-class Presentation(msgspec.Struct, frozen=True, kw_only=True):
+class Presentation(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
     """How the results of one tool are shown to models, in code.
 
     The functions are plain ones and read what they are given without changing it; those of a large

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
+from tool_engine.protocols.sources import ToolSource, checked_source
 from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.sources.combining import CombinedSource, whole
-from tool_engine.session.sources.tool_view import Source, ToolView, bound, checked_source
+from tool_engine.session.sources.tool_view import Source, ToolView, bound
 
 __all__ = [
     "Keep",

@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from msgspec.structs import replace
 
-from tool_engine.errors import ConfigurationError, ToolConflictError, ToolNotFoundError
+from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.nearness import find_near
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
-from tool_engine.protocols.sources import ToolSource
+from tool_engine.protocols.sources import ToolSource, checked_source
 from tool_engine.session.sources.identity import leaves_of, origin_of
 from tool_engine.session.sources.memberships import is_tool_of, memberships
 from tool_engine.session.sources.naming import named
@@ -27,7 +27,6 @@ __all__ = [
     "Source",
     "ToolView",
     "bound",
-    "checked_source",
     "described",
     "groups_of",
     "has_room",
@@ -275,20 +274,6 @@ class ToolView(ABC):
             shown_groups[name] = renamed_group(group, name, tools, names)
         conflict = conflicts[min(conflicts)] if conflicts else conflict
         return _Seen(state, entries, conflicts, conflict, shown_groups)
-
-
-def checked_source(source: object) -> ToolSource:
-    """The source.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    if not all(callable(getattr(source, each, None)) for each in ("get", "list_all", "execute")):
-        raise ConfigurationError(
-            "a source must have get, list_all and execute as a ToolEngine has, got "
-            f"{type(source).__name__}"
-        )
-    return cast("ToolSource", source)
 
 
 def bound(source: ToolSource, turn: Callable[[], int]) -> ToolSource:

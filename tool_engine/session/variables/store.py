@@ -17,6 +17,7 @@ from tool_engine.model.bounds import check_count
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.nearness import find_near
+from tool_engine.model.settings.known_fields import KnownArguments, KnownFields
 from tool_engine.session.variables.letters import LEAST
 from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.variables.traces import KeptTrace, Traces
@@ -56,7 +57,7 @@ _UNKNOWN: Final = "unknown"
 """The label of what came from a call or a message of which nobody said more."""
 
 
-class Variable(msgspec.Struct, Data, frozen=True, kw_only=True):
+class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """One kept value. Immutable: writing it again makes a new one."""
 
     name: str
@@ -95,7 +96,7 @@ def as_kept(variable: Variable) -> Variable:
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
 
-class VariableStore:
+class VariableStore(KnownArguments):
     """The variables of one conversation, by name.
 
     At most `capacity` of at most `max_chars` characters are kept, rules not counted: the one that

@@ -1,0 +1,69 @@
+"""Does everything that a program makes with keywords name the near one of a wrong keyword?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+import pytest
+
+import tool_engine
+from tool_engine import ConfigurationError, ToolEngineError, ToolExecutionContext, ToolSubAgent
+
+GIVEN: Final = {
+    *("AgentAnswer", "AgentEvent", "ApprovalRequest", "ConcurrencyMetrics", "ConcurrencySnapshot"),
+    *("DefinitionProblem", "Generation", "HeldSlot", "ParsedReply", "QuarantinedTool", "Refusal"),
+    *("ReplyFinding", "SessionInfo", "SessionResult", "SlotEvent", "StreamEvent", "ToolCall"),
+    *("ToolCallCycleResult", "ToolCallRecord", "ToolCallSummary", "ToolEngineEvent"),
+    *("ToolExecutionResult", "ToolMatch", "Usage", "ValidationError", "ValidationResult"),
+    *("WaitExplanation", "WaitingCall"),
+}
+"""What the engine makes, and programs read."""
+TAKES_NOTHING: Final = {"CalculatorExecutor", "DeferredApprover", "EchoExecutor"}
+MADE: Final = [
+    name
+    for name in sorted(tool_engine.__all__)
+    if name not in GIVEN | TAKES_NOTHING
+    and isinstance(kind := getattr(tool_engine, name), type)
+    and not issubclass(kind, Enum | BaseException)
+    and not getattr(kind, "_is_protocol", False)
+]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_wrong_keyword(name: str) -> None:
+    """It is a `ConfigurationError` that says what there is."""
+    with pytest.raises(
+        ConfigurationError, match=r"has no (field|argument) 'no_such_thing'; it has"
+    ):
+        getattr(tool_engine, name)(no_such_thing=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("ToolExecutionContext", "priorty", "priority"),
+        ("ToolSubAgent", "max_histroy", "max_history"),
+        ("ToolSession", "aprover", "approver"),
+        ("Presentation", "is_hole", "is_whole"),
+        ("ToolEngine", "confg", "config"),
+    ],
+)
+def test_a_misspelt_keyword(name: str, wrong: str, right: str) -> None:
+    """The near one is named."""
+    with pytest.raises(ConfigurationError, match=f"did you mean '{right}'"):
+        getattr(tool_engine, name)(**{wrong: 3})
+
+
+def test_variables_have_names() -> None:
+    """What no variable can be called is refused where it is given, and not where it is read."""
+    variables: Any = {1: 2}
+    with pytest.raises(ConfigurationError, match="keys of variables must be texts, got 1"):
+        ToolExecutionContext(variables=variables)
+
+
+@pytest.mark.parametrize("engine", ["no engine", None, object()])
+def test_a_sub_agent_needs_an_engine(engine: Any) -> None:
+    """As a session does."""
+    with pytest.raises(ToolEngineError, match="a source must have get, list_all and execute"):
+        ToolSubAgent("x", engine)
