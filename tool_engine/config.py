@@ -8,13 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count, check_share
 from tool_engine.model.call import ToolExecutionContext, check_timeout
+from tool_engine.model.checks.bounds import check_choice, check_count, check_share
+from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.nearness import suggest_near
+from tool_engine.model.checks.setting_kinds import check_name, check_path, check_switch
 from tool_engine.model.json.data import Data
-from tool_engine.model.nearness import suggest_near
-from tool_engine.model.setting_kinds import check_name, check_path, check_switch
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
-from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.settings.retention import (
     DURABILITIES,
     RecordRetention,

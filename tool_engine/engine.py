@@ -43,8 +43,8 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.knowledge.view import RecordsView
 from tool_engine.logger import get_logger
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.model.tool import Tool
 from tool_engine.observability.event_lines import EventLines

@@ -33,8 +33,8 @@ from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.knowledge.snapshot import pack
 from tool_engine.logger import get_logger, prepare
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.nearness import suggest_near
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator

@@ -24,14 +24,14 @@ from tool_engine.knowledge.snapshot import snapshot
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.logger import get_logger
 from tool_engine.model.batch import BatchCall, parts_of
-from tool_engine.model.bounds import check_count
 from tool_engine.model.call import DEFAULT_TIMEOUT, ToolExecutionContext, ToolExecutionResult
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.copying import live
 from tool_engine.model.json.plain import name_of, read_plain
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import RecordQuery
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.at_once import workers_for
 from tool_engine.protocols.shown import ShownTools

@@ -135,7 +135,7 @@ class Crew:
         layout = self.controller._layout
         assert not layout.keys, layout.keys
         assert not [lane.id for lane in layout.lanes.values() if lane.keys]
-        assert self.controller._deadlines._timer is None
+        assert self.controller._queue.deadlines._timer is None
 
     async def _run(
         self, name: str, bucket: str | None, request: AdmissionRequest | None, how: dict[str, Any]

@@ -159,7 +159,7 @@ async def test_unsubscribed(crew_of: MakeCrew) -> None:
     await crew.end("one", "two")
     await crew.call("three", "four", "five")
     assert told(events) == ["granted"]
-    assert not any(lane.is_gated for lane in crew.controller._lanes.values())
+    assert not any(lane.is_gated for lane in crew.controller._layout.lanes.values())
 
 
 def test_without_a_loop() -> None:

@@ -17,7 +17,7 @@ def now() -> float:
 
 
 def timer_of(crew: Crew) -> asyncio.TimerHandle | None:
-    return crew.controller._deadlines._timer
+    return crew.controller._queue.deadlines._timer
 
 
 async def until(crew: Crew, when: float) -> list[str]:
@@ -126,7 +126,7 @@ async def test_nothing_is_armed_when_nobody_waits(crew_of: MakeCrew, how: str) -
         await crew.cancel("b", "a")
     await crew.turn()
     assert timer_of(crew) is None
-    assert not crew.controller._deadlines._entries
+    assert not crew.controller._queue.deadlines._entries
 
 
 async def test_one_timer_for_all(crew_of: MakeCrew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ async def test_those_who_left_are_forgotten(crew_of: MakeCrew) -> None:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.sleep(0)
-    assert len(crew.controller._deadlines._entries) < 200
+    assert len(crew.controller._queue.deadlines._entries) < 200
 
 
 async def test_configure_keeps_the_deadlines(crew_of: MakeCrew) -> None:

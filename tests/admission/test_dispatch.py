@@ -250,7 +250,7 @@ async def test_many_cancelled_waiters_are_forgotten(crew_of: MakeCrew) -> None:
     for task in tasks[1:299]:
         task.cancel()
     await crew.turn()
-    lane = next(iter(crew.controller._lanes.values()))
+    lane = next(iter(crew.controller._layout.lanes.values()))
     assert len(lane.waiters) <= 64 + 1
     await crew.end("holder", "q0")
     assert crew.started == ["holder", "q0", "q299"]

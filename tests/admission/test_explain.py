@@ -11,6 +11,7 @@ import pytest
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, context
+from tool_engine.admission import ToolConcurrencyController
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import CircuitOpenError
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
@@ -171,7 +172,7 @@ async def test_the_end_of_a_delay_that_nobody_has_noticed_yet(crew_of: MakeCrew)
     """explain: in the moment before its timer rings, nothing holds the call up any more."""
     crew = crew_of()
     now = 0.0
-    crew.controller._clock = lambda: now
+    crew.controller = ToolConcurrencyController(clock=lambda: now)
     crew.controller.pause_bucket("http", 9.0)
     await ask(crew, "a", bucket="http")
     now = 9.0

@@ -481,5 +481,5 @@ async def test_thousands_give_up_while_their_key_is_full(crew_of: MakeCrew) -> N
     for number in range(300):
         await crew.call(f"n{number}", request=of_tool(crew, f"c{number}"))
         await crew.cancel(f"n{number}")
-    assert not key.held_up
+    assert not key.blocked
     assert sum(map(len, key._heaps.values())) < 200

@@ -99,7 +99,7 @@ def test_what_is_counted_at_the_start_is_what_is_undone(before: str, after: str,
             assert crew.started == ["a", "b"]
             await crew.end("b")
         audit(crew.controller, None)
-        assert not any(lane.refs for lane in crew.controller._lanes.values())
+        assert not any(lane.refs for lane in crew.controller._layout.lanes.values())
 
     run(play())
 

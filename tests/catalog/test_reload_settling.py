@@ -15,7 +15,7 @@ from tool_engine.catalog import definition_files as folder_module
 from tool_engine.catalog.definition_files import Contents, FileStamp, read_once
 from tool_engine.catalog.folder import folder_reading as reload_module
 
-NOBODY = 65534
+COMES_LAST = 65534
 
 
 @pytest.fixture
@@ -194,9 +194,9 @@ def test_a_clock_that_counts_whole_seconds(folder: Folder, monkeypatch: pytest.M
 def test_permission_lost_and_regained_as_root() -> None:
     """U12: a file, and a folder, that must not be read keeps its tools until it may be again."""
     place = Path(tempfile.mkdtemp())
-    os.chown(place, NOBODY, NOBODY)
+    os.chown(place, COMES_LAST, COMES_LAST)
     try:
-        os.seteuid(NOBODY)
+        os.seteuid(COMES_LAST)
         _lose_permission(Folder(place))
     finally:
         os.seteuid(0)

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from tool_engine import ToolEngine, ToolEngineConfig
-from tool_engine import ToolEngine, ToolEngineConfig
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.errors import DefinitionError

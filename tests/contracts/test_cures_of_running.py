@@ -42,6 +42,7 @@ from tool_engine import (
     ToolSession,
 )
 from tool_engine.errors import ChatModelError
+from tool_engine.interfaces import ExecutionBackend
 from tool_engine.knowledge.sql.event_reader import EventReader
 from tool_engine.testing import run
 
@@ -49,9 +50,7 @@ BOUND = 30.0
 PLAIN = ToolEngineConfig(auto_reload=False)
 BLOCKED = "admission/bridge.py: find out what blocks that loop"
 NO_LOOP = "admission/bridge.py: take slots of a controller whose loop runs"
-SHARED = (
-    "admission/dispatch.py: use controller.bridge() to share it between event loops and threads"
-)
+SHARED = "admission/queue.py: use controller.bridge() to share it between event loops and threads"
 LATER = "admission/refusal.py: the next one may be tried in … s"
 UNSTREAMED = "agent/models/client.py: a server that cannot stream is asked with is_streamed=False"
 TERMINAL = "approval/console.py: run it in a terminal, or use another approver"
@@ -66,7 +65,14 @@ OF_READER = f"knowledge/sql/event_reader.py: {NUMBER}"
 STREAM = "events/stream.py: read faster, give it a larger buffer, or keep events with keep_events"
 CALLBACK = "events/subscriber.py: make it quicker or give it a larger buffer"
 TRIED = {BLOCKED, NO_LOOP, SHARED, LATER, UNSTREAMED, TERMINAL, TOO_LATE, CLOSED, CLOSED_MEANWHILE}
+OWN_LIMITS = "engine.py: leave `concurrency` out, and give its limits to the controller"
+ONE_EACH = "admission/controller.py: make one for each engine"
+DERIVED = (
+    "interfaces/checking.py: pass an object of a class that derives from "
+    "tool_engine.interfaces.…, which has what may be left out"
+)
 TRIED |= {OF_A_FILE, OF_MEMORY, OF_DATABASE, OF_READER, STREAM, CALLBACK}
+TRIED |= {OWN_LIMITS, ONE_EACH, DERIVED}
 
 
 def check(row: str, error: object) -> None:
@@ -79,6 +85,55 @@ def answer() -> int:
 
 
 # Limits.
+
+
+async def test_limits_beside_a_controller() -> None:
+    """They are the controller's."""
+    limits = ConcurrencyConfig(max_concurrent=3)
+    with pytest.raises(ConfigurationError) as raised:
+        ToolEngine(PLAIN, concurrency=limits, controller=ToolConcurrencyController())
+    check(OWN_LIMITS, raised.value)
+    engine = ToolEngine(PLAIN, controller=ToolConcurrencyController(limits))
+    assert engine.controller.config.max_concurrent == 3
+    await engine.close()
+
+
+async def test_a_controller_for_two_engines() -> None:
+    """Each has its own."""
+    controller = ToolConcurrencyController()
+    first = ToolEngine(PLAIN, controller=controller)
+    with pytest.raises(ConfigurationError) as raised:
+        ToolEngine(PLAIN, controller=controller)
+    check(ONE_EACH, raised.value)
+    second = ToolEngine(PLAIN, controller=ToolConcurrencyController())
+    await first.close()
+    assert (await second.execute("missing")).error_type == "tool_not_found"
+    await second.close()
+
+
+async def test_a_part_that_lacks_something() -> None:
+    """What derives from the interface has the rest."""
+
+    class Here:
+        async def execute(self, executor: Any, tool: Any, params: Any, context: Any) -> str:
+            return "here"
+
+    class Derived(Here, ExecutionBackend):
+        pass
+
+    lacking: Any = Here()
+    with pytest.raises(ConfigurationError) as raised:
+        ToolEngine(PLAIN, backend=lacking)
+    check(DERIVED, raised.value)
+    engine = ToolEngine(PLAIN, backend=Derived())
+
+    @engine.tool()
+    def elsewhere() -> str:
+        """Says where it runs."""
+        return "elsewhere"
+
+    assert (await engine.execute("elsewhere")).output == {"result": "here"}
+    await engine.close()
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Every place that offers a near name: each is asked with another case, mark or ending.
 
 A row is a place and a way to get its message; the message must ask for the name that was meant. All
-of them look with `tool_engine.model.nearness`: `test_every_place_has_a_row` finds a place that is
-missing here, and `test_there_is_one_way` a second way to look.
+of them look with `tool_engine.model.checks.nearness`: `test_every_place_has_a_row` finds a place
+that is missing here, and `test_there_is_one_way` a second way to look.
 """
 
 from __future__ import annotations

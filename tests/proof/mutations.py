@@ -7,16 +7,17 @@ from typing import Final, NamedTuple
 __all__ = ["MUTATIONS", "Mutation"]
 
 BREAKER: Final = "tool_engine/admission/breaker.py"
+COLLISION: Final = "tool_engine/admission/collision.py"
 CONTROLLER: Final = "tool_engine/admission/controller.py"
 DEADLINES: Final = "tool_engine/admission/deadlines.py"
-DISPATCH: Final = "tool_engine/admission/dispatch.py"
-ENTRANCE: Final = "tool_engine/admission/entrance.py"
 FAIRNESS: Final = "tool_engine/admission/fairness.py"
 KEY: Final = "tool_engine/admission/key.py"
 LAYOUT: Final = "tool_engine/admission/layout.py"
-LINE_UP: Final = "tool_engine/admission/line_up.py"
 LINES: Final = "tool_engine/admission/lines.py"
+POOL: Final = "tool_engine/admission/pool.py"
 PIPELINE: Final = "tool_engine/calls/pipeline.py"
+QUEUE: Final = "tool_engine/admission/queue.py"
+REFUSAL: Final = "tool_engine/admission/refusal.py"
 SHARING: Final = "tool_engine/calls/sharing.py"
 THROTTLE: Final = "tool_engine/admission/throttle.py"
 
@@ -39,20 +40,20 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "one slot more than the limit, at once",
         CONTROLLER,
-        "if used > self._limit or",
-        "if used > self._limit + 1 or",
+        "if used > pool.limit or",
+        "if used > pool.limit + 1 or",
     ),
     Mutation(
         "one slot more than the limit, after a wait",
-        DISPATCH,
-        "elif self._used + head.weight > self._limit and",
-        "elif self._used + head.weight > self._limit + 1 and",
+        QUEUE,
+        "elif used + head.weight > limit and",
+        "elif used + head.weight > limit + 1 and",
     ),
     Mutation(
         "a heavy call counts as one",
-        DISPATCH,
-        "elif self._used + head.weight > self._limit and",
-        "elif self._used + 1 > self._limit and",
+        QUEUE,
+        "elif used + head.weight > limit and",
+        "elif used + 1 > limit and",
     ),
     Mutation(
         "the bucket's limit is ignored, at once", CONTROLLER, " or bucket_used > bucket.most:", ":"
@@ -71,15 +72,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a release leaves its bucket full",
-        DISPATCH,
+        POOL,
         "bucket.used -= slot.weight\n",
         "bucket.used -= 0\n",
     ),
     Mutation(
         "a counter is clamped at 0",
-        DISPATCH,
-        "self._used -= slot.weight\n",
-        "self._used = max(0, self._used - slot.weight)\n",
+        POOL,
+        "self.used -= slot.weight\n",
+        "self.used = max(0, self.used - slot.weight)\n",
     ),
     Mutation(
         "a bucket's counter is clamped at 0",
@@ -88,18 +89,18 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "bucket_used = max(0, bucket.used - weight)\n",
     ),
     Mutation("a second release counts", CONTROLLER, "elif state is not RELEASED:\n", "else:\n"),
-    Mutation("a release hands over to nobody", CONTROLLER, "self._hand_over(lane)", "pass"),
+    Mutation("a release hands over to nobody", CONTROLLER, "pool.hand_over(lane)", "pass"),
     Mutation(
         "a release of a key's slot hands over to nobody",
-        DISPATCH,
-        "bucket.served.append(held)\n            self._hand_over(lane)",
+        POOL,
+        "bucket.served.append(held)\n            self.hand_over(lane)",
         "bucket.served.append(held)",
     ),
     Mutation(
         "a waiter is woken before its slot is reserved",
-        DISPATCH,
-        "self._take(slot)\n        waiter.slot = slot\n",
-        "asyncio.get_running_loop().call_soon(self._take, slot)\n        waiter.slot = slot\n",
+        POOL,
+        "self.take(slot)\n        waiter.slot = slot\n",
+        "asyncio.get_running_loop().call_soon(self.take, slot)\n        waiter.slot = slot\n",
     ),
     Mutation(
         "no room is kept for a heavy waiter",
@@ -109,38 +110,39 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a full bucket holds up the others",
-        DISPATCH,
-        "if not self._is_ready(lane, head, now):\n                self._refresh(lane)",
-        "if not self._is_ready(lane, head, now):\n                return",
+        QUEUE,
+        "came to be since it was put there. The next one is asked.\n"
+        "                self.refresh(head.lane)",
+        "came to be since it was put there. The next one is asked.\n                return None",
     ),
     Mutation(
         "a full bucket is not left out of the line",
-        LINE_UP,
-        "line.withdraw()\n                    self._hold_up",
-        "self._hold_up",
+        QUEUE,
+        "line.withdraw()\n                    self._note_blocker",
+        "self._note_blocker",
     ),
     Mutation(
         "a waiter that is cancelled stays in line",
         CONTROLLER,
-        "self._give_up(waiter)\n                raise\n        if waiter.slot",
-        "raise\n        if waiter.slot",
+        "self._pool.give_up(waiter)\n",
+        "pass\n",
     ),
     Mutation(
         "a slot granted to a cancelled waiter is lost",
-        DISPATCH,
-        "elif waiter.slot is not None and waiter.resumes is None:",
-        "elif False:",
+        CONTROLLER,
+        "self.release(waiter.slot, outcome=None)\n",
+        "pass\n",
     ),
     Mutation(
         "a waiter that gives up lets nobody behind it pass",
-        DISPATCH,
-        "waiter.wake()\n            self._drop(waiter)",
+        POOL,
+        "waiter.wake()\n            self._let_next(waiter)",
         "waiter.wake()",
     ),
     Mutation(
         "a waiter whose time runs out lets nobody behind it pass",
-        DISPATCH,
-        "waiter.wake(error)\n        self._drop(waiter)",
+        POOL,
+        "waiter.wake(error)\n        self._let_next(waiter)",
         "waiter.wake(error)",
     ),
     Mutation(
@@ -157,51 +159,51 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "one call more waits than may",
-        ENTRANCE,
-        "if self._queued > config.queue_size:",
-        "if self._queued > config.queue_size + 1:",
+        REFUSAL,
+        "if queued > config.queue_size:",
+        "if queued > config.queue_size + 1:",
     ),
     Mutation(
         "one call more waits than may, for a bucket",
-        ENTRANCE,
+        REFUSAL,
         "bucket.waiting > bucket.queue_size:",
         "bucket.waiting > bucket.queue_size + 1:",
     ),
     Mutation(
         "one call more waits than may, for a key",
-        ENTRANCE,
+        REFUSAL,
         "key.waiting > size:",
         "key.waiting > size + 1:",
     ),
     Mutation(
         "waiting makes a call less urgent",
-        ENTRANCE,
-        "asked_at + self._aging * request.priority",
-        "-asked_at + self._aging * request.priority",
+        POOL,
+        "asked_at + self.aging * request.priority",
+        "-asked_at + self.aging * request.priority",
     ),
     Mutation(
         "what is less urgent goes first",
-        ENTRANCE,
-        "asked_at + self._aging * request.priority",
-        "asked_at - self._aging * request.priority",
+        POOL,
+        "asked_at + self.aging * request.priority",
+        "asked_at - self.aging * request.priority",
     ),
     Mutation(
         "a nested call stands at the end of the line",
-        ENTRANCE,
+        POOL,
         "else (key, by.arrival, arrival)",
         "else (key, arrival, 0)",
     ),
     Mutation(
         "a parked slot is not lent out",
-        CONTROLLER,
-        "            self._put_back(slot, self._clock())\n",
+        POOL,
+        "        self.put_back(slot, self._clock())\n",
         "",
     ),
     Mutation(
         "a parked slot is taken again without room",
-        CONTROLLER,
-        "self._join(waiter)\n        self._note_peak()\n",
-        "self._join(waiter)\n        waiter.slot or self._grant(waiter, self._clock())\n",
+        POOL,
+        "self.join(waiter)\n        self.note_peak()\n",
+        "self.join(waiter)\n        waiter.slot or self.grant(waiter, self._clock())\n",
     ),
     Mutation(
         "a parked slot is not taken again",
@@ -219,9 +221,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a zombie that ends leaves the gate shut",
-        ENTRANCE,
-        "self._zombies -= 1\n            self._update_gate()\n",
-        "self._zombies -= 1\n",
+        POOL,
+        "self.count_zombies(-1)\n",
+        "self.zombies -= 1\n",
     ),
     Mutation(
         "a cancelled call keeps its slot",
@@ -236,88 +238,88 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "if len(starts) < calls or",
         "if len(starts) <= calls or",
     ),
-    Mutation("a call at a rate is not counted", DISPATCH, "throttle.count(now)\n", "pass\n"),
+    Mutation("a call at a rate is not counted", LINES, "throttle.count(now)\n", "pass\n"),
     Mutation(
         "nobody is woken when a rate lets one more pass",
-        LINE_UP,
-        "self._hand_over(best[1].lane)",
+        POOL,
+        "if lane is not None:\n            self.hand_over(lane)",
         "pass",
     ),
     Mutation(
         "a shorter pause of a bucket ends a longer one",
-        CONTROLLER,
-        "bucket.paused_until = max(until, bucket.paused_until or until)",
-        "bucket.paused_until = until",
+        LINES,
+        "self.paused_until = max(until, self.paused_until or until)",
+        "self.paused_until = until",
     ),
-    Mutation("a bucket's pause is ignored at once", CONTROLLER, "        bucket.most = -1\n", ""),
-    Mutation("a pause is ignored at once", CONTROLLER, "if self._is_shut or (\n", "if (\n"),
+    Mutation("a bucket's pause is ignored at once", LINES, "        self.most = -1\n", ""),
+    Mutation("a pause is ignored at once", CONTROLLER, "if self._gate.is_shut or (\n", "if (\n"),
     Mutation(
         "a pause is ignored after a wait",
-        DISPATCH,
-        "(self._is_paused and head.resumes is None)",
+        QUEUE,
+        "(is_paused and head.resumes is None)",
         "False",
     ),
     Mutation(
         "resume wakes nobody",
         CONTROLLER,
-        "self._is_paused = False\n        self._update_gate()\n        self._hand_over_all()",
-        "self._is_paused = False\n        self._update_gate()",
+        "count_zombies(0)\n        self._pool.hand_over_all()",
+        "count_zombies(0)",
     ),
     Mutation(
         "close leaves the waiters waiting",
         CONTROLLER,
-        'self._dismiss(waiter, refusal.closed("closed"))',
+        'self._pool.dismiss(waiter, refusal.closed("closed"))',
         "pass",
     ),
     Mutation(
         "a larger limit wakes nobody",
         CONTROLLER,
-        "self._hand_over_all()\n        self._refuse_behind_open()",
-        "self._refuse_behind_open()",
+        "pool.hand_over_all()\n        pool.refuse_behind_open()",
+        "pool.refuse_behind_open()",
     ),
     Mutation(
         "a change of the limits forgets the slots in use",
         CONTROLLER,
-        "self._requests = {}\n        self._set_up()\n",
-        "self._used = 0\n        self._set_up()\n",
+        "self._requests = {}\n        pool.use(config)\n",
+        "pool.used = 0\n        pool.use(config)\n",
     ),
     Mutation(
         "a smaller limit is not applied",
-        DISPATCH,
-        "self._limit = config.max_concurrent",
-        'self._limit = max(config.max_concurrent, getattr(self, "_limit", 0))',
+        POOL,
+        "self.limit = config.max_concurrent",
+        'self.limit = max(config.max_concurrent, getattr(self, "limit", 0))',
     ),
     Mutation(
         "a key's limit is ignored", KEY, "(self.used + weight <= self.most or is_alone)", "True"
     ),
     Mutation(
-        "a release leaves its key full", DISPATCH, "key.used -= slot.weight\n", "key.used -= 0\n"
+        "a release leaves its key full", LINES, "key.used -= slot.weight\n", "key.used -= 0\n"
     ),
     Mutation(
-        "a key keeps no room for a heavy call", KEY, " and order <= self.first_held_up\n", "\n"
+        "a key keeps no room for a heavy call", KEY, " and order <= self.first_blocked\n", "\n"
     ),
     Mutation(
         "heavy calls of a key are not asked in their order",
-        LINE_UP,
+        QUEUE,
         "if key.selective:",
         "if False:",
     ),
     Mutation(
         "the room in a key that the first cannot use is lost",
-        LINE_UP,
-        "self._stirred += [key for key in line.keys if key.held_up]",
+        QUEUE,
+        "self._changed_keys += [key for key in line.keys if key.blocked]",
         "pass",
     ),
     Mutation(
         "only the first of those that a key holds up is asked",
-        LINE_UP,
-        "if lane.offered is not None or lane in key.held_up:",
+        QUEUE,
+        "if lane.offered is not None or lane in key.blocked:",
         "if True:",
     ),
     Mutation(
         "a call that has gone still bars its key",
         KEY,
-        "if not self.held_up:\n            self.first_held_up = NOBODY",
+        "if not self.blocked:\n            self.first_blocked = COMES_LAST",
         "pass",
     ),
     Mutation("idle keys stay", LAYOUT, "del self.keys[key.name]", "pass"),
@@ -330,11 +332,16 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "whoever waits behind an open breaker that comes back goes on waiting",
         CONTROLLER,
-        "        self._refuse_behind_open()\n",
+        "        pool.refuse_behind_open()\n",
         "",
     ),
-    Mutation("a key in use is forgotten", DISPATCH, "        lane.refs += 1\n", ""),
-    Mutation("the round of fair shares never advances", DISPATCH, "self._round = serve(", "serve("),
+    Mutation(
+        "a key in use is forgotten",
+        LINES,
+        "        slot.is_gated = True\n        self.refs += 1\n",
+        "",
+    ),
+    Mutation("the round of fair shares never advances", QUEUE, "self.round = serve(", "serve("),
     Mutation(
         "a fair share is not used up", FAIRNESS, "* share.weight - waiter.weight", "* share.weight"
     ),
@@ -358,31 +365,31 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "a breaker is not told how calls end",
-        ENTRANCE,
+        POOL,
         "breaker.end(probe, outcome, now)\n",
         "pass\n",
     ),
     Mutation("the probe of a cancelled call is lost", BREAKER, "self.probes -= 1\n", "pass\n"),
     Mutation(
         "those who wait for an open breaker go on waiting",
-        ENTRANCE,
+        POOL,
         "            if breaker.delay(now) > 0:\n",
         "            if False:\n",
     ),
     Mutation(
         "a call that collides is not refused",
-        ENTRANCE,
+        CONTROLLER,
         "return refusal.collides(request)",
         "return None",
         CALLS,
     ),
     Mutation(
-        "a newer call ends no running one", ENTRANCE, "slot.on_superseded()\n", "pass\n", CALLS
+        "a newer call ends no running one", COLLISION, "slot.on_superseded()\n", "pass\n", CALLS
     ),
     Mutation(
         "a newer call ends no waiting one",
-        ENTRANCE,
-        "self._dismiss(waiter, refusal.superseded(request))\n",
+        CONTROLLER,
+        "self._pool.dismiss(waiter, refusal.superseded(request))\n",
         "pass\n",
         CALLS,
     ),

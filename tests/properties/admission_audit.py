@@ -66,7 +66,7 @@ def _same_when_counted_anew(controller: ToolConcurrencyController) -> None:
     for slot in _counting(controller):
         for name in _names(slot):
             used[name] += slot.weight
-    for slot in controller._all_slots():
+    for slot in controller._view.all_slots():
         refs[slot.lane] += slot.is_gated
     for lane in layout.lanes.values():
         for waiter in lane.waiting_calls():
@@ -88,7 +88,7 @@ def _same_when_counted_anew(controller: ToolConcurrencyController) -> None:
 
 
 def _counting(controller: ToolConcurrencyController) -> list[ConcurrencySlot]:
-    slots = controller._holders()
+    slots = controller._view.holders()
     return [slot for slot in slots if slot.state not in (BYPASS, PARKED)]
 
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
+import pytest
+
 from tests.properties.admission_calls import Breaker
-from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController
+from tool_engine.admission import ConcurrencySlot, ToolConcurrencyController, controller
+from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE
 from tool_engine.admission.waiting import Waiter
@@ -266,6 +270,42 @@ class Ledger:
         return now <= self.paused_until.get(request.bucket, -1.0) + ROUNDING
 
 
+class WatchedPool(SlotPool):
+    """The real pool; whatever it gives, takes back and has wait is entered in a ledger."""
+
+    __slots__ = ("ledger",)
+
+    def __init__(
+        self, ledger: Ledger, config: ConcurrencyConfig, clock: Callable[[], float]
+    ) -> None:
+        self.ledger = ledger
+        super().__init__(config, clock)
+
+    def take(self, slot: ConcurrencySlot) -> None:
+        super().take(slot)
+        self.ledger.take(slot)
+
+    def put_back(self, slot: ConcurrencySlot, now: float) -> None:
+        self.ledger.give(slot)
+        super().put_back(slot, now)
+
+    def join(self, waiter: Waiter) -> None:
+        self.ledger.join(waiter)
+        super().join(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        self.ledger.leave(waiter)
+        super().leave(waiter)
+
+    def grant(self, waiter: Waiter, now: float) -> None:
+        self.ledger.grant(waiter)
+        entry = self.ledger.waiting.get(waiter)
+        super().grant(waiter, now)
+        if entry is not None and waiter.resumes is None and waiter.slot is not None:
+            # What its call calls stands where the waiter stood.
+            self.ledger.roots[waiter.slot] = entry[0]
+
+
 class WatchedController(ToolConcurrencyController):
     """The real controller; whatever it gives and takes is entered in a ledger."""
 
@@ -273,7 +313,9 @@ class WatchedController(ToolConcurrencyController):
 
     def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
         self.ledger = Ledger(config, clock)
-        super().__init__(config, clock=clock)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(controller, "SlotPool", partial(WatchedPool, self.ledger))
+            super().__init__(config, clock=clock)
 
     def admit_nowait(
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
@@ -312,17 +354,18 @@ class WatchedController(ToolConcurrencyController):
         """C26: the sums, by the books of both."""
         ledger = self.ledger
         held = len(ledger.held)
-        assert self._acquired == self._released + held, (self._acquired, self._released, held)
-        assert self._used == ledger.used[ALL], (self._used, ledger.used)
-        assert self._waiting == len(ledger.waiting), (self._waiting, len(ledger.waiting))
+        pool, queue = self._pool, self._queue
+        assert pool.acquired == pool.released + held, (pool.acquired, pool.released, held)
+        assert pool.used == ledger.used[ALL], (pool.used, ledger.used)
+        assert queue.waiting == len(ledger.waiting), (queue.waiting, len(ledger.waiting))
         for (scope, name), breaker in ledger.breakers.items():
             layout = self._layout
             counts = layout.buckets[name] if scope == "bucket" else None
             own = counts.counts if counts else layout._tool_counts[name, None]
             assert own._breaker is not None
             assert own._breaker.failures == breaker.failures, (name, own._breaker, breaker)
-        gone = self._granted + self._expired + self._cancelled + self._dismissed
-        assert self._enqueued - self._turned_away == gone + self._waiting, self.get_metrics()
+        gone = pool.granted + pool.expired + pool.cancelled + pool.dismissed
+        assert queue.enqueued - pool.turned_away == gone + queue.waiting, self.get_metrics()
 
     def check_idle(self) -> None:
         """C14: nothing is held, nobody waits, and what is idle costs nothing."""
@@ -330,31 +373,7 @@ class WatchedController(ToolConcurrencyController):
         left = (m.current_concurrent, m.queue_length, m.active, m.parked, m.zombies)
         assert (*left, m.bypass_active) == (0, 0, 0, 0, 0, 0), m
         assert not self._layout.keys, self._layout.keys
-        assert not [lane for lane in self._lanes.values() if lane.keys or lane.waiting]
-        assert not self._held
+        assert not [lane for lane in self._layout.lanes.values() if lane.keys or lane.waiting]
+        assert not self._pool.held
         assert not self.ledger.held
         assert not self.ledger.lent
-
-    def _take(self, slot: ConcurrencySlot) -> None:
-        super()._take(slot)
-        self.ledger.take(slot)
-
-    def _put_back(self, slot: ConcurrencySlot, now: float) -> None:
-        self.ledger.give(slot)
-        super()._put_back(slot, now)
-
-    def _join(self, waiter: Waiter) -> None:
-        self.ledger.join(waiter)
-        super()._join(waiter)
-
-    def _leave(self, waiter: Waiter) -> None:
-        self.ledger.leave(waiter)
-        super()._leave(waiter)
-
-    def _grant(self, waiter: Waiter, now: float) -> None:
-        self.ledger.grant(waiter)
-        entry = self.ledger.waiting.get(waiter)
-        super()._grant(waiter, now)
-        if entry is not None and waiter.resumes is None and waiter.slot is not None:
-            # What its call calls stands where the waiter stood.
-            self.ledger.roots[waiter.slot] = entry[0]

@@ -14,7 +14,7 @@ from tool_engine.model.settings.concurrency import ToolRate
 Name = tuple[Any, ...]
 Barred = dict[Name, tuple[float, int, int]]
 """What those who wait bar, and for whom: those who stand behind this place."""
-NOBODY = (-math.inf, 0, 0)
+COMES_LAST = (-math.inf, 0, 0)
 
 
 @dataclass
@@ -206,7 +206,7 @@ class Lines:
         barred = self.full_keys()
         for call in self.firsts():
             if (held_up := self.held_up_by(call, barred)) is not None:
-                barred.setdefault(held_up, NOBODY)
+                barred.setdefault(held_up, COMES_LAST)
             elif (not self.is_paused or call.state == "resuming") and self.fits_in_all(call):
                 return call, barred, False
             else:

@@ -74,26 +74,26 @@ class Announcer:
 
     def queued(self, waiter: Waiter, now: float) -> None:
         """A call stands in line."""
-        self._tell(_of_waiter(QUEUED, waiter, now))
+        self._announce(_of_waiter(QUEUED, waiter, now))
 
     def granted(self, slot: ConcurrencySlot, now: float) -> None:
         """A call has its slot, at once or after a wait."""
-        self._tell(_of_slot(GRANTED, slot, now))
+        self._announce(_of_slot(GRANTED, slot, now))
 
     def refused(self, request: AdmissionRequest, now: float, error: AdmissionError) -> None:
         """A call may not even wait."""
-        self._tell(_of_request(REJECTED, request, request.call_id, now, 0.0, error.error_type))
+        self._announce(_of_request(REJECTED, request, request.call_id, now, 0.0, error.error_type))
 
     def ended(self, waiter: Waiter, now: float, error: AdmissionError | None) -> None:
         """A wait ended without a slot: it was refused, or given up."""
         kind = GIVEN_UP if error is None else REJECTED
-        self._tell(_of_waiter(kind, waiter, now, None if error is None else error.error_type))
+        self._announce(_of_waiter(kind, waiter, now, None if error is None else error.error_type))
 
     def released(self, slot: ConcurrencySlot, now: float) -> None:
         """A slot was given back."""
-        self._tell(_of_slot(RELEASED, slot, now))
+        self._announce(_of_slot(RELEASED, slot, now))
 
-    def _tell(self, event: SlotEvent) -> None:
+    def _announce(self, event: SlotEvent) -> None:
         self._pending.append(event)
         if len(self._pending) > 1:
             return  # the step that delivers the first takes this one along

@@ -25,7 +25,7 @@ from tool_engine.errors import (
     ToolEngineError,
 )
 from tool_engine.model.call import ToolExecutionContext, check_timeout
-from tool_engine.model.settings.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments
 
 __all__ = ["BridgedController", "ControllerBridge", "SlotClaim"]
 

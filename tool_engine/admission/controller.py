@@ -1,32 +1,41 @@
-"""May a call run now, and if not, when? The door to the slots."""
+"""May a call run now, and if not, when? Gives the slots, and takes them back.
+
+The public door. What is in use, and which call is next, is the affair of its `SlotPool`; here it is
+changed in the two methods that every call passes, and nowhere else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
+from typing import Any
 
-from tool_engine.admission import refusal
+from tool_engine.admission import collision, refusal
+from tool_engine.admission.announcing import SlotEvent
 from tool_engine.admission.bridge import ControllerBridge
-from tool_engine.admission.dispatch import broken_accounting
-from tool_engine.admission.entrance import Entrance
 from tool_engine.admission.lease import SlotLease
+from tool_engine.admission.lines import Lane
+from tool_engine.admission.pool import SlotPool, broken_accounting
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ACTIVE, PARKED, RELEASED, ZOMBIE, ConcurrencySlot
+from tool_engine.admission.snapshot import ConcurrencySnapshot, WaitExplanation
+from tool_engine.admission.view import ControllerView
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
-from tool_engine.errors import ConfigurationError, ToolEngineError
+from tool_engine.errors import AdmissionError, ConfigurationError, ToolEngineError
 from tool_engine.interfaces import AdmissionUser
+from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
-from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["ToolConcurrencyController"]
 
 
 @live("pass it on as it is, or make another one with its config")
-class ToolConcurrencyController(Entrance, KnownArguments):
+class ToolConcurrencyController(KnownArguments):
     """Gives slots to calls: at most so many at once, in all, per bucket and per key.
 
     Works alone, without an engine. It may be created anywhere and is used from one event loop;
@@ -43,7 +52,19 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         ...         return slot.queue_wait
     """
 
-    __slots__ = ("_requests", "_user", "on_configure")
+    __slots__ = (
+        "_clock",
+        "_gate",
+        "_layout",
+        "_pool",
+        "_queue",
+        "_requests",
+        "_root",
+        "_user",
+        "_view",
+        "config",
+        "on_configure",
+    )
 
     def __init__(
         self,
@@ -51,7 +72,13 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config or ConcurrencyConfig(), clock)
+        self.config = config = config or ConcurrencyConfig()
+        self._clock = clock
+        self._pool = pool = SlotPool(config, clock)
+        # The same as in the pool, one step nearer to the path of every call.
+        self._gate, self._queue, self._layout = pool.gate, pool.queue, pool.layout
+        self._root = self._layout.root
+        self._view = ControllerView(pool, clock)
         self._requests: dict[str | None, AdmissionRequest] = {}
         self._user: AdmissionUser | None = None
         self.on_configure: list[Callable[[], None]] = []
@@ -68,15 +95,13 @@ class ToolConcurrencyController(Entrance, KnownArguments):
                 "the controller admits the calls of another engine, which would close it; make one "
                 "for each engine"
             )
-        self._user = user
-        self.current_slot = user.current_slot
-        self.leader_of = user.leader_of
+        self._user = self._view.user = user
         self.on_configure.append(user.forget_plans)
 
     def admit_nowait(  # noqa: C901 - the path of every call, without a step in between
         self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
     ) -> ConcurrencySlot | None:
-        """Gives a slot if the call may run at once, else None; never waits and never raises.
+        """Give a slot if the call may run at once, else None; never waits and never raises.
 
         `now`, on the controller's clock, saves a caller that knows it another look.
         """
@@ -86,37 +111,36 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         if now is None:
             now = self._clock()
         weight = request.weight
-        if request.is_bypass and (
-            self._closed_because is None
-            or (self._closed_because == "draining" and request.parent is not None)
-        ):
-            return self._let_bypass(lane, request, now, call_id)
-        bucket = lane.bucket
-        used = self._used + weight
+        if request.is_bypass and self._gate.lets_bypass(request):
+            return self._pool.admit_bypass(lane, request, now, call_id)
+        pool, bucket = self._pool, lane.bucket
+        used = pool.used + weight
         bucket_used = bucket.used + weight
-        if used > self._limit or bucket_used > bucket.most:
+        if used > pool.limit or bucket_used > bucket.most:
             return self._turn_away(lane, request, now, call_id)
-        if self._is_shut or (
-            self._waiting and (lane.waiting or self._root.entries or bucket.entries)
+        # Room is not enough: a slot that is free while a call waits is kept for that one.
+        if self._gate.is_shut or (
+            self._queue.waiting and (lane.waiting or self._root.entries or bucket.entries)
         ):
             return self._turn_away(lane, request, now, call_id)
         if lane.is_gated:
-            if self._is_open(lane, request, now):
-                return self._admit_gated(lane, request, now, call_id)
+            if lane.is_open(request, now):
+                return pool.admit_gated(lane, request, now, call_id)
             return self._turn_away(lane, request, now, call_id)
-        # The same as `_take`, written out: every call that need not wait comes this way.
-        self._used = used
+        # The same as `SlotPool.take`, written out: every call that need not wait comes this way.
+        pool.used = used
         bucket.used = bucket_used
-        if used > self._most_used:
-            self._most_used = used
-        acquired = self._acquired
-        slot = ConcurrencySlot(lane, weight, acquired + self._enqueued, now, request, call_id)
-        if self._aging is not None or request.parent is not None:
-            slot.key, slot.arrival, _ = self._order_of(request, now)
-        self._acquired = acquired + 1
+        if used > pool.most_used:
+            pool.most_used = used
+        acquired = pool.acquired
+        arrival = acquired + self._queue.enqueued
+        slot = ConcurrencySlot(lane, weight, arrival, now, request, call_id)
+        if pool.aging is not None or request.parent is not None:
+            slot.key, slot.arrival, _ = pool.order_of(request, now)
+        pool.acquired = acquired + 1
         if call_id is None:
             slot.is_listed = True
-            self._held.add(slot)
+            pool.held.add(slot)
         return slot
 
     async def admit(
@@ -125,7 +149,7 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         on_queued: Callable[[], None] | None = None,
         call_id: str | None = None,
     ) -> ConcurrencySlot:
-        """Waits until the call may run.
+        """Wait until the call may run.
 
         Args:
             request: What the call needs.
@@ -146,7 +170,11 @@ class ToolConcurrencyController(Entrance, KnownArguments):
                     on_queued()
                 await waiter.future
             except BaseException:
-                self._give_up(waiter)
+                # A cancellation may come after the slot was given and before this task is woken.
+                if waiter.slot is not None:
+                    self.release(waiter.slot, outcome=None)
+                else:
+                    self._pool.give_up(waiter)
                 raise
         if waiter.slot is None:
             raise ToolEngineError(f"{waiter!r} was woken without a slot")
@@ -155,40 +183,40 @@ class ToolConcurrencyController(Entrance, KnownArguments):
     def release(
         self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
     ) -> None:
-        """Gives the slot back and hands it to the next waiter; a second time changes nothing.
+        """Give the slot back and hand it to the next waiter; a second time changes nothing.
 
         Args:
             slot: What `acquire` gave.
             now: The time on the controller's clock; saves a caller that knows it another look.
             outcome: What breakers are told: the call succeeded, failed, or None for neither.
         """
-        state = slot.state
+        pool, state = self._pool, slot.state
         if state is ACTIVE:
-            # The same as `_put_back`, written out, as in `admit_nowait`.
             lane = slot.lane
             if now is None:
                 now = self._clock()
             # What was counted at its start is undone, whatever bounds its lane by now.
             if slot.is_gated or lane.is_gated:
-                self._release_gated(slot, now, outcome)
+                pool.release_gated(slot, outcome, now)
             else:
+                # The same as `SlotPool.put_back`, written out, as in `admit_nowait`.
                 slot.state = RELEASED
                 bucket, weight = lane.bucket, slot.weight
-                self._used -= weight
+                pool.used -= weight
                 bucket.used = bucket_used = bucket.used - weight
                 if bucket_used < 0:
                     raise broken_accounting(slot)
                 if slot.is_listed:
-                    self._held.remove(slot)
-                self._released += 1
-                self._held_seconds += (held := now - slot.acquired_at - slot.counted)
-                if self._waiting:
+                    pool.held.remove(slot)
+                pool.released += 1
+                pool.held_seconds += (held := now - slot.acquired_at - slot.counted)
+                if self._queue.waiting:
                     bucket.served.append(held)
-                    self._hand_over(lane)
+                    pool.hand_over(lane)
         elif state is not RELEASED:
-            self._release_special(slot, state, outcome)
-        if self._idle:
-            self._wake_idle()
+            pool.release_special(slot, state, outcome)
+        if pool.idle:
+            pool.wake_idle()
 
     def try_acquire(
         self,
@@ -199,7 +227,7 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         key: str | None = None,
         weight: int = 1,
     ) -> ConcurrencySlot | None:
-        """A slot if one is free for this call now, else None; never waits."""
+        """Return a slot if one is free for this call now, else None; never waits."""
         return self.admit_nowait(
             AdmissionRequest.of(self.config, bucket, context, priority, key, weight)
         )
@@ -214,7 +242,7 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         weight: int = 1,
         timeout: float | None = None,  # noqa: ASYNC109 - bounds the wait, as in asyncio's locks
     ) -> ConcurrencySlot:
-        """Waits for a slot, which must be given back with `release`.
+        """Wait for a slot, which must be given back with `release`.
 
         Args:
             bucket: The limit to count against; None: only the global one.
@@ -247,7 +275,7 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         weight: int = 1,
         timeout: float | None = None,
     ) -> SlotLease:
-        """Acquires on entry and releases on exit; arguments and errors as for `acquire`."""
+        """Acquire on entry and releases on exit; arguments and errors as for `acquire`."""
         if context is None and priority is None and key is None and timeout is None and weight == 1:
             request = self._requests.get(bucket)
             if request is None:
@@ -257,24 +285,20 @@ class ToolConcurrencyController(Entrance, KnownArguments):
             request = AdmissionRequest.of(config, bucket, context, priority, key, weight, timeout)
         return SlotLease(self, request)
 
-    def park(self, slot: ConcurrencySlot) -> None:
-        """Lends a slot out while its call waits for a call of its own, so that none deadlocks.
+    # Lending: the slot of a call that waits for a call of its own, so that none deadlocks.
 
-        Each `park` needs one `unpark`.
-        """
+    def park(self, slot: ConcurrencySlot) -> None:
+        """Lend a slot out while its call waits for a call of its own; needs one `unpark`."""
         slot.nested += 1
         if slot.is_bypass:
             return
         if slot.state is PARKED:
-            self._withdraw_resuming(slot)
+            self._pool.withdraw(slot)
         elif slot.state is ACTIVE:
-            slot.state = PARKED
-            self._parked += 1
-            slot.lane.lent.add(slot)
-            self._put_back(slot, self._clock())
+            self._pool.lend(slot)
 
     async def unpark(self, slot: ConcurrencySlot) -> None:
-        """Takes a parked slot again, ahead of all calls that wait, once no nested call is left."""
+        """Take a parked slot again, ahead of all calls that wait, once no nested call is left."""
         waiter = self._ask_back(slot)
         if waiter is not None and waiter.is_waiting:
             # What is cancelled here may be a task of a tool that goes on: its call still gets
@@ -288,90 +312,100 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         """
         self._ask_back(slot)
 
-    def _ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
-        slot.nested -= 1
-        if slot.nested < 0:
-            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
-        if slot.nested or slot.state is not PARKED:
-            return None
-        order = (-inf, slot.arrival, self._acquired + self._enqueued)
-        waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
-        waiter.resumes, slot.resuming = slot, waiter
-        self._join(waiter)
-        self._note_peak()
-        return waiter
-
     def stay_parked(self, slot: ConcurrencySlot) -> None:
         """In place of `unpark`, for a call that has ended: nothing of it runs."""
         slot.nested -= 1
 
     def mark_overdue(self, slot: ConcurrencySlot, outcome: bool | None = False) -> None:
-        """Notes that the call has ended for its caller while its work goes on: a zombie.
+        """Note that the call has ended for its caller while its work goes on: a zombie.
 
         The slot stays taken until `release`; breakers are told of the `outcome` now.
         """
         if slot.is_overdue or slot.state is RELEASED:
             return
         slot.is_overdue = True
-        self._end_probes(slot, outcome, self._clock())
+        self._pool.end_probes(slot, outcome, self._clock())
         if slot.state is ACTIVE:
             slot.state = ZOMBIE
-            self._zombies += 1
-            self._update_gate()
+            self._pool.count_zombies(1)
 
     def renew(self, slot: ConcurrencySlot) -> None:
-        """Says that the holder is alive: `slot_ttl` starts anew."""
+        """Note that the holder is alive: `slot_ttl` starts anew."""
         slot.renewed_at = self._clock()
 
+    # Limits that move.
+
     def configure(self, config: ConcurrencyConfig) -> None:
-        """Applies another configuration at once, to calls that wait too.
+        """Apply another configuration at once, to calls that wait too.
 
         A limit that grows lets exactly as many more run; one that shrinks ends no call: slots are
         given again when enough were given back. Calls that wait keep the time that they came and
         the `queue_timeout` that they came with.
         """
+        pool = self._pool
         self.config = config
         self._requests = {}
-        self._set_up()
+        pool.use(config)
         self._layout.configure(config)
-        self._line_up_anew()
-        self._update_gate()
-        self._hand_over_all()
-        self._refuse_behind_open()
+        for waiter in self._queue.regroup(config, self._view.all_slots(), pool.rank):
+            # Limits may have shrunk below the weight of a call, which would wait without an end.
+            error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
+            if error is not None and waiter.resumes is None:
+                pool.dismiss(waiter, error)
+        pool.count_zombies(0)
+        pool.hand_over_all()
+        pool.refuse_behind_open()
         for tell in self.on_configure:
             tell()
 
+    def adopt(self, requests: Iterable[AdmissionRequest]) -> None:
+        """Apply what the newest definitions of tools say of their limits; counts go on.
+
+        A call that waits keeps its place and its bucket; its rate, breaker and key limit are those
+        that its tool has now.
+        """
+        is_news = False
+        for request in requests:
+            is_news |= self._layout.adopt(request)
+        if is_news:
+            self._pool.hand_over_all()
+            self._pool.refuse_behind_open()
+
+    def tools_in_line(self) -> set[str]:
+        """Return the tools of the catalog with limits of their own for which calls wait."""
+        return self._layout.tools_in_line() if self._queue.waiting else set()
+
     def pause(self) -> None:
-        """Gives no more slots; calls wait, running ones go on."""
-        self._is_paused = True
-        self._update_gate()
+        """Give no more slots; calls wait, running ones go on."""
+        self._gate.pause()
 
     def resume(self) -> None:
-        """Ends a pause or a drain."""
-        if self._closed_because != "closed":
-            self._closed_because = None
-        self._is_paused = False
-        self._update_gate()
-        self._hand_over_all()
+        """End a pause or a drain."""
+        self._gate.resume()
+        self._pool.count_zombies(0)
+        self._pool.hand_over_all()
 
     def pause_bucket(self, name: str, seconds: float) -> None:
-        """Gives no slots of a bucket for `seconds`, at most `max_bucket_pause`; calls wait.
+        """Give no slots of a bucket for `seconds`, at most `max_bucket_pause`; calls wait.
 
         What a server asks for with `Retry-After`. A shorter pause does not end a longer one, but
         0 does.
         """
         bucket = self._layout.bucket(name)
         if not seconds > 0:
-            self._end_pause(bucket, at_once=True)
+            bucket.end_pause(inf)
         else:
-            until = self._clock() + min(seconds, self.config.max_bucket_pause)
-            bucket.paused_until = max(until, bucket.paused_until or until)
-            bucket.most = -1
-        self._refresh(bucket)
-        self._give_out()  # room that was kept for a call of the bucket, too
+            bucket.pause(self._clock() + min(seconds, self.config.max_bucket_pause))
+        self._queue.refresh(bucket)
+        self._pool.give_out()  # room that was kept for a call of the bucket, too
+
+    def pause_left(self, bucket: str) -> float:
+        """Return the seconds until the pause of a bucket ends; 0.0: there is none."""
+        until = self._layout.bucket(bucket).paused_until
+        return 0.0 if until is None else max(0.0, until - self._clock())
 
     def bridge(self) -> ControllerBridge:
-        """What other event loops and threads use in place of the controller.
+        """Return what other event loops and threads use in place of the controller.
 
         Raises:
             RuntimeError: No event loop is running: call it where the controller is used.
@@ -382,7 +416,7 @@ class ToolConcurrencyController(Entrance, KnownArguments):
         self,
         timeout: float | None = None,  # noqa: ASYNC109 - an answer, not a failure
     ) -> bool:
-        """Refuses new calls and waits until nothing runs and nothing waits.
+        """Refuse new calls and wait until nothing runs and nothing waits.
 
         Args:
             timeout: Seconds to wait at most; None: as long as it takes.
@@ -391,33 +425,167 @@ class ToolConcurrencyController(Entrance, KnownArguments):
             True when all is done, False when the time ran out. New calls stay refused until
             `resume`.
         """
-        if self._closed_because is None:
-            self._closed_because = "draining"
-        self._update_gate()
-        if self._is_idle():
+        self._gate.shut("draining")
+        if self._pool.is_idle():
             return True
         future = asyncio.get_running_loop().create_future()
-        self._idle.append(future)
+        self._pool.idle.append(future)
         try:
             done, _ = await asyncio.wait([future], timeout=timeout)
         finally:
-            self._idle.remove(future)
+            self._pool.idle.remove(future)
         return bool(done)
 
     def close(self) -> None:
-        """Refuses new calls for good and ends the wait of those that wait; idempotent."""
-        self._closed_because = "closed"
-        self._update_gate()
-        for lane in list(self._lanes.values()):
+        """Refuse new calls for good and end the wait of those that wait; idempotent."""
+        self._gate.shut("closed")
+        for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:
-                    self._dismiss(waiter, refusal.closed("closed"))
-        self._hand_over_all()
-        if self._idle:
-            self._wake_idle()
+                    self._pool.dismiss(waiter, refusal.closed("closed"))
+        self._pool.hand_over_all()
+        self._pool.wake_idle()
+
+    # What is only looked at: see `ControllerView`.
+
+    def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
+        """Call `callback` with each `SlotEvent` from now on; returns what ends that.
+
+        It is called shortly after, when the call that got a slot has been woken, so that it delays
+        no grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
+
+        Example:
+            >>> controller = ToolConcurrencyController()
+            >>> unsubscribe = controller.subscribe(lambda event: print(event.event_type))
+        """
+        announcer = self._pool.announcer
+        announcer.add(callback)
+        self._layout.observe(True)
+
+        def unsubscribe() -> None:
+            announcer.remove(callback)
+            self._layout.observe(bool(announcer))
+
+        return unsubscribe
+
+    def get_metrics(self) -> ConcurrencyMetrics:
+        """Return all sums, taken in one step."""
+        return self._view.metrics()
+
+    def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
+        """Return per bucket: `current`, `limit`, `queue` and `utilization`.
+
+        `limit` is None, and `utilization` 0.0, for a bucket that only the global limit holds.
+        """
+        return self._view.bucket_metrics()
+
+    def snapshot(self) -> ConcurrencySnapshot:
+        """Return who holds a slot, who waits, in which order and why.
+
+        Takes 2 to 30 µs for each call that it lists: for a look into the queue, not for every call.
+        """
+        return self._view.snapshot()
+
+    def explain(self, call_id: str) -> WaitExplanation:
+        """Explain why a call waits: behind which, for what, and about how much longer.
+
+        The order and the times are those of a forecast: no other call comes, and calls run as long
+        as the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
+        """
+        return self._view.explain(call_id)
+
+    def watch(self, slot: ConcurrencySlot) -> None:
+        """Let views show a slot; until then its tool is in its first step.
+
+        A slot that was lent out in that step is shown among the parked ones already.
+        """
+        self._pool.show(slot)
+
+    def count_timeout(self) -> None:
+        """Count a call that ran out of time while it ran."""
+        self._pool.count_timeout()
 
     def __repr__(self) -> str:
+        pool = self._pool
         return (
-            f"<ToolConcurrencyController {self._used}/{self._limit} in use, {self._waiting} wait, "
-            f"{self._zombies} zombies, {self._closed_because or 'open'}>"
+            f"<ToolConcurrencyController {pool.used}/{pool.limit} in use, "
+            f"{self._queue.waiting} wait, {pool.zombies} zombies, "
+            f"{self._gate.closed_because or 'open'}>"
         )
+
+    # What becomes of a call that cannot run at once?
+
+    def _open(self, request: AdmissionRequest) -> Lane:
+        """Return the lane of a request that comes for the first time, perhaps of an edited tool."""
+        if request.edition:
+            self.adopt((request,))
+        return self._layout.open(request)
+
+    def _turn_away(
+        self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
+    ) -> ConcurrencySlot | None:
+        """Look again where a pause held the call up that has not been ended yet."""
+        bucket = lane.bucket
+        until = bucket.paused_until
+        if until is not None and until <= now:
+            bucket.end_pause(now)
+            return self.admit_nowait(request, now, call_id)
+        self._layout.let_go(lane)
+        return None
+
+    def _enqueue(self, request: AdmissionRequest, call_id: str | None) -> Waiter:
+        """Let a call that could not start at once wait, unless it must be refused."""
+        lane = self._layout.open(request)
+        lane.refs += 1
+        try:
+            return self._join_line(lane, request, call_id)
+        finally:
+            lane.refs -= 1
+            self._layout.let_go(lane)
+
+    def _join_line(self, lane: Lane, request: AdmissionRequest, call_id: str | None) -> Waiter:
+        pool, now = self._pool, self._clock()
+        error = (
+            refusal.impossible(request, lane, pool.limit)
+            or self._gate.refuse(request, pool.zombies)
+            or refusal.broken(lane, now)
+            or self._collide(request, lane)
+        )
+        if error is not None:
+            raise pool.reject(lane, request, error)
+        waiter = Waiter(lane, request, pool.order_of(request, now), now, call_id)
+        waiter.is_queued = request.parent is None
+        pool.join(waiter)
+        if not waiter.is_waiting:
+            return waiter
+        error = pool.refuse_wait(waiter, now) if waiter.is_queued else None
+        if error is not None:
+            pool.turn_away(waiter)
+            raise pool.reject(lane, request, error)
+        pool.note_peak()
+        if pool.announcer:
+            pool.announcer.queued(waiter, now)
+        timeout = self.config.queue_timeout if request.timeout is None else request.timeout
+        if timeout is not None:
+            self._queue.deadlines.add(waiter, timeout, self._queue.waiting)
+        return waiter
+
+    def _collide(self, request: AdmissionRequest, lane: Lane) -> AdmissionError | None:
+        """Apply the collision policy of a tool whose key is busy."""
+        excess = collision.count_excess(request, lane)
+        if excess <= 0:
+            return None
+        if collision.is_refused(request):
+            return refusal.collides(request)
+        for waiter in collision.give_way(request, lane, excess):
+            self._pool.dismiss(waiter, refusal.superseded(request))
+            self._pool.hand_over(waiter.lane)
+        return None
+
+    def _ask_back(self, slot: ConcurrencySlot) -> Waiter | None:
+        slot.nested -= 1
+        if slot.nested < 0:
+            raise ToolEngineError(f"{slot!r} was unparked more often than parked")
+        if slot.nested or slot.state is not PARKED:
+            return None
+        return self._pool.ask_back(slot)

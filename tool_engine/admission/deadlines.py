@@ -59,9 +59,9 @@ class Deadlines:
     def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(due, self._ring, loop)
+        self._timer = loop.call_at(due, self._expire_due, loop)
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire_due(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         entries, now = self._entries, loop.time()
         while entries and (entries[0][0] <= now or not entries[0][3].is_waiting):

@@ -1,7 +1,8 @@
 """In which order, and when, do calls that wait get their slots, if no other call comes?
 
-The lines are copied, and the dispatcher itself gives out the slots of the copy, on a clock that
-jumps. So the order is that in which the slots will really be given out.
+The lines are copied, and the queue itself says who is next in the copy, on a clock that jumps. To
+work the order out again would be to write every rule a second time, and sooner or later
+differently.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from heapq import heappop, heappush
 from math import inf, nextafter
 
 from tool_engine.admission.counts import ToolCounts
-from tool_engine.admission.dispatch import SlotDispatcher
 from tool_engine.admission.key import Key
+from tool_engine.admission.layout import Layout
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
-from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.queue import Queue
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
@@ -38,7 +39,6 @@ class _Double(Waiter):
         self.enqueued_at = original.enqueued_at
         self.due = original.due
         self.call_id = None
-        self.due = original.due
         self.is_waiting = True
         self.is_queued = False
         self.slot = None
@@ -47,11 +47,11 @@ class _Double(Waiter):
             self.resumes = ConcurrencySlot(lane, self.weight, 0, 0.0, self.request)
 
     def wake(self, error: object = None) -> None:
-        """Says that its turn has come."""
+        """Note that its turn has come."""
         self.note()
 
 
-class Forecast(SlotDispatcher):
+class Forecast:
     """What becomes of those who hold slots and of those who wait; used once.
 
     Args:
@@ -69,10 +69,13 @@ class Forecast(SlotDispatcher):
         "_events",
         "_key_copies",
         "_lane_copies",
+        "_limit",
         "_now",
         "_number",
+        "_queue",
         "_seconds",
         "_tool_line_copies",
+        "_used",
         "served",
     )
 
@@ -85,9 +88,10 @@ class Forecast(SlotDispatcher):
         seconds: Callable[[str], float],
     ) -> None:
         self._now = now
-        super().__init__(config, self._time)
         self._used = used
-        self._round = turn
+        self._limit = config.max_concurrent
+        self._queue = Queue(Layout(config), self._time, self._wake_later, _never_expire)
+        self._queue.round = turn
         self._seconds = seconds
         self._lane_copies: dict[Lane, Lane] = {}
         self._tool_line_copies: dict[ToolLine, ToolLine] = {}
@@ -106,11 +110,11 @@ class Forecast(SlotDispatcher):
         double = ConcurrencySlot(lane, slot.weight, 0, slot.acquired_at, slot.request)
         self._at(self._now + seconds, double)
 
-    def line_up(self, waiter: Waiter) -> None:
-        """Puts a waiter in line."""
+    def add_waiter(self, waiter: Waiter) -> None:
+        """Put a waiter in line."""
         lane = self._lane(waiter.lane)
         lane.push(_Double(waiter, lane, partial(self._note, waiter)))
-        self._waiting += 1
+        self._queue.waiting += 1
 
     def run(self, until: Waiter | None = None) -> float:
         """Lets time pass until all have been served, or `until` has.
@@ -119,7 +123,7 @@ class Forecast(SlotDispatcher):
             When the last of them was served; infinity when it cannot be known.
         """
         for lane in sorted(self._lane_copies.values(), key=Lane.first):
-            self._refresh(lane)
+            self._queue.refresh(lane)
         self._give_out()
         looked_at = 0
         while True:
@@ -127,8 +131,9 @@ class Forecast(SlotDispatcher):
                 if waiter is until:
                     return at
             looked_at = len(self.served)
-            if not self._waiting or not self._events or self._events[0][0] == inf:
-                return inf if self._waiting else self._now
+            waiting = self._queue.waiting
+            if not waiting or not self._events or self._events[0][0] == inf:
+                return inf if waiting else self._now
             self._go_on()
 
     def _time(self) -> float:
@@ -141,27 +146,53 @@ class Forecast(SlotDispatcher):
     def _go_on(self) -> None:
         self._now, _, event = heappop(self._events)
         if isinstance(event, ConcurrencySlot):
-            self.release(event)
+            self._put_back(event)
         else:
             self._due.pop(event, None)
-            self._end_delay(event)
+            lane = self._queue.end_delay(event)
+            if lane is not None:
+                self._hand_over(lane)
+
+    def _put_back(self, slot: ConcurrencySlot) -> None:
+        lane = slot.lane
+        self._used -= slot.weight
+        lane.bucket.used -= slot.weight
+        lane.uncount_keys(slot)
+        if self._queue.waiting:
+            self._hand_over(lane)
+
+    def _hand_over(self, lane: Lane) -> None:
+        self._queue.refresh_after(lane)
+        self._give_out()
+
+    def _give_out(self) -> None:
+        queue = self._queue
+        while head := queue.next(self._used, self._limit, is_paused=False):
+            self._grant(head)
+            queue.refresh(head.lane)
+
+    def _grant(self, waiter: Waiter) -> None:
+        lane: Lane = waiter.lane
+        slot = ConcurrencySlot(lane, waiter.weight, 0, self._now, waiter.request)
+        if waiter.resumes is None:
+            lane.count_start(slot, self._now)
+        self._queue.leave(waiter)
+        self._queue.serve(waiter)
+        self._used += slot.weight
+        lane.bucket.used += slot.weight
+        lane.count_keys(slot)
+        self._at(self._now + self._seconds(slot.bucket), slot)
+        waiter.wake()
 
     def _note(self, waiter: Waiter) -> None:
         self.served.append((waiter, self._now))
 
-    def _take(self, slot: ConcurrencySlot) -> None:
-        super()._take(slot)
-        self._at(self._now + self._seconds(slot.bucket), slot)
-
-    def _hold_up(self, line: Line, head: Waiter, now: float) -> None:
-        if isinstance(line, Lane):
-            super()._hold_up(line, head, now)
-        elif (delay := line.delay(head, now)) > 0:
-            # A delay can be too small to be seen on the clock.
-            when = max(now + delay, nextafter(now, inf))
-            if when < self._due.get(line, inf):
-                self._due[line] = when
-                self._at(when, line)
+    def _wake_later(self, line: Line, delay: float) -> None:
+        # A delay can be too small to be seen on the clock.
+        when = max(self._now + delay, nextafter(self._now, inf))
+        if when < self._due.get(line, inf):
+            self._due[line] = when
+            self._at(when, line)
 
     def _lane(self, lane: Lane) -> Lane:
         copy = self._lane_copies.get(lane)
@@ -193,7 +224,7 @@ class Forecast(SlotDispatcher):
     def _bucket(self, bucket: Bucket) -> Bucket:
         copy = self._bucket_copies.get(bucket)
         if copy is None:
-            copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._root)
+            copy = self._bucket_copies[bucket] = Bucket(bucket.name, self._queue.root)
             copy.set_limit(bucket.limit)
             copy.throttle = _throttle(bucket)
             copy.paused_until = bucket.paused_until
@@ -211,23 +242,9 @@ class Forecast(SlotDispatcher):
             copy.lanes = key.lanes
         return copy
 
-    def admit_nowait(
-        self, request: AdmissionRequest, now: float | None = None, call_id: str | None = None
-    ) -> ConcurrencySlot | None:
-        """No other call comes."""
-        return None
 
-    def release(
-        self, slot: ConcurrencySlot, now: float | None = None, *, outcome: bool | None = True
-    ) -> None:
-        """Gives a slot back."""
-        self._put_back(slot, self._now)
-
-    def _update_gate(self) -> None:
-        pass
-
-    def _wake_idle(self) -> None:
-        pass
+def _never_expire(waiter: Waiter, timeout: float) -> None:
+    del waiter, timeout
 
 
 def _throttle(line: Line) -> Throttle | None:

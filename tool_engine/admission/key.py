@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tool_engine.admission.slot import ConcurrencySlot, Order
 
-__all__ = ["NOBODY", "Key"]
+__all__ = ["COMES_LAST", "Key"]
 
-NOBODY: Final[Order] = (inf, 0, 0)
+COMES_LAST: Final[Order] = (inf, 0, 0)
 """The order of a call that comes after all others."""
 _COMPACT_FROM: Final = 64
 
@@ -25,9 +25,9 @@ class Key:
 
     __slots__ = (
         "_heaps",
+        "blocked",
         "credit",
-        "first_held_up",
-        "held_up",
+        "first_blocked",
         "holders",
         "lanes",
         "limit",
@@ -49,11 +49,11 @@ class Key:
         self.used = 0
         self.waiting = 0
         self.holders: set[ConcurrencySlot] = set()
-        self.held_up: dict[Any, Order] = {}
+        self.blocked: dict[Any, Order] = {}
         """Lanes whose first call waits for room in this key, and the turns of those calls."""
         self.selective: set[Any] = set()
         """Those of them that one free unit may not be enough for."""
-        self.first_held_up: Order = NOBODY
+        self.first_blocked: Order = COMES_LAST
         """The order of the first call that there was too little room for."""
         self._heaps: dict[Any, list[tuple[Order, Any]]] = {}
         self.lanes: dict[Any, None] = {}
@@ -69,16 +69,17 @@ class Key:
         self.limit = limit
         self.most = sys.maxsize if limit is None else limit
 
-    def lets(self, weight: int, order: Order = NOBODY) -> bool:
+    def lets(self, weight: int, order: Order = COMES_LAST) -> bool:
         """Whether a call has room, and overtakes none that waits for more; by default a new one.
 
         A call that goes on may be alone above a limit that has shrunk meanwhile.
         """
+        # What has run before must be able to go on, or it would wait without an end.
         is_alone = not self.used and order[0] == -inf
-        return (self.used + weight <= self.most or is_alone) and order <= self.first_held_up
+        return (self.used + weight <= self.most or is_alone) and order <= self.first_blocked
 
-    def hold_up(self, lane: Any, order: Order, turn: Order, *, is_selective: bool) -> None:
-        """Keeps a lane until there is room for its first call.
+    def block(self, lane: Any, order: Order, turn: Order, *, is_selective: bool) -> None:
+        """Keep a lane until there is room for its first call.
 
         Args:
             lane: The lane.
@@ -86,48 +87,49 @@ class Key:
             turn: Where the lane would stand in the line above.
             is_selective: Whether one free unit may not be enough for the call.
         """
-        self.first_held_up = min(self.first_held_up, order)
-        self.keep(lane, turn)
+        self.first_blocked = min(self.first_blocked, order)
+        self.note_turn(lane, turn)
         if is_selective:
             self.selective.add(lane)
         else:
             self.selective.discard(lane)
 
-    def keep(self, lane: Any, turn: Order) -> None:
-        """Notes where a lane that is held up would stand by now."""
-        self.held_up[lane] = turn
+    def note_turn(self, lane: Any, turn: Order) -> None:
+        """Note where a lane that is blocked would stand by now."""
+        self.blocked[lane] = turn
+        # One heap for each line above: when there is room, only the best of each needs to be tried.
         heap = self._heaps.setdefault(lane.above, [])
-        if len(heap) > _COMPACT_FROM and len(heap) > 2 * len(self.held_up):
-            heap[:] = [entry for entry in heap if self.held_up.get(entry[1]) == entry[0]]
+        if len(heap) > _COMPACT_FROM and len(heap) > 2 * len(self.blocked):
+            heap[:] = [entry for entry in heap if self.blocked.get(entry[1]) == entry[0]]
             heapify(heap)
         heappush(heap, (turn, lane))
 
-    def drop(self, lane: Any) -> None:
-        """A lane is not held up any more, or there is nobody in it."""
-        self.held_up.pop(lane, None)
+    def unblock(self, lane: Any) -> None:
+        """Forget a lane that is not blocked any more, or in which no call waits."""
+        self.blocked.pop(lane, None)
         self.selective.discard(lane)
-        if not self.held_up:
-            self.first_held_up = NOBODY
+        if not self.blocked:
+            self.first_blocked = COMES_LAST
 
     def lines(self) -> list[Any]:
-        """The lines that lanes which are held up would stand in."""
+        """Return the lines that lanes which are blocked would stand in."""
         return list(self._heaps)
 
     def best_below(self, above: Any) -> tuple[Order, Any] | None:
-        """The lane that would be the first of those held up in a line, and its turn."""
+        """Return the lane that would be the first of those blocked in a line, and its turn."""
         heap = self._heaps.get(above, [])
         while heap:
             turn, lane = heap[0]
-            if self.held_up.get(lane) == turn:
+            if self.blocked.get(lane) == turn:
                 return turn, lane
             heappop(heap)
         self._heaps.pop(above, None)
         return None
 
-    def let_up(self) -> list[Any]:
-        """All lanes that were held up, in the order of their first calls."""
-        lanes, self.held_up = self.held_up, {}
-        self.first_held_up = NOBODY
+    def unblock_all(self) -> list[Any]:
+        """Unblock all lanes, and return them in the order of their first calls."""
+        lanes, self.blocked = self.blocked, {}
+        self.first_blocked = COMES_LAST
         self.selective.clear()
         self._heaps.clear()
         return sorted(lanes, key=lambda lane: lane.first())

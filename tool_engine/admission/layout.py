@@ -13,6 +13,7 @@ from tool_engine.admission.counts import ToolCounts
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane, Line, ToolLine
 from tool_engine.admission.request import AdmissionRequest, OwnKey
+from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
 
 __all__ = ["Layout"]
@@ -107,6 +108,13 @@ class Layout:
         if not lane.refs and lane.keys and self.lanes.get(lane.id) is lane:
             self._remove(lane)
 
+    def uncount(self, slot: ConcurrencySlot) -> None:
+        """Take a slot from its lane, which may be bounded by other things than at its start."""
+        if slot.is_gated:
+            slot.is_gated = False
+            slot.lane.refs -= 1
+            self.let_go(slot.lane)
+
     def adopt(self, request: AdmissionRequest) -> bool:
         """Goes on counting a tool under what its newest definition says of its limits.
 
@@ -141,7 +149,7 @@ class Layout:
         lane.is_gone = True
         lane.withdraw()
         for key in lane.keys:
-            key.drop(lane)
+            key.unblock(lane)
             del key.lanes[lane]
             if not key.lanes:
                 del self.keys[key.name]

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.counts import Counts, ToolCounts
-from tool_engine.admission.key import NOBODY, Key
+from tool_engine.admission.key import COMES_LAST, Key
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
@@ -60,6 +60,8 @@ class Line:
         """The first call that nothing below holds up."""
         entries = self.entries
         while entries:
+            # A line that stands elsewhere by now is skipped when it comes to the top: to take it
+            # out where it stands would cost as much as all that wait.
             order, line = entries[0]
             if line.offered == order:
                 return order, line.head
@@ -161,6 +163,17 @@ class Bucket(Line):
         if self.paused_until is None:
             self.most = sys.maxsize if limit is None else limit
 
+    def pause(self, until: float) -> None:
+        """Give no slots until then; a shorter pause does not end a longer one."""
+        self.paused_until = max(until, self.paused_until or until)
+        self.most = -1
+
+    def end_pause(self, now: float) -> None:
+        """Open again, if the pause is over by then."""
+        if self.paused_until is not None and self.paused_until <= now:
+            self.paused_until = None
+            self.set_limit(self.limit)
+
     def has_room(self, weight: int) -> bool:
         """Whether `weight` more units fit, pause or not."""
         return self.limit is None or self.used + weight <= self.limit
@@ -228,11 +241,13 @@ class Lane(Line):
         lines: list[Any] = above
         self.throttles = tuple(each.throttle for each in lines if each.throttle is not None)
         self.breakers = tuple(each.breaker for each in lines if each.breaker is not None)
+        # With callbacks, too: so calls pay nothing for events that are not listened to.
         self.is_gated = bool(is_observed or self.keys or self.throttles or self.breakers)
 
     def best(self) -> tuple[Order, Waiter] | None:
         """The first waiter."""
         waiters = self.waiters
+        # One that was cancelled is skipped here, where that costs O(log n).
         while waiters and not waiters[0][1].is_waiting:
             heappop(waiters)
         return waiters[0] if waiters else None
@@ -244,6 +259,43 @@ class Lane(Line):
         return all(key.lets(waiter.weight, waiter.order) for key in self.keys) and (
             not is_new or self.has_place(waiter.request)
         )
+
+    def is_open(self, request: AdmissionRequest, now: float) -> bool:
+        """Whether keys, rates and breakers let one more call start."""
+        # Those that came first go first, in whichever bucket they wait for the tool's rate.
+        if self.above is not None and any(each.best() for each in self.above.kin):
+            return False
+        return (
+            all(key.lets(request.weight) for key in self.keys)
+            and self.has_place(request)
+            and all(throttle.delay(now) <= 0 for throttle in self.throttles)
+            and all(breaker.delay(now) <= 0 for breaker in self.breakers)
+        )
+
+    def delay_of(self, waiter: Waiter, now: float) -> float:
+        """Seconds until rates and pauses let `waiter` through."""
+        above = self.above or self.bucket
+        return max(0.0, above.delay(waiter, now), self.bucket.delay(waiter, now))
+
+    def count_start(self, slot: ConcurrencySlot, now: float) -> None:
+        """Count the start of a call in rates and breakers; `Layout.uncount` is its end."""
+        slot.is_gated = True
+        self.refs += 1
+        for throttle in self.throttles:
+            throttle.count(now)
+        slot.probes = tuple((breaker, breaker.start(now)) for breaker in self.breakers)
+
+    def count_keys(self, slot: ConcurrencySlot) -> None:
+        """Count a slot against the keys."""
+        for key in self.keys:
+            key.used += slot.weight
+            key.holders.add(slot)
+
+    def uncount_keys(self, slot: ConcurrencySlot) -> None:
+        """Undo that."""
+        for key in self.keys:
+            key.used -= slot.weight
+            key.holders.discard(slot)
 
     def has_place(self, request: AdmissionRequest) -> bool:
         """Whether calls in progress that have lent their slots leave room for one more."""
@@ -270,7 +322,7 @@ class Lane(Line):
     def first(self) -> Order:
         """The order of the first waiter; a lane without one comes last."""
         best = self.best()
-        return NOBODY if best is None else best[0]
+        return COMES_LAST if best is None else best[0]
 
     def push(self, waiter: Waiter) -> None:
         """Adds a waiter at the place that its order gives it."""

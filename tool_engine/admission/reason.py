@@ -85,7 +85,7 @@ def _reason_in(line: Line, first: Waiter, now: float) -> Reason:
 
 def _reason_of_keys(lane: Lane, first: Waiter) -> Reason:
     # Its own line first, then those of the same key that it must not overtake.
-    others = [each for key in lane.keys for each in key.held_up if each is not lane]
+    others = [each for key in lane.keys for each in key.blocked if each is not lane]
     for each in (lane, *others):
         head = _first_of(each, first)
         for key in each.keys:

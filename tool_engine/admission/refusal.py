@@ -8,6 +8,7 @@ from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.lines import Lane, ToolLine
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.waiting import Waiter
+from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import (
     AdmissionError,
     CircuitOpenError,
@@ -30,6 +31,7 @@ __all__ = [
     "no_room",
     "still_too_fast",
     "superseded",
+    "to_wait",
     "too_fast",
     "waited_too_long",
 ]
@@ -154,6 +156,46 @@ def full(queue: str, waiting: int, size: int, lane: Lane, wait: float | None) ->
         f"{bucket.name!r}); try again later, raise queue_size, or raise the limits",
         retry_after=wait,
     )
+
+
+def to_wait(
+    waiter: Waiter,
+    config: ConcurrencyConfig,
+    queued: int,
+    used: int,
+    now: float,
+    wait: float | None,
+) -> AdmissionError | None:
+    """Why a call that cannot run now may not wait either; it stands in line already.
+
+    Args:
+        waiter: The call.
+        config: The limits.
+        queued: How many stand in line, itself among them.
+        used: How many units of the limit in all are in use.
+        now: The time on the controller's clock.
+        wait: Seconds until it might have a slot, as far as that can be known.
+    """
+    lane: Lane = waiter.lane
+    bucket = lane.bucket
+    if config.strategy == "reject":
+        delay = lane.delay_of(waiter, now)
+        if delay > 0:
+            return too_fast(waiter, delay)
+        return no_room(lane, used, config.max_concurrent, wait)
+    if queued > config.queue_size:
+        return full("the queue", queued - 1, config.queue_size, lane, wait)
+    if bucket.queue_size is not None and bucket.waiting > bucket.queue_size:
+        name = f"the queue of bucket {bucket.name!r}"
+        return full(name, bucket.waiting - 1, bucket.queue_size, lane, wait)
+    limits = config.key_limits
+    size = None if limits is None else limits.queue_size
+    for key in lane.keys:
+        scope, value = key.name
+        if size is not None and not scope and value is not None and key.waiting > size:
+            name = f"the queue of key {value!r}"
+            return full(name, key.waiting - 1, size, lane, wait)
+    return None
 
 
 def _broken(lane: Lane, breaker: CircuitBreaker) -> str:

@@ -19,10 +19,10 @@ from tool_engine.agent.transcript import ChildHistory, Transcript, TranscriptEnt
 from tool_engine.agent.turn import Turn
 from tool_engine.errors import ConfigurationError, SessionError, ToolEngineError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.bounds import check_count
 from tool_engine.model.chat import ChatRequest
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import shorten_words, words_of

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.output import shown
-from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
 

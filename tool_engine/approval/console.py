@@ -24,7 +24,7 @@ from tool_engine.approval.describe import describe
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.settings.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.visible import visible
 
 __all__ = ["ConsoleApprover"]

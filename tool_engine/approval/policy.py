@@ -14,10 +14,10 @@ import msgspec
 
 from tool_engine.approval.likeness import Argument, is_match, is_pattern, spelled_in
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["Decision", "PermissionRule", "decide"]
 

@@ -8,7 +8,7 @@ import contextlib
 from tool_engine.approval.answers import Answer, decision_from
 from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.settings.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments
 
 __all__ = ["QueueApprover"]
 

@@ -13,8 +13,8 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.view import CatalogView
 from tool_engine.errors import ConfigurationError, DefinitionProblem, DuplicateToolError
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.nearness import suggest_near
 
 __all__ = ["GroupsView"]
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from tool_engine.errors import DefinitionProblem, DuplicateToolError, ToolNotFoundError
+from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.nearness import find_near
 from tool_engine.model.tool import Tool, ToolCategory
 
 __all__ = ["ToolIndex"]

@@ -26,7 +26,7 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.catalog.yaml.document import Document, format_path
 from tool_engine.catalog.yaml.strict_yaml import parse
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
 

@@ -15,8 +15,8 @@ from tool_engine.catalog.definition_files import (
     without_foreign_content,
 )
 from tool_engine.errors import DefinitionError, DefinitionProblem, DuplicateToolError
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 
 __all__ = ["ToolConfigLoader", "duplicate_error", "kind_of"]

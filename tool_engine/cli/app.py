@@ -33,7 +33,7 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandEr
 from tool_engine.cli.options import EXIT_CODES, PathOption, check_path_option
 from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["app", "run"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tool_engine.cli.documents import parse_json, read_document, read_text
 from tool_engine.cli.failures import CommandError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
 __all__ = ["example_arguments", "parse_arguments", "read_params"]

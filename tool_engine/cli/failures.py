@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tool_engine.errors import ToolEngineError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = [
     "EXIT_FAILED",

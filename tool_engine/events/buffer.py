@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final, Generic, TypeVar
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.checks.bounds import check_choice
 
 __all__ = ["BLOCK_NONE", "DROP_NEWEST", "DROP_OLDEST", "POLICIES", "Buffer", "check_buffer"]
 

@@ -19,8 +19,8 @@ from tool_engine.events.subscriber import CallbackSubscriber, EventFailure, Subs
 from tool_engine.events.wanted import EventTypes, Names, ToolNames, WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.logger import get_logger
-from tool_engine.model.bounds import check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.newest import keep_newest
 from tool_engine.redaction import OwnSecrets, secrets_if_known, trace_of

@@ -7,7 +7,7 @@ from itertools import islice
 from threading import Lock
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
 
 __all__ = ["MemoryEventStorage"]

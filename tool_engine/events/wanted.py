@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
-from tool_engine.model.nearness import suggest_near
 
 __all__ = ["EventTypes", "Names", "ToolNames", "WantedEvents", "conversation_of"]
 

@@ -21,7 +21,7 @@ from tool_engine.executors.operations import (
     power,
     real,
 )
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "CalculationError", "Function", "call"]
 

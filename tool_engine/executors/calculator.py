@@ -16,7 +16,7 @@ from tool_engine.executors.arithmetic import CONSTANTS, FUNCTIONS, call
 from tool_engine.executors.number import CalculationError, Value, exact_text, parse, settled
 from tool_engine.executors.operations import operate
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
 __all__ = ["CalculationError", "CalculatorExecutor", "calculate", "evaluate"]

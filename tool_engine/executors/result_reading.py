@@ -10,8 +10,8 @@ from typing import Any, Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.interfaces import FindCall
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.result_path import ResultPath, read_path, write_path
-from tool_engine.model.nearness import suggest_near
 from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.result import CUT_KEY

@@ -14,9 +14,9 @@ from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copied
 from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.session import check_session_id
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.redaction import OwnSecrets
 
 __all__ = ["MemoryApprovalStorage", "decision_of", "is_key", "request_of", "said_of", "shown_of"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.knowledge.store import ToolKnowledgeStore
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
 __all__ = ["EXPORT_COLUMNS", "EXPORT_FORMATS", "export_records", "exported_row"]

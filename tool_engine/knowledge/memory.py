@@ -11,6 +11,7 @@ from typing import Final
 from tool_engine.errors import ConfigurationError
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.entry import bound, record_of
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -19,7 +20,6 @@ from tool_engine.model.record import (
     ToolCallRecord,
     is_own_id,
 )
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 

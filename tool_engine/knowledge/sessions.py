@@ -11,9 +11,9 @@ import msgspec
 
 from tool_engine.knowledge.approvals import MemoryApprovalStorage
 from tool_engine.knowledge.conversation import as_json, copied, of_json
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
-from tool_engine.model.settings.known_fields import KnownArguments
 
 __all__ = ["MemorySessionStorage"]
 

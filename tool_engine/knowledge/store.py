@@ -19,6 +19,7 @@ from tool_engine.knowledge.entry import kept_record, secrets_of_kept
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.knowledge.snapshot import bounded_text
 from tool_engine.logger import get_logger
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.record import (
     CallEntry,
     KeptCall,
@@ -27,7 +28,6 @@ from tool_engine.model.record import (
     ToolCallSummary,
     success_rate,
 )
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.settings.retention import RecordRetention
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text, words_of

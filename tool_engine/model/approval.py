@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import plain, shown
-from tool_engine.model.settings.known_fields import KnownFields
 
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool

@@ -10,13 +10,13 @@ from typing import Any, Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError, UnboundContextError
-from tool_engine.model.bounds import check_caller
+from tool_engine.model.checks.bounds import check_caller
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.context_copy import DEFAULT_TIMEOUT, deep_copy_of, pickled_parts
 from tool_engine.model.json.data import Data, fields_as_json
 from tool_engine.model.json.one_line import describe_result
 from tool_engine.model.json.output import plain
 from tool_engine.model.outcome import Outcome, outcome_of
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = [
     "DEFAULT_TIMEOUT",

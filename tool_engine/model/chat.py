@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["ChatRequest"]
 

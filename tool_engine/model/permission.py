@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "ResultPolicy"]
 

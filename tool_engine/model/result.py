@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.concurrency import LARGEST
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import SessionError
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.json.data import Data
 
 __all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id", "revision_of"]

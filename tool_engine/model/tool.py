@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data, redacted
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import plain
@@ -21,7 +22,6 @@ from tool_engine.model.permission import Permission
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = [
     "PACKED_FIELDS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
 
 __all__ = ["OTHER", "LabelLimit"]
 

@@ -18,7 +18,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.logger import configured, current_call
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.redaction import redact
 from tool_engine.visible import DECEPTIVE
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import (
     ToolCall,
     ToolExecutionContext,
@@ -17,9 +16,10 @@ from tool_engine.model.call import (
     check_timeout,
 )
 from tool_engine.model.caller import check_context
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown
-from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.tool import Tool
 
 __all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.model.bounds import check_choice
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.nearness import suggest_near
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

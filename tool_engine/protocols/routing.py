@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from tool_engine.model.call import ToolCall
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 

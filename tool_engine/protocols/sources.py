@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError, ToolNotFoundError
-from tool_engine.model.bounds import check_choice
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
-from tool_engine.model.nearness import find_near
+from tool_engine.model.checks.bounds import check_choice
+from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.free_key import free_key
 from tool_engine.model.json.output import to_text
-from tool_engine.model.nearness import find_nearest
 from tool_engine.model.tool import Tool, values_under, write_only_names
 from tool_engine.redaction.known import secret_forms
 from tool_engine.redaction.readings import read_number, readings

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.json.output import to_text
 
 __all__ = ["Advice", "RepetitionGuard"]

@@ -22,9 +22,9 @@ from tool_engine.executors.handler import executor_for
 from tool_engine.interfaces import Approver, SessionStorage, ToolCallingProtocol, ToolExecutor
 from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.call import Refusal, ToolExecutionContext
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 from tool_engine.model.session import check_session_id
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.session.bounds import Meter, Usage

@@ -18,7 +18,7 @@ from tool_engine.admission.controller import ToolConcurrencyController
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.testing.figures import RunFigures
 from tool_engine.testing.trace import Trace, TraceCall

@@ -11,9 +11,9 @@ from typing import Any, Final
 import jsonschema_rs
 
 from tool_engine.errors import DefinitionError, DefinitionProblem
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.json.plain import read_plain
-from tool_engine.model.nearness import find_nearest
 from tool_engine.model.parameter import PARAMETER_TYPES, ToolParameter
 from tool_engine.model.schema import VALIDATION_KEYS, parameters_schema
 from tool_engine.model.tool import Tool

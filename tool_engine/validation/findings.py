@@ -9,8 +9,8 @@ from typing import Any, Final
 import jsonschema_rs
 
 from tool_engine.model.call import ValidationError
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
-from tool_engine.model.nearness import find_nearest
 from tool_engine.redaction import HIDDEN, find_unlike
 from tool_engine.validation.breaches import Breach, Broken, Missing, Undeclared
 from tool_engine.validation.position import Position

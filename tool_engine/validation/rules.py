@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 
-from tool_engine.model.nearness import find_nearest
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.validation.shape import Path
 from tool_engine.validation.wording import (
     json_text,

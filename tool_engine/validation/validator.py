@@ -14,8 +14,8 @@ from typing import Any
 import jsonschema_rs
 
 from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.plain import Unreadable, name_of, read_plain
-from tool_engine.model.settings.known_fields import KnownArguments
 from tool_engine.model.tool import Tool
 from tool_engine.validation.acceptance import (
     Accept,

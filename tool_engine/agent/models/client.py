@@ -17,9 +17,9 @@ from tool_engine.agent.models.failing import failure_of
 from tool_engine.agent.models.messages import say
 from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
-from tool_engine.model.bounds import check_count, check_share
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.bounds import check_count, check_share
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.redaction import redact_text, remember_secret
 

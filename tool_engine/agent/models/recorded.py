@@ -16,7 +16,7 @@ from tool_engine.errors import ChatModelError, ConfigurationError
 from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.call import ToolCall
 from tool_engine.model.chat import ChatRequest
-from tool_engine.model.settings.known_fields import KnownArguments
+from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.protocols.registry import get_protocol
 
 __all__ = ["RecordedModel"]

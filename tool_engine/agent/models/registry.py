@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ChatModel
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["MODELS", "chat_model"]
 

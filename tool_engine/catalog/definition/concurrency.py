@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tool_engine.catalog.definition.fault import Fault, listing
-from tool_engine.model.nearness import find_nearest
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.settings.concurrency import (
     SINGLE_FLIGHT_LIMIT,
     BreakerPolicy,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tool_engine.catalog.definition.structure import Fault
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.model.nearness import find_near
+from tool_engine.model.checks.nearness import find_near
 
 __all__ = ["CALL_ERRORS", "EXPECTATIONS", "example_faults"]
 

@@ -15,8 +15,8 @@ from tool_engine.catalog.definition.permission import build_permission
 from tool_engine.catalog.definition.structure import structure_faults
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.group import Skill, ToolGroup
-from tool_engine.model.nearness import find_nearest
 
 __all__ = [
     "GROUP",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.model.nearness import find_nearest
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.schema import SHORT_KEYS
 
 __all__ = ["SCHEMA_KEYS", "entry_type_cure", "list_cure", "meant_key", "meant_type", "schema_cure"]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.model.nearness import find_nearest
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.permission import Permission
 
 __all__ = ["build_permission", "label_warnings", "permission_spec"]

@@ -22,7 +22,7 @@ from tool_engine.catalog.definition.rules import compile_check, default_faults
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
-from tool_engine.model.nearness import find_nearest
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.tool import write_only_names
 
 __all__ = ["idle_defaults", "is_impossible", "misfit_faults", "raw_schema_faults"]

@@ -20,8 +20,8 @@ from tool_engine.catalog.definition.structure import type_cure
 from tool_engine.catalog.definition.workload import Workload
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
-from tool_engine.model.nearness import find_nearest
 from tool_engine.model.schema import SHORT_KEYS, value_schema
 
 __all__ = ["FLAT_RULES", "check_value", "compile_check", "default_faults"]

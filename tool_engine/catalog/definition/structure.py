@@ -28,8 +28,8 @@ from tool_engine.catalog.definition.habits import (
 from tool_engine.catalog.limits import MAX_PROBLEMS
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.catalog.yaml.scalars import UnreadableScalarError, resolve_plain
+from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
-from tool_engine.model.nearness import find_nearest
 from tool_engine.model.parameter import PARAMETER_TYPES
 
 __all__ = ["RULES_BY_TYPE", "Fault", "definition_schema", "structure_faults", "type_cure"]

@@ -23,7 +23,7 @@ from tool_engine.executors.commands.argument import (
 from tool_engine.executors.commands.interpreters import script_places
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.templates import TemplateError, TextTemplate
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 
 __all__ = ["DEFAULT_MAX_OUTPUT", "CommandPlan", "check_entry", "compile_entry"]

@@ -17,7 +17,7 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["DEFAULT_MAX_BYTES", "FileEntry", "check_entry", "compile_entry"]
 

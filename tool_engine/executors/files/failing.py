@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["failed", "not_regular", "not_there"]
 

@@ -14,7 +14,7 @@ from tool_engine.executors.http.auth import AuthPlan, BasicAuth, KeyAuth, TokenA
 from tool_engine.executors.http.headers import header_problem
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.templates import TemplateError, TextTemplate
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["AUTH_TYPES", "read_auth"]
 

@@ -19,7 +19,7 @@ from tool_engine.executors.http.idempotency import (
 from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import JSONTemplate, TemplateError, TextTemplate
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["METHODS", "PLAN_KEYS", "SAFE_METHODS", "RequestPlan", "read_plan"]
 

@@ -16,7 +16,7 @@ from tool_engine.executors.files.entry import FileEntry
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = [
     "DEFAULT_MAX_PAGES",

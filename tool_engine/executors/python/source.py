@@ -21,7 +21,7 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.executors.handler import check_signature
 from tool_engine.executors.python.importing import FINDER
 from tool_engine.executors.python.project import PROJECT_FOLDER
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.trusted import Kind, TrustedPath, is_below
 

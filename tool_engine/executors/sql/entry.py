@@ -20,7 +20,7 @@ from tool_engine.executors.sql.statement import (
     StatementError,
     parse_statement,
 )
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool

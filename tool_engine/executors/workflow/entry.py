@@ -27,7 +27,7 @@ from tool_engine.executors.workflow.template import (
     parse_template,
     references_in,
 )
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
 

@@ -18,7 +18,7 @@ from tool_engine.executors.workflow.expression import (
     Not,
     Path,
 )
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["LEFT_OUT", "EvaluationError", "Scope", "is_true", "kind_of", "value_of"]
 

@@ -16,7 +16,7 @@ from tool_engine.executors.workflow.expression import Path
 from tool_engine.executors.workflow.run import MAX_DEPTH
 from tool_engine.executors.workflow.template import Text, has_references, references_in
 from tool_engine.model.call import ValidationError, ValidationResult
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 

@@ -29,8 +29,8 @@ from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.knowledge.sql.connection.address import explained
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.logger import get_logger
-from tool_engine.model.bounds import check_count
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.settings.retention import RecordsURL
 from tool_engine.redaction import redact

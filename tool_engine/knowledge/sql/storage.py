@@ -22,7 +22,7 @@ from tool_engine.knowledge.sql.sessions import SQLSessionStorage
 from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger
-from tool_engine.model.bounds import check_choice
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
 from tool_engine.model.statistics import CallStatistics

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from tool_engine.errors import ConfigurationError
+from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.output import shown
-from tool_engine.model.setting_kinds import check_switch
 
 __all__ = ["check_kinds", "public_fields"]
 

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.bounds import check_choice, check_count
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
-from tool_engine.model.settings.known_fields import KnownFields
 
 __all__ = [
     "DEFAULT_PRIORITY",

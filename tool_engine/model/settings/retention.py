@@ -8,11 +8,11 @@ from typing import Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_count
 from tool_engine.model.call import check_timeout
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownFields
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.data import Data
-from tool_engine.model.nearness import suggest_near
-from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.settings.source import DatabaseSource
 
 __all__ = ["DURABILITIES", "RecordRetention", "RecordsURL", "checked_retention"]

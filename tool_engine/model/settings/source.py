@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.data import Data
-from tool_engine.model.nearness import suggest_near
 
 __all__ = ["DEFAULT_POOL_SIZE", "DatabaseSource", "checked_sources"]
 

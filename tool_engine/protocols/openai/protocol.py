@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from tool_engine.interfaces import ReplyDecoder
-from tool_engine.model.bounds import check_choice
 from tool_engine.model.call import ToolCall, ToolExecutionResult
+from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.reply import ParsedReply
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.text import ReadArguments

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from tool_engine.errors import ToolExecutionError, VariableError
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import Skill, ToolGroup
-from tool_engine.model.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.result import ResultLimits
 from tool_engine.model.tool import Tool, ToolCategory

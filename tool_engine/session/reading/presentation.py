@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_count
 from tool_engine.model.call import ToolExecutionResult
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown, to_text
-from tool_engine.model.settings.known_fields import KnownFields
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource, checked_source
 from tool_engine.session.own_code import is_unawaited

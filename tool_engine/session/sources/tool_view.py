@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from tool_engine.errors import ToolConflictError, ToolNotFoundError
 from tool_engine.model.call import Refusal, ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.caller import check_context
+from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.nearness import find_near
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource, checked_source

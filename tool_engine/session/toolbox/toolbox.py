@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tool_engine.errors import ConfigurationError, SessionError, ToolConflictError
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
-from tool_engine.model.nearness import suggest_near
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource

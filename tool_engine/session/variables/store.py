@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError, VariableError
-from tool_engine.model.bounds import check_count
+from tool_engine.model.checks.bounds import check_count
+from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
+from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
-from tool_engine.model.nearness import find_near
-from tool_engine.model.settings.known_fields import KnownArguments, KnownFields
 from tool_engine.session.variables.letters import LEAST
 from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.variables.traces import KeptTrace, Traces

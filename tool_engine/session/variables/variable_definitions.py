@@ -11,7 +11,7 @@ from msgspec.structs import replace
 # Loaded with the session, so that nothing is imported while the event loop runs.
 from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.errors import VariableError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.store import NAME, VariableKind
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tool_engine.model.nearness import find_near, find_nearest, suggest_near
+from tool_engine.model.checks.nearness import find_near, find_nearest, suggest_near
 
 
 @pytest.mark.parametrize(

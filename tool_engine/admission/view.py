@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.admission.announcing import SlotEvent
-from tool_engine.admission.dispatch import SlotDispatcher
 from tool_engine.admission.estimate import NINE_TENTHS, ServiceTimes, percentile
 from tool_engine.admission.forecast import Forecast
 from tool_engine.admission.key import Key
 from tool_engine.admission.lines import Bucket, Lane
+from tool_engine.admission.pool import SlotPool
 from tool_engine.admission.reason import Reason, name_of, reason_of
 from tool_engine.admission.slot import ACTIVE, BYPASS, PARKED, ZOMBIE, ConcurrencySlot, Order
 from tool_engine.admission.snapshot import (
@@ -24,10 +23,10 @@ from tool_engine.admission.snapshot import (
     WaitingCall,
 )
 from tool_engine.admission.waiting import Waiter
-from tool_engine.config import ConcurrencyConfig
+from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 
-__all__ = ["SlotReporter"]
+__all__ = ["ControllerView"]
 
 _MOST_NAMES: Final = 10
 _NAMELESS: Final = "(no id)"
@@ -43,48 +42,32 @@ _RUNNING: Final = {
 }
 
 
-def _no_leader(call_id: str) -> None:
-    del call_id
+class ControllerView:
+    """Reads a pool and its lines, and changes nothing in them.
 
+    Each view is taken in one step, so that its figures fit together.
 
-class SlotReporter(SlotDispatcher):
-    """The views of a dispatcher. Each is taken in one step, so that its figures fit together."""
+    Args:
+        pool: The slots.
+        clock: Seconds, monotonic.
+    """
 
-    __slots__ = ("leader_of",)
+    __slots__ = ("_clock", "_layout", "_pool", "_queue", "user")
 
-    def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
-        super().__init__(config, clock)
-        self.leader_of: Callable[[str], str | None] = _no_leader
-        """Finds the call whose run another one shares."""
+    def __init__(self, pool: SlotPool, clock: Callable[[], float]) -> None:
+        self._pool = pool
+        self._queue = pool.queue
+        self._layout = pool.layout
+        self._clock = clock
+        self.user: AdmissionUser | None = None
+        """The engine, if there is one: knows which call runs, and which call follows which."""
 
-    def subscribe(self, callback: Callable[[SlotEvent], None]) -> Callable[[], None]:
-        """Calls `callback` with each `SlotEvent` from now on; returns what ends that.
+    def metrics(self) -> ConcurrencyMetrics:
+        """Return all sums."""
+        return self._metrics(self.all_slots(), self._clock())
 
-        It is called shortly after, when the call that got a slot has been woken, so that it delays
-        no grant; what it raises is logged. Calls that bypass the limits have no slot to tell of.
-
-        Example:
-            >>> controller = ToolConcurrencyController()
-            >>> unsubscribe = controller.subscribe(lambda event: print(event.event_type))
-        """
-        self._announcer.add(callback)
-        self._layout.observe(True)
-
-        def unsubscribe() -> None:
-            self._announcer.remove(callback)
-            self._layout.observe(bool(self._announcer))
-
-        return unsubscribe
-
-    def get_metrics(self) -> ConcurrencyMetrics:
-        """All counters, taken in one step."""
-        return self._metrics(self._all_slots(), self._clock())
-
-    def get_bucket_metrics(self) -> dict[str, dict[str, Any]]:
-        """Per bucket: `current`, `limit`, `queue` and `utilization`.
-
-        `limit` is None, and `utilization` 0.0, for a bucket that only the global limit holds.
-        """
+    def bucket_metrics(self) -> dict[str, dict[str, Any]]:
+        """Return per bucket how many units are in use, of how many, and how many calls wait."""
         return {
             name: {
                 "current": bucket.used,
@@ -95,29 +78,17 @@ class SlotReporter(SlotDispatcher):
             for name, bucket in self._layout.buckets.items()
         }
 
-    def watch(self, slot: ConcurrencySlot) -> None:
-        """Lets snapshots show a slot; until then its tool is in its first step.
-
-        A slot that was lent out in that step is shown among the parked ones already.
-        """
-        slot.is_listed = True
-        if slot.state is ACTIVE:
-            self._held.add(slot)
-
     def snapshot(self) -> ConcurrencySnapshot:
-        """Who holds a slot, who waits, in which order and why.
-
-        Takes 2 to 30 µs for each call that it lists: for a look into the queue, not for every call.
-        """
+        """Return who holds a slot, who waits, in which order and why."""
         now = self._clock()
-        held = sorted(self._all_slots(), key=_age)
-        buckets = self.get_bucket_metrics()
+        held = sorted(self.all_slots(), key=_age)
+        buckets = self.bucket_metrics()
         for name, bucket in self._layout.buckets.items():
             buckets[name] |= _details(bucket, now)
         keys, tool_keys = self._busy_keys()
         return ConcurrencySnapshot(
             self._metrics(held, now),
-            self._is_paused,
+            self._pool.gate.is_paused,
             buckets,
             keys,
             tool_keys,
@@ -127,22 +98,18 @@ class SlotReporter(SlotDispatcher):
         )
 
     def explain(self, call_id: str) -> WaitExplanation:
-        """Why a call waits: behind whom, for what, and about how much longer.
-
-        The order and the times are those of a forecast: no other call comes, and calls run as long
-        as the last ones did. Takes some 10 ms, and 60 µs more for each call that waits.
-        """
-        for waiter in self._waiters():
+        """Explain why a call waits, or what else there is to say of it."""
+        for waiter in self._queue.waiters():
             if name_of(waiter) == call_id:
                 return self._explanation(waiter, call_id)
-        for slot in self._all_slots():
+        for slot in self.all_slots():
             if name_of(slot) == call_id:
                 return self._state_of(slot, call_id)
         return self._shared_run(call_id) or WaitExplanation(call_id, "unknown")
 
     def _shared_run(self, call_id: str) -> WaitExplanation | None:
         """What there is to say of a call that waits for no slot, but for another call."""
-        leader = self.leader_of(call_id)
+        leader = None if self.user is None else self.user.leader_of(call_id)
         if leader is None:
             return None
         theirs = self.explain(leader)
@@ -151,53 +118,54 @@ class SlotReporter(SlotDispatcher):
         )
 
     def _metrics(self, slots: Iterable[ConcurrencySlot], now: float) -> ConcurrencyMetrics:
+        pool, queue = self._pool, self._queue
+        enqueued = queue.enqueued - pool.turned_away
         return ConcurrencyMetrics(
-            current_concurrent=self._used,
-            queue_length=self._waiting,
-            total_acquired=self._acquired,
-            total_rejected=self._rejected,
-            total_timeout=self._timed_out,
-            avg_execution_time=self._held_seconds / self._released if self._released else 0.0,
-            active=self._acquired - self._released - self._zombies,
-            parked=self._parked,
-            zombies=self._zombies,
-            bypass_active=self._bypass_active,
-            total_released=self._released,
-            total_enqueued=self._enqueued - self._turned_away,
-            total_dequeued=self._enqueued - self._turned_away - self._waiting,
-            total_granted=self._granted,
-            total_queue_timeout=self._expired,
-            total_cancelled=self._cancelled,
-            total_rejected_in_queue=self._dismissed,
-            total_execution_time=self._held_seconds,
-            max_concurrent_observed=self._most_used,
-            max_queue_length_observed=self._most_waiting,
+            current_concurrent=pool.used,
+            queue_length=queue.waiting,
+            total_acquired=pool.acquired,
+            total_rejected=pool.rejected,
+            total_timeout=pool.timed_out,
+            avg_execution_time=pool.held_seconds / pool.released if pool.released else 0.0,
+            active=pool.acquired - pool.released - pool.zombies,
+            parked=pool.parked,
+            zombies=pool.zombies,
+            bypass_active=pool.bypass_active,
+            total_released=pool.released,
+            total_enqueued=enqueued,
+            total_dequeued=enqueued - queue.waiting,
+            total_granted=pool.granted,
+            total_queue_timeout=pool.expired,
+            total_cancelled=pool.cancelled,
+            total_rejected_in_queue=pool.dismissed,
+            total_execution_time=pool.held_seconds,
+            max_concurrent_observed=pool.most_used,
+            max_queue_length_observed=pool.most_waiting,
             overdue=sum(self._is_overdue(slot, now) for slot in slots),
         )
 
-    def _all_slots(self) -> Iterator[ConcurrencySlot]:
-        yield from self._holders()
-        for lane in self._lanes.values():
+    def all_slots(self) -> Iterator[ConcurrencySlot]:
+        """Yield the slots that are held or lent, in no order."""
+        yield from self.holders()
+        for lane in self._layout.lanes.values():
             yield from lane.lent
 
-    def _holders(self) -> set[ConcurrencySlot]:
-        current = self.current_slot()
+    def holders(self) -> Iterator[ConcurrencySlot]:
+        """Yield the slots that are held, that of the call which looks among them.
+
+        A call that took a slot at once is on no list before its tool waits for something. Nobody
+        else can look until then: so it is enough to ask which call is running at this moment.
+        """
+        yield from self._pool.held
+        current = None if self.user is None else self.user.current_slot()
         if current is not None and not current.is_listed and current.state is ACTIVE:
             # A tool may look into the controller of an engine that is not its own.
             bucket = current.lane.bucket
             if self._layout.buckets.get(bucket.name) is bucket:
-                self._held.add(current)
-                current.is_listed = True
-        return self._held
-
-    def _waiters(self) -> Iterator[Waiter]:
-        for lane in self._lanes.values():
-            for _, waiter in lane.waiters:
-                if waiter.is_waiting:
-                    yield waiter
+                yield current
 
     def _is_overdue(self, slot: ConcurrencySlot, now: float) -> bool:
-        ttl = self.config.slot_ttl
+        ttl = self._pool.config.slot_ttl
         if slot.is_overdue or ttl is None or slot.state is PARKED:
             return slot.is_overdue
         taken = slot.acquired_at + slot.counted
@@ -238,9 +206,10 @@ class SlotReporter(SlotDispatcher):
         positions: dict[str, int] = {}
         reasons: dict[Lane, Reason] = {}
         rows = []
-        is_plain = all(lane.above is lane.bucket and not lane.keys for lane in self._lanes.values())
+        lanes = self._layout.lanes.values()
+        is_plain = all(lane.above is lane.bucket and not lane.keys for lane in lanes)
         # Where nothing but buckets holds calls up, the order within each is that of the line.
-        for waiter in sorted(self._waiters(), key=_order) if is_plain else self._line(now):
+        for waiter in sorted(self._queue.waiters(), key=_order) if is_plain else self._line(now):
             request, bucket = waiter.request, waiter.lane.bucket.name
             positions[bucket] = position = positions.get(bucket, 0) + 1
             reason = self._reason(waiter, now, reasons)
@@ -262,12 +231,14 @@ class SlotReporter(SlotDispatcher):
 
     def _reason(self, waiter: Waiter, now: float, known: dict[Lane, Reason]) -> Reason:
         """What holds a waiter up; asked once per lane, as its calls share it."""
-        if self._is_paused and waiter.resumes is None:
+        if self._pool.gate.is_paused and waiter.resumes is None:
             return Reason(waiter, "the controller is paused")
         lane: Lane = waiter.lane
         reason = known.get(lane)
         if reason is None:
-            reason = known[lane] = reason_of(waiter, self._root, self._used, self._limit, now)
+            pool = self._pool
+            reason = reason_of(waiter, self._queue.root, pool.used, pool.limit, now)
+            known[lane] = reason
         return reason
 
     def _state_of(self, slot: ConcurrencySlot, call_id: str) -> WaitExplanation:
@@ -302,13 +273,13 @@ class SlotReporter(SlotDispatcher):
             return ()
         if isinstance(full, Key):
             return full.holders
-        slots = (slot for slot in self._holders() if slot.state is not BYPASS)
-        return (slot for slot in slots if full is self._root or slot.lane.bucket is full)
+        slots = (slot for slot in self.holders() if slot.state is not BYPASS)
+        return (slot for slot in slots if full is self._queue.root or slot.lane.bucket is full)
 
     def _line(self, now: float, until: Waiter | None = None) -> list[Waiter]:
         """Those who wait, in the order in which they will go; the last one is `until`."""
         times = self._service_times(unknown=1.0)
-        waiters = list(self._waiters())
+        waiters = list(self._queue.waiters())
         forecast = self._forecast(waiters, now, times, None)
         forecast.run(until)
         line = [waiter for waiter, _ in forecast.served]
@@ -325,19 +296,21 @@ class SlotReporter(SlotDispatcher):
         times: dict[str, ServiceTimes],
         luck: Random | None,
     ) -> Forecast:
+        pool = self._pool
         forecast = Forecast(
-            self.config, now, self._used, self._round, lambda name: times[name].whole(luck)
+            pool.config, now, pool.used, self._queue.round, lambda name: times[name].whole(luck)
         )
-        for slot in sorted(self._holders(), key=_age):
+        for slot in sorted(self.holders(), key=_age):
             if slot.state is not BYPASS:
                 age = now - slot.acquired_at - slot.counted
                 forecast.hold(slot, times[slot.bucket].rest(age, luck))
         for waiter in waiters:
-            forecast.line_up(waiter)
+            forecast.add_waiter(waiter)
         return forecast
 
     def _service_times(self, unknown: float) -> dict[str, ServiceTimes]:
-        mean = self._held_seconds / self._released if self._released else None
+        pool = self._pool
+        mean = pool.held_seconds / pool.released if pool.released else None
         buckets = self._layout.buckets.items()
         return {name: ServiceTimes(bucket.served, mean, unknown) for name, bucket in buckets}
 
@@ -345,17 +318,18 @@ class SlotReporter(SlotDispatcher):
         self, waiter: Waiter, line: list[Waiter], now: float
     ) -> tuple[float | None, float | None]:
         """Seconds until `waiter` gets its slot, with 50 % and with 90 %; `line` goes before it."""
-        if self._is_paused and waiter.resumes is None:
+        if self._pool.gate.is_paused and waiter.resumes is None:
             return None, None
         times = self._service_times(unknown=inf)
         # Also those who keep room until they can go, though others go before them.
         line = sorted(
-            {*line, *(each for each in self._waiters() if each.order < waiter.order)}, key=_order
+            {*line, *(each for each in self._queue.waiters() if each.order < waiter.order)},
+            key=_order,
         )
-        runs = min(_MOST_RUNS, _MOST_STEPS // (len(line) + len(self._held)))
+        runs = min(_MOST_RUNS, _MOST_STEPS // (len(line) + sum(1 for _ in self.holders())))
         if runs < _FEWEST_RUNS or all(each.spread == 0 for each in times.values()):
             # Of very many calls, chance makes little of the sum.
-            wait = self._forecast(self._waiters(), now, times, None).run(waiter) - now
+            wait = self._forecast(self._queue.waiters(), now, times, None).run(waiter) - now
             error = times[waiter.lane.bucket.name].error_of_sum(len(line))
             return _known(wait), _known(wait * (1.0 + NINE_TENTHS * error))
         luck = Random(0)  # noqa: S311 - an estimate, no secret

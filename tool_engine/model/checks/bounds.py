@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["LARGEST", "check_caller", "check_choice", "check_count", "check_share"]
 

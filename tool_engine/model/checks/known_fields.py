@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.nearness import suggest_near
+from tool_engine.model.checks.nearness import suggest_near
 
 __all__ = ["KnownArguments", "KnownFields", "check_known"]
 

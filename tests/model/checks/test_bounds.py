@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tool_engine.errors import ConfigurationError
-from tool_engine.model.bounds import check_choice, check_count, check_share
+from tool_engine.model.checks.bounds import check_choice, check_count, check_share
 
 
 @pytest.mark.parametrize(

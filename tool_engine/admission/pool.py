@@ -1,0 +1,459 @@
+"""Which slots are held, and who gets the next free one?
+
+The only room where what is in use is changed, but for two methods of the controller that every call
+passes: there `take` and `put_back` are written out. Queues and sums change in methods without
+`await`, so that no lock is needed and no cancellation can come between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+from tool_engine.admission import refusal
+from tool_engine.admission.announcing import Announcer
+from tool_engine.admission.breaker import OPEN
+from tool_engine.admission.gate import Gate
+from tool_engine.admission.layout import Layout
+from tool_engine.admission.lines import Lane, Line
+from tool_engine.admission.queue import Queue
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.slot import (
+    ACTIVE,
+    BYPASS,
+    PARKED,
+    RELEASED,
+    ZOMBIE,
+    ConcurrencySlot,
+    Order,
+)
+from tool_engine.admission.waiting import Waiter
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import AdmissionError, ToolEngineError
+
+__all__ = ["SlotPool", "broken_accounting"]
+
+
+def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
+    """More was given back than was taken: a counter that were clamped would hide the leak."""
+    return ToolEngineError(f"{slot!r} was given back twice: the accounting is broken")
+
+
+class SlotPool:
+    """The slots of one controller, their sums, and the hand-over to those that wait.
+
+    At any moment `acquired == released + active + zombies`, and `queue.enqueued == granted +
+    expired + cancelled + dismissed + turned_away + queue.waiting`.
+
+    Args:
+        config: The limits.
+        clock: Seconds, monotonic.
+    """
+
+    __slots__ = (
+        "_clock",
+        "acquired",
+        "aging",
+        "announcer",
+        "bypass_active",
+        "cancelled",
+        "config",
+        "dismissed",
+        "expired",
+        "gate",
+        "granted",
+        "held",
+        "held_seconds",
+        "idle",
+        "layout",
+        "limit",
+        "most_used",
+        "most_waiting",
+        "parked",
+        "queue",
+        "rejected",
+        "released",
+        "timed_out",
+        "turned_away",
+        "used",
+        "zombies",
+    )
+
+    def __init__(self, config: ConcurrencyConfig, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.announcer = Announcer()
+        self.gate = Gate()
+        self.layout = Layout(config)
+        self.queue = Queue(self.layout, clock, self._wake_later, self._expire)
+        self.idle: list[asyncio.Future[None]] = []
+        """Those who wait until nothing runs and nothing waits."""
+        self.used = self.most_used = 0
+        """Units of the limit that are in use."""
+        self.held: set[ConcurrencySlot] = set()
+        """The slots that views show. One that a call took at once is put here when others may look:
+        to list each would cost more than to give it."""
+        self.acquired = 0
+        """Slots given; a parked one that is taken again counts again."""
+        self.released = 0
+        self.held_seconds = 0.0
+        self.parked = self.zombies = self.bypass_active = 0
+        self.rejected = 0
+        """Calls refused without waiting."""
+        self.turned_away = 0
+        """Those of them that stood in line for a moment."""
+        self.granted = self.expired = self.cancelled = self.dismissed = 0
+        """Waits that ended: with a slot, by their time, by a cancellation, by the controller."""
+        self.timed_out = 0
+        """Calls whose time ran out, waiting or running."""
+        self.most_waiting = 0
+        self.use(config)
+
+    def use(self, config: ConcurrencyConfig) -> None:
+        """Go by the limits of a configuration; the layout is the caller's affair."""
+        self.config = config
+        self.limit = config.max_concurrent
+        self.aging = config.aging_interval if config.strategy == "priority" else None
+
+    # A slot is taken, and given back.
+
+    def take(self, slot: ConcurrencySlot) -> None:
+        """Count a slot, of a new call or one that was lent."""
+        lane = slot.lane
+        self.used = used = self.used + slot.weight
+        lane.bucket.used += slot.weight
+        lane.count_keys(slot)
+        self.acquired += 1
+        slot.is_listed = True
+        self.held.add(slot)
+        slot.state = ZOMBIE if slot.is_overdue else ACTIVE
+        if slot.is_overdue:
+            self.count_zombies(1)
+        if used > self.most_used:
+            self.most_used = used
+
+    def put_back(self, slot: ConcurrencySlot, now: float) -> None:
+        """Undo `take`, whatever state the slot goes to; its old state is already uncounted."""
+        lane = slot.lane
+        bucket = lane.bucket
+        self.used -= slot.weight
+        bucket.used -= slot.weight
+        lane.uncount_keys(slot)
+        if self.used < 0 or bucket.used < 0 or any(key.used < 0 for key in lane.keys):
+            raise broken_accounting(slot)
+        self.held.discard(slot)
+        self.released += 1
+        held = now - slot.acquired_at - slot.counted
+        self.held_seconds += held
+        if self.queue.waiting:
+            bucket.served.append(held)
+            self.hand_over(lane)
+
+    def admit_gated(
+        self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
+    ) -> ConcurrencySlot:
+        """Give a slot of a lane for whose calls there is more to count."""
+        key, arrival, _ = self.order_of(request, now)
+        slot = ConcurrencySlot(lane, request.weight, arrival, now, request, call_id)
+        slot.key = key
+        lane.count_start(slot, now)
+        self.take(slot)
+        if self.announcer:
+            self.announcer.granted(slot, now)
+        return slot
+
+    def admit_bypass(
+        self, lane: Lane, request: AdmissionRequest, now: float, call_id: str | None
+    ) -> ConcurrencySlot:
+        """Give a slot that counts against nothing."""
+        key, arrival, _ = self.order_of(request, now)
+        if request.parent is None:
+            # It takes no number of its own: it stands right behind the last call that took one.
+            arrival -= 1
+        slot = ConcurrencySlot(lane, request.weight, arrival, now, request, call_id)
+        slot.key, slot.state, slot.is_bypass, slot.is_listed = key, BYPASS, True, True
+        slot.is_gated = True
+        lane.refs += 1
+        self.bypass_active += 1
+        self.held.add(slot)
+        return slot
+
+    def release_gated(self, slot: ConcurrencySlot, outcome: bool | None, now: float) -> None:
+        """Take back an active slot for which more was counted, or is now."""
+        slot.state, slot.on_superseded = RELEASED, None
+        self.end_probes(slot, outcome, now)
+        self.layout.uncount(slot)
+        if self.announcer:
+            self.announcer.released(slot, now)
+        self.put_back(slot, now)
+
+    def release_special(self, slot: ConcurrencySlot, state: str, outcome: bool | None) -> None:
+        """Take back a slot that is not active: it bypassed, is lent, or is a zombie's."""
+        slot.state = RELEASED
+        now = self._clock()
+        self.end_probes(slot, outcome, now)
+        if self.announcer and not slot.is_bypass:
+            self.announcer.released(slot, now)
+        if slot.is_bypass:
+            self.bypass_active -= 1
+            self.held.discard(slot)
+            self.layout.uncount(slot)
+        elif state is PARKED:
+            self.withdraw(slot)
+            self.parked -= 1
+            slot.lane.lent.discard(slot)
+            self.layout.uncount(slot)
+            self.hand_over(slot.lane)
+        else:
+            self.count_zombies(-1)
+            self.layout.uncount(slot)
+            self.put_back(slot, now)
+
+    def show(self, slot: ConcurrencySlot) -> None:
+        """Let views show a slot; one that was lent is shown among those already."""
+        slot.is_listed = True
+        if slot.state is ACTIVE:
+            self.held.add(slot)
+
+    def lend(self, slot: ConcurrencySlot) -> None:
+        """Let others have an active slot for a while."""
+        slot.state = PARKED
+        self.parked += 1
+        slot.lane.lent.add(slot)
+        self.put_back(slot, self._clock())
+
+    def ask_back(self, slot: ConcurrencySlot) -> Waiter:
+        """Let a lent slot stand in line, before all that ask for a new one."""
+        number = self.acquired + self.queue.enqueued
+        order = (-inf, slot.arrival, number)
+        waiter = Waiter(slot.lane, slot.request, order, self._clock(), slot.call_id)
+        waiter.resumes, slot.resuming = slot, waiter
+        self.join(waiter)
+        self.note_peak()
+        return waiter
+
+    def withdraw(self, slot: ConcurrencySlot) -> None:
+        """Stop waiting for a lent slot: it is not wanted back after all, or not yet."""
+        waiter, slot.resuming = slot.resuming, None
+        if waiter is not None and waiter.is_waiting:
+            self.dismiss(waiter, None)
+            self.hand_over(waiter.lane)
+
+    def count_zombies(self, more: int) -> None:
+        """Count zombies; too many of them shut the gate."""
+        self.zombies += more
+        self.gate.update(self.zombies, self.config.max_zombies)
+
+    # A wait begins, and ends once: granted, refused, or given up.
+
+    def join(self, waiter: Waiter) -> None:
+        """Put a waiter in its line, and let it through at once if it may run."""
+        if self.queue.join(waiter):
+            self.hand_over(waiter.lane)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take a waiter out of its line, whatever became of it."""
+        self.queue.leave(waiter)
+
+    def grant(self, waiter: Waiter, now: float) -> None:
+        """Give a waiter its slot."""
+        lane: Lane = waiter.lane
+        slot = waiter.resumes
+        if slot is None:
+            key, arrival, _ = waiter.order
+            slot = ConcurrencySlot(
+                lane, waiter.weight, arrival, now, waiter.request, waiter.call_id, key=key
+            )
+            slot.queue_wait = now - waiter.enqueued_at
+            lane.bucket.waits.append(slot.queue_wait)
+            lane.count_start(slot, now)
+        else:
+            slot.counted = now - slot.acquired_at
+            slot.resuming = None
+            self.parked -= 1
+            slot.lane.lent.discard(slot)
+        self.leave(waiter)
+        self.queue.serve(waiter)
+        self.granted += 1
+        # Taken before the waiter wakes: no newcomer can come between. A waiter that is cancelled
+        # after that passes the slot on, see `give_up`.
+        self.take(slot)
+        waiter.slot = slot
+        waiter.wake()
+        if self.announcer and waiter.resumes is None:
+            self.announcer.granted(slot, now)
+
+    def dismiss(self, waiter: Waiter, error: AdmissionError | None) -> None:
+        """End a wait without a slot."""
+        self.leave(waiter)
+        self.dismissed += 1
+        waiter.wake(error)
+        self._announce_end(waiter, error)
+
+    def give_up(self, waiter: Waiter) -> None:
+        """End the wait of a task that was cancelled; what it was given meanwhile passes on."""
+        if waiter.is_waiting:
+            self.cancelled += 1
+            self.leave(waiter)
+            self._announce_end(waiter, None)
+            waiter.wake()
+            self._let_next(waiter)
+
+    def _expire(self, waiter: Waiter, timeout: float) -> None:
+        """End a wait whose time is over."""
+        self.expired += 1
+        self.timed_out += 1
+        self.leave(waiter)
+        delay = waiter.lane.delay_of(waiter, self._clock())
+        if delay > 0:
+            error: AdmissionError = refusal.still_too_fast(waiter, timeout, delay)
+        else:
+            others, wait = self.queue.waiting, self.estimated_wait()
+            error = refusal.waited_too_long(waiter, timeout, others, self.zombies, wait)
+        self._announce_end(waiter, error)
+        waiter.wake(error)
+        self._let_next(waiter)
+
+    def _let_next(self, waiter: Waiter) -> None:
+        """After a wait has ended without a slot, those behind it may go."""
+        self.hand_over(waiter.lane)
+        self.wake_idle()
+
+    def _announce_end(self, waiter: Waiter, error: AdmissionError | None) -> None:
+        if self.announcer and waiter.resumes is None:
+            self.announcer.ended(waiter, self._clock(), error)
+
+    def refuse_wait(self, waiter: Waiter, now: float) -> AdmissionError | None:
+        """Return why a call that stands in line already may not wait, if it may not."""
+        queue = self.queue
+        wait = self.estimated_wait(queue.waiting - 1)
+        return refusal.to_wait(waiter, self.config, queue.queued, self.used, now, wait)
+
+    def turn_away(self, waiter: Waiter) -> None:
+        """Take a waiter out again that may not wait."""
+        self.turned_away += 1
+        self.leave(waiter)
+        self.hand_over(waiter.lane)
+
+    def reject(
+        self, lane: Lane, request: AdmissionRequest, error: AdmissionError
+    ) -> AdmissionError:
+        """Count a call that is refused without waiting; return the error to be raised."""
+        self.rejected += 1
+        lane.bucket.rejected += 1
+        if self.announcer:
+            self.announcer.refused(request, self._clock(), error)
+        return error
+
+    def count_timeout(self) -> None:
+        """Count a call that ran out of time while it ran."""
+        self.timed_out += 1
+
+    def note_peak(self) -> None:
+        """Note how many wait, if that has never been more."""
+        self.most_waiting = max(self.most_waiting, self.queue.waiting)
+
+    # After every change, no waiter is left that could run.
+
+    def hand_over(self, lane: Lane) -> None:
+        """Give out all slots that can be given, after something changed in `lane`."""
+        self.queue.refresh_after(lane)
+        self.give_out()
+
+    def hand_over_all(self) -> None:
+        """Give out all slots that can be given, after any change."""
+        self.queue.refresh_all()
+        self.give_out()
+
+    def give_out(self) -> None:
+        """Give slots to those at the front, as long as there are any."""
+        queue, gate = self.queue, self.gate
+        while head := queue.next(self.used, self.limit, is_paused=gate.is_paused):
+            now, lane = self._clock(), head.lane
+            if head.resumes is None and (error := refusal.broken(lane, now)) is not None:
+                self.dismiss(head, error)
+            else:
+                self.grant(head, now)
+            queue.refresh(lane)
+
+    def _wake_later(self, line: Line, delay: float) -> None:
+        """Look at a line again in `delay` seconds, or before, if that is set already."""
+        loop = asyncio.get_running_loop()
+        if line.timer is not None:
+            if line.timer.when() <= loop.time() + delay:
+                return
+            line.timer.cancel()
+        line.timer = loop.call_later(delay, self._end_delay, line)
+
+    def _end_delay(self, line: Line) -> None:
+        lane = self.queue.end_delay(line)
+        if lane is not None:
+            self.hand_over(lane)
+
+    # Breakers.
+
+    def end_probes(self, slot: ConcurrencySlot, outcome: bool | None, now: float) -> None:
+        """Tell the breakers how a call ended; those that wait behind an open one are refused."""
+        probes, slot.probes = slot.probes, ()
+        for breaker, probe in probes:
+            breaker.end(probe, outcome, now)
+            if breaker.delay(now) > 0:
+                lanes = self.layout.lanes.values()
+                for lane in [each for each in lanes if breaker in each.breakers]:
+                    self._refuse_waiting(lane, now)
+
+    def refuse_behind_open(self) -> None:
+        """After a change of the limits, an open breaker may stand above those that wait."""
+        now = self._clock()
+        lanes = self.layout.lanes.values()
+        for lane in [each for each in lanes if each.waiting and each.breakers]:
+            if any(breaker.state(now) == OPEN for breaker in lane.breakers):
+                self._refuse_waiting(lane, now)
+
+    def _refuse_waiting(self, lane: Lane, now: float) -> None:
+        for waiter in lane.waiting_calls():
+            error = refusal.broken(lane, now)
+            if error is not None and waiter.resumes is None:
+                self.dismiss(waiter, error)
+        self.hand_over(lane)
+
+    # Places in line.
+
+    def order_of(self, request: AdmissionRequest, now: float) -> Order:
+        """Return the place in line of a call that asks now."""
+        # Each grant and each wait counts up one of the two: the sum numbers the calls as they come.
+        arrival = self.acquired + self.queue.enqueued
+        key = self.rank(now, request)
+        # The place of the call that asks, but its key under the present rules: it may have ended
+        # before they were made.
+        return (key, arrival, 0) if (by := request.parent) is None else (key, by.arrival, arrival)
+
+    def rank(self, asked_at: float, request: AdmissionRequest) -> float:
+        """Return what the strategy puts before the arrival; a call of a call has the first one's.
+
+        It never changes while the call waits, so that aging needs no timer.
+        """
+        if self.aging is None:
+            return 0.0
+        while (parent := request.parent) is not None:
+            asked_at, request = parent.acquired_at - parent.queue_wait, parent.request
+        return asked_at + self.aging * request.priority
+
+    def estimated_wait(self, ahead: int | None = None) -> float | None:
+        """Return the seconds until a slot may be free, from the mean time that slots were held."""
+        if not self.released:
+            return None
+        mean = self.held_seconds / self.released
+        return mean * ((self.queue.waiting if ahead is None else ahead) + 1) / self.limit
+
+    def is_idle(self) -> bool:
+        """Return whether nothing runs and nothing waits."""
+        busy = self.acquired - self.released + self.parked
+        return not (busy + self.bypass_active + self.queue.waiting)
+
+    def wake_idle(self) -> None:
+        """End the wait of those who drain, if nothing runs and nothing waits."""
+        if self.is_idle():
+            for future in self.idle:
+                if not future.done():
+                    future.set_result(None)

@@ -1,0 +1,331 @@
+"""Who is next, of the calls that wait?
+
+A line stands in the one above it while its first call could go. What holds a call up brings its
+line back: a slot that is given back, a key in which there is room again, a timer at the end of a
+rate's or a pause's delay. So after every change no waiter is left that could run, and the first of
+the controller's own line is never overtaken: a heavy call cannot be starved by light ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+
+from tool_engine.admission.deadlines import Deadlines
+from tool_engine.admission.fairness import join, serve, turn_in_line
+from tool_engine.admission.key import COMES_LAST, Key
+from tool_engine.admission.layout import Layout
+from tool_engine.admission.lines import Bucket, Lane, Line
+from tool_engine.admission.request import AdmissionRequest
+from tool_engine.admission.slot import ACTIVE, PARKED, ZOMBIE, ConcurrencySlot, Order
+from tool_engine.admission.waiting import Waiter
+from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ToolEngineError
+
+__all__ = ["Queue"]
+
+
+class Queue:
+    """The calls that wait, each in its line; gives no slots itself.
+
+    Args:
+        layout: The lines that there are.
+        clock: Seconds, monotonic.
+        wake_later: Has `end_delay` be called for a line, that many seconds from now.
+        expire: Called for each waiter whose time to wait is over.
+    """
+
+    __slots__ = (
+        "_changed_keys",
+        "_clock",
+        "_loop",
+        "_wake_later",
+        "deadlines",
+        "enqueued",
+        "layout",
+        "queued",
+        "root",
+        "round",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        layout: Layout,
+        clock: Callable[[], float],
+        wake_later: Callable[[Line, float], None],
+        expire: Callable[[Waiter, float], None],
+    ) -> None:
+        self.layout = layout
+        self.root = layout.root
+        self._clock = clock
+        self._wake_later = wake_later
+        self.deadlines = Deadlines(expire)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._changed_keys: list[Key] = []
+        """Keys in which the first of those that are blocked may be another one."""
+        self.waiting = 0
+        self.queued = 0
+        """Those that count against `queue_size`: calls made by running calls do not."""
+        self.enqueued = 0
+        """How many have ever waited."""
+        self.round = 0.0
+        """Under `fair`: that of the call that was served last."""
+
+    # Who waits?
+
+    def join(self, waiter: Waiter) -> bool:
+        """Put a waiter in its line; return whether it is the first there."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._use(loop)
+        lane: Lane = waiter.lane
+        if lane.share is not None:
+            join(lane.share, self.round)
+        lane.push(waiter)
+        self.enqueued += 1
+        self.waiting += 1
+        if waiter.is_queued:
+            self.queued += 1
+        best = lane.best()
+        return best is not None and best[1] is waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take a waiter out of its line, whatever became of it."""
+        lane: Lane = waiter.lane
+        lane.forget(waiter)
+        if not lane.refs:
+            self.layout.let_go(lane)
+        self.waiting -= 1
+        if not self.waiting:
+            self.deadlines.clear()
+        if waiter.is_queued:
+            self.queued -= 1
+
+    def serve(self, waiter: Waiter) -> None:
+        """Let the key of a waiter that has its turn pay for it, under `fair`."""
+        share = waiter.lane.share
+        if share is not None and waiter.is_new:
+            self.round = serve(share, waiter, self.round)
+
+    def waiters(self) -> Iterator[Waiter]:
+        """Yield all that wait, in no order."""
+        for lane in self.layout.lanes.values():
+            for _, waiter in lane.waiters:
+                if waiter.is_waiting:
+                    yield waiter
+
+    def _use(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.waiting:
+            raise ToolEngineError(
+                "calls of another event loop wait in this controller; use controller.bridge() "
+                "to share it between event loops and threads"
+            )
+        self._loop = loop
+        for line in self.layout.lines():
+            line.timer = None
+
+    # Who is first?
+
+    def next(self, used: int, limit: int, *, is_paused: bool) -> Waiter | None:
+        """Return the call that may run now, which has to be taken out then; None: there is none.
+
+        Args:
+            used: How many units of the limit in all are in use.
+            limit: That limit.
+            is_paused: Whether only calls may go on that have run before.
+        """
+        while (best := self._first()) is not None:
+            head = best[1]
+            if used >= limit or (is_paused and head.resumes is None):
+                return None
+            if not self._is_ready(head.lane, head, self._clock()):
+                # No room is kept for a head that could not use it: something of its own holds it
+                # up that came to be since it was put there. The next one is asked.
+                self.refresh(head.lane)
+            elif used + head.weight > limit and (used or head.resumes is None):
+                # Room is kept for the first in line: were light calls let past it, they would
+                # starve it.
+                return None
+            else:
+                return head
+        return None
+
+    def _first(self) -> tuple[Order, Waiter] | None:
+        while self._changed_keys:
+            self._refresh_key(self._changed_keys.pop())
+        return self.root.best()
+
+    def _is_ready(self, lane: Lane, head: Waiter, now: float) -> bool:
+        line: Line = lane
+        while line.above is not None:
+            if not line.lets(head, now):
+                return False
+            line = line.above
+        return lane.offered == self._turn(lane, head)
+
+    def _turn(self, lane: Lane, head: Waiter) -> Order:
+        """Return the order under which a lane stands in line for its first waiter."""
+        if lane.share is None or not head.is_new:
+            return head.order
+        return (turn_in_line(lane.share, head), head.order[1], 0)
+
+    # What has changed?
+
+    def refresh_after(self, lane: Lane) -> None:
+        """Look again at all that a change in `lane` may let go: its keys, and its own line."""
+        for key in lane.keys:
+            if key.blocked:
+                self._refresh_key(key)
+        self.refresh(lane)
+
+    def refresh_all(self) -> None:
+        """Look again at everything."""
+        for key in list(self.layout.keys.values()):
+            for lane in key.unblock_all():
+                self.refresh(lane)
+        for line in self.layout.lines():
+            self.refresh(line)
+
+    def refresh(self, line: Line) -> None:
+        """Let the first call of a line stand in the lines above, as far as nothing holds it up."""
+        now = self._clock()
+        while (above := line.above) is not None:
+            stood, best = line.offered, line.best()
+            if best is None:
+                line.withdraw()
+                for key in line.keys:
+                    key.unblock(line)
+            else:
+                order, head = best
+                turn = self._turn(head.lane, head)
+                if order != turn and not isinstance(line, Lane):
+                    # What its key took elsewhere has put it off since: no room is kept for it.
+                    line = head.lane
+                    continue
+                order = turn
+                if line.lets(head, now):
+                    line.offer(order, head)
+                else:
+                    # A line that cannot go must not stand above: it would hold up all the others.
+                    line.withdraw()
+                    self._note_blocker(line, head, now)
+            if stood is not None and stood != line.offered:
+                # It kept others of its keys back; now one of those may be the first.
+                self._changed_keys += [key for key in line.keys if key.blocked]
+            line = above
+
+    def end_delay(self, line: Line) -> Lane | None:
+        """Look again at a line whose delay is over; return the lane that may go now."""
+        line.timer = None
+        if isinstance(line, Bucket):
+            line.end_pause(self._clock())
+        for each in line.kin:
+            self.refresh(each)
+        best = line.best()
+        return None if best is None else best[1].lane
+
+    def _note_blocker(self, line: Line, head: Waiter, now: float) -> None:
+        """Note what brings a line back whose first call cannot go yet."""
+        if isinstance(line, Lane):
+            full = (key for key in line.keys if not key.lets(head.weight, head.order))
+            is_selective = head.weight > 1 or head.request.minds_lent
+            turn = self._turn(line, head)
+            key = next(full, line.keys[-1])
+            key.block(line, head.order, turn, is_selective=is_selective)
+            return
+        delay = line.delay(head, now)
+        if delay > 0:  # else a slot that is given back brings its bucket back
+            self._wake_later(line, delay)
+
+    def _refresh_key(self, key: Key) -> None:
+        """Let go what there is room for among the lanes that a key blocked."""
+        if key.used >= key.most:
+            return
+        if key.selective:
+            # Heavy calls wait: a light one must not pass them, so all are asked in their order.
+            for lane in key.unblock_all():
+                self.refresh(lane)
+            return
+        key.first_blocked = COMES_LAST
+        for above in key.lines():
+            self._promote(key, above)
+
+    def _promote(self, key: Key, above: Line) -> None:
+        """Let the best lane of those that a key blocked stand in the line above.
+
+        The others come after it there anyway: so thousands that wait for one key cost no more than
+        a few.
+        """
+        while (entry := key.best_below(above)) is not None:
+            turn, lane = entry
+            best = lane.best()
+            if best is None:
+                key.unblock(lane)
+            elif (now := self._turn(lane, best[1])) > turn:
+                key.note_turn(lane, now)
+            else:
+                key.unblock(lane)
+                self.refresh(lane)
+                if lane.offered is not None or lane in key.blocked:
+                    return
+
+    # What if the rules change?
+
+    def regroup(
+        self,
+        config: ConcurrencyConfig,
+        slots: Iterable[ConcurrencySlot],
+        rank: Callable[[float, AdmissionRequest], float],
+    ) -> list[Waiter]:
+        """Sort all slots and waiters by the rules of a new configuration; return the waiters.
+
+        Args:
+            config: The configuration, which the layout has already.
+            slots: All that are held or lent.
+            rank: What the strategy puts before the arrival, of a request and when it was made.
+        """
+        lanes = self.layout.lanes
+        waiters = [each for lane in list(lanes.values()) for each in lane.waiting_calls()]
+        for line in (self.root, *self.layout.lines()):
+            line.withdraw()
+            # A waiter keeps its order in another lane: what the old one left would be its double.
+            line.entries.clear()
+        for waiter in waiters:
+            waiter.lane.forget(waiter)
+        for lane in lanes.values():
+            lane.waiters = []
+        # The slots are in a set: lanes must not be made in an order that is chance.
+        for slot in sorted(slots, key=lambda each: (each.acquired_at, str(each.lane.id))):
+            slot.key = rank(slot.acquired_at - slot.queue_wait, slot.request)
+            slot.request = slot.request.under(config)
+            self._move(slot)
+        for waiter in waiters:
+            waiter.is_waiting, waiter.due, old = True, None, waiter.lane
+            if waiter.resumes is not None:
+                waiter.lane = waiter.resumes.lane
+            else:
+                waiter.request = waiter.request.under(config)
+                waiter.lane = self.layout.open(waiter.request)
+                waiter.order = (rank(waiter.enqueued_at, waiter.request), *waiter.order[1:])
+            if waiter.lane.share is not None:
+                join(waiter.lane.share, self.round)
+            waiter.lane.push(waiter)
+            if old is not waiter.lane:
+                self.layout.let_go(old)
+        return waiters
+
+    def _move(self, slot: ConcurrencySlot) -> None:
+        """Count a slot that is held against the keys of a new configuration."""
+        old, new = slot.lane, self.layout.open(slot.request)
+        if new is old:
+            return
+        if slot.state in (ACTIVE, ZOMBIE):
+            old.uncount_keys(slot)
+            new.count_keys(slot)
+        elif slot.state is PARKED:
+            old.lent.discard(slot)
+            new.lent.add(slot)
+        self.layout.uncount(slot)
+        slot.lane, slot.is_gated = new, True
+        new.refs += 1
