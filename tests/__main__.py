@@ -60,9 +60,42 @@ IN_MEMORY = (
     "validation",
 )
 """What `make quick` runs: no documents, no databases, no processes."""
+NOT_QUICK = (
+    "test_calls.py",
+    "test_cancel_sweep*.py",
+    "test_cancellation.py",
+    "test_compression.py",
+    "test_consented_code.py",
+    "test_cutting.py",
+    "test_cycle.py",
+    "test_estimate.py",
+    "test_formatting.py",
+    "test_hostile_arguments.py",
+    "test_known.py",
+    "test_layout.py",
+    "test_limited.py",
+    "test_many_calls.py",
+    "test_markdown.py",
+    "test_plain.py",
+    "test_policy.py",
+    "test_properties.py",
+    "test_result_limits_in_threads.py",
+    "test_saving.py",
+    "test_scanner.py",
+    "test_sdk.py",
+    "test_single_flight.py",
+    "test_snapshot.py",
+    "test_spelling.py",
+    "test_storm.py",
+    "test_which_engine.py",
+    "test_write_only.py",
+)
+"""Nor what takes a second or more: every moment of a call, very long texts, an SDK."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
-COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|warnings?)")
+SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
+"""The line of pytest that says how many tests ended in which way."""
+COUNT = re.compile(r"(\d+) ([a-z]+)")
 
 
 @dataclass
@@ -76,6 +109,12 @@ class Part:
 def test_files() -> list[Path]:
     """Every file of tests."""
     return sorted(TESTS.rglob("test_*.py"))
+
+
+def is_quick(file: Path) -> bool:
+    """Whether `make quick` runs a file: it stands in a room in memory, and takes no long time."""
+    is_in_memory = file.relative_to(TESTS).parts[0] in IN_MEMORY
+    return is_in_memory and not any(file.match(pattern) for pattern in NOT_QUICK)
 
 
 def parts_of(files: Sequence[Path]) -> list[Part]:
@@ -95,10 +134,16 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
     return parts
 
 
+def quick_parts(files: Sequence[Path]) -> list[Part]:
+    """Divides what is quick into as few parts as keep the processors busy."""
+    quick = [str(file.relative_to(ROOT)) for file in files if is_quick(file)]
+    return [Part(f"quick {n + 1} of {AT_ONCE}", quick[n::AT_ONCE]) for n in range(AT_ONCE)]
+
+
 async def run_part(
     part: Part, words: Sequence[str], environment: dict[str, str]
 ) -> tuple[int, str]:
-    """Runs one part in a process, prints what it says, and gives its exit code and last line."""
+    """Runs one part in a process, prints what it says; gives its exit code and its summary."""
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pytest", "-q", *words, *part.files),
@@ -113,7 +158,7 @@ async def run_part(
     code = abs(process.returncode or 0)
     if code > 1:
         print(f"ERROR {part.name} ended with {process.returncode}", flush=True)
-    return code, said.splitlines()[-1] if said else ""
+    return code, (SUMMARY.findall(said) or [""])[-1]
 
 
 async def run_all(
@@ -159,11 +204,10 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Runs what is asked for; 0 if all of it passed."""
     options = options_of(arguments)
-    files, effort = test_files(), os.environ.get(VARIABLE, "usual")
+    parts, effort = parts_of(test_files()), os.environ.get(VARIABLE, "usual")
     unused, measured = [*UNUSED, "pytest_cov"], []
     if options.quick:
-        effort = "quick"
-        files = [file for file in files if file.relative_to(TESTS).parts[0] in IN_MEMORY]
+        parts, effort = quick_parts(test_files()), "quick"
     elif options.coverage:
         effort = "whole"
         unused, measured = [*UNUSED], ["--cov", "--cov-branch", "--cov-report="]
@@ -175,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort}
         environment["COVERAGE_FILE"] = str(Path(folder) / ".coverage")
-        code = asyncio.run(run_all(parts_of(files), words, environment))
+        code = asyncio.run(run_all(parts, words, environment))
         return max(code, report_coverage(environment)) if options.coverage else code
 
 
