@@ -61,8 +61,13 @@ IN_MEMORY = (
 )
 """What `make quick` runs: no documents, no databases, no processes."""
 NOT_QUICK = (
+    "test_calls.py",
     "test_cancel_sweep*.py",
+    "test_cancellation.py",
+    "test_compression.py",
+    "test_consented_code.py",
     "test_cutting.py",
+    "test_cycle.py",
     "test_estimate.py",
     "test_formatting.py",
     "test_hostile_arguments.py",
@@ -72,15 +77,20 @@ NOT_QUICK = (
     "test_many_calls.py",
     "test_markdown.py",
     "test_plain.py",
+    "test_policy.py",
     "test_properties.py",
     "test_result_limits_in_threads.py",
+    "test_saving.py",
     "test_scanner.py",
     "test_sdk.py",
+    "test_single_flight.py",
     "test_snapshot.py",
     "test_spelling.py",
     "test_storm.py",
+    "test_which_engine.py",
+    "test_write_only.py",
 )
-"""Nor what is tried at every moment, with very long texts, or beside an SDK."""
+"""Nor what takes a second or more: every moment of a call, very long texts, an SDK."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
@@ -133,7 +143,7 @@ def quick_parts(files: Sequence[Path]) -> list[Part]:
 async def run_part(
     part: Part, words: Sequence[str], environment: dict[str, str]
 ) -> tuple[int, str]:
-    """Runs one part in a process, prints what it says, and gives its exit code and how its tests ended."""
+    """Runs one part in a process, prints what it says; gives its exit code and its summary."""
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pytest", "-q", *words, *part.files),

@@ -417,7 +417,7 @@ ELSEWHERE = {
     "executors/workflow/links.py",
     # tests/testing: `no call of the trace has the bucket`.
     "testing/simulation.py",
-    "model/nearness.py",
+    "model/checks/nearness.py",
 }
 """Places whose tests are elsewhere, or that tell nothing."""
 
