@@ -1,4 +1,4 @@
-"""How does the event loop wait for a command, so that a cancelled call leaves no process?"""
+"""How does the event loop wait for a command so that a cancelled call leaves no process?"""
 
 from __future__ import annotations
 
@@ -23,5 +23,4 @@ class ProcessGroup(OwnThread[Finished]):
         self._prepare = prepare
 
     def work(self, deadline: float | None, bell: Bell) -> Finished:
-        """Runs the command to its end, in the run's thread."""
         return Supervisor(self._prepare(), deadline, bell).run()

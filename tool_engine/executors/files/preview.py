@@ -1,4 +1,4 @@
-"""What would `write_file` change, before it does? A look that changes nothing."""
+"""What would `write_file` change? A look that changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["preview_of_write"]
 
 
 def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
-    """The difference between what is at `path` and `content`.
+    """Return the diff between the file at `path` and `content`.
 
     Raises:
         ToolExecutionError: The file cannot be written.
@@ -26,7 +26,7 @@ def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
     except ToolExecutionError:
         if not flag(params, "create_folders"):
             raise
-        # What there is to say about a folder that is not there is said when the tool runs.
+        # A missing folder is reported when the tool runs.
         before = None
     if before is None:
         return "A new file:\n" + unified_diff("", [Change(0, 0, content)], path)
@@ -36,7 +36,7 @@ def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
 
 
 def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
-    """What the file holds, and its path for messages; None: there is none."""
+    """Return the file's text, or None without one, and its path for messages."""
     with entry.open().place(path, writes=True) as place:
         if writable(place) is None:
             return None, place.path
@@ -44,7 +44,7 @@ def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
 
 
 def _change(before: str, after: str) -> Change:
-    """The lines in which two texts differ, from the first one to the last one."""
+    """Return the lines between the first and the last difference."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])
@@ -54,7 +54,7 @@ def _change(before: str, after: str) -> Change:
 
 
 def _alike(one: list[str], other: list[str]) -> int:
-    """How many lines at the beginning are the same."""
+    """Return how many lines at the beginning are the same."""
     pairs = zip(one, other, strict=False)
     differing = (number for number, (a, b) in enumerate(pairs) if a != b)
     return next(differing, min(len(one), len(other)))
