@@ -29,8 +29,8 @@ class FileWriteExecutor:
         """Write `content` to `path`.
 
         With `create_only` an existing file is left as it is; with `expected_version` it is replaced
-        only if it is the version that was read; `create_folders` makes missing folders. The new file
-        keeps the permissions of the old one.
+        only if it is the version that was read; `create_folders` makes missing folders. The new
+        file keeps the permissions of the old one.
 
         Returns:
             `path`, `bytes`, `created` (True if there was no such file) and the new `version`.

@@ -37,47 +37,40 @@ _LINK: Final = "link"
 
 
 class PagesPlan(msgspec.Struct, frozen=True):
-    """How the pages of a long answer are read."""
-
     next: ParsedResult | None
-    """Finds the URL of the next page, or its cursor; None: the `Link` header names the URL."""
+    """Finds the URL or cursor of the next page; None: the `Link` header names the URL."""
     cursor_param: str | None
-    """The entry of the query in which the cursor is sent; None: `next` finds a URL."""
+    """The query entry that sends the cursor; None: `next` finds a URL."""
     items: ParsedResult
     """Finds the list in each page."""
     max_pages: int
 
 
 class SavePlan(msgspec.Struct, frozen=True):
-    """Where the body of an answer is written."""
-
     root: TextTemplate
     folder: str | None
-    """The folder of the definition, from which a relative root counts; None for one in code."""
+    """The definition's folder, which a relative root starts from; None for a tool in code."""
     path: TextTemplate
     create_only: bool
     create_folders: bool
 
     def open(self) -> FileRoot:
-        """The root as the environment names it now; raises `ToolExecutionError`."""
+        """Open the root; raise `ToolExecutionError` if its variable is not set."""
         return FileEntry(root=self.root, folder=self.folder, max_bytes=0, ignore=None).open()
 
 
 class ResponsePlan(msgspec.Struct, frozen=True):
-    """What becomes of an answer."""
-
     select: ParsedResult | None = None
     pages: PagesPlan | None = None
     save_to: SavePlan | None = None
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that it takes."""
         return frozenset(() if self.save_to is None else self.save_to.path.parameters)
 
 
 def read_response(reader: EntryReader[Any], response: Any, method: str | None) -> ResponsePlan:
-    """What `response` says; what is wrong in it is noted with `reader`.
+    """Return what `response` says; add its problems to `reader`.
 
     Args:
         reader: Reads the entry.

@@ -1,8 +1,8 @@
-"""How does each workflow learn whether it fits the tools that are there now?
+"""How is each workflow checked against the tools that exist now?
 
 The files of a folder are read in any order, and any of them may change. So the workflows of a
-snapshot are checked when the snapshot is whole; one that does not fit stays, and tells it in its
-findings: a bad neighbour never takes a good file down.
+snapshot are checked when the snapshot is whole; one that does not fit stays, with the reasons in
+its findings: a bad neighbour never takes a good file down.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _log = get_logger(__name__)
 
 
 class Snapshot(Protocol):
-    """A set of tools that does not change."""
+    """An immutable set of tools."""
 
     def __iter__(self) -> Iterator[Tool]: ...
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name."""
+        """Return the tool of this name."""
 
     def nearest(self, name: str) -> list[str]:
-        """The names most like it."""
+        """Return the most similar names."""
 
     def new_since(self, before: Self) -> list[Tool]:
-        """The tools that another snapshot does not hold."""
+        """Return the tools that another snapshot does not hold."""
 
     def with_changes(self, changes: Mapping[str, Tool | None]) -> Self:
-        """A snapshot with other tools."""
+        """Return a snapshot with other tools."""
 
 
 SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
 
 
 class WorkflowLinker:
-    """Puts what the tools of a snapshot say of its workflows into their findings.
+    """Adds to workflows the findings about the other tools of a snapshot.
 
     Args:
-        is_workflow: Whether a tool is a workflow.
+        is_workflow: Returns True for a workflow.
         validate: Finds what is wrong with arguments of a tool.
     """
 
@@ -66,11 +66,11 @@ class WorkflowLinker:
         self._names: set[str] = set()
 
     def link(self, index: SnapshotT, before: SnapshotT) -> SnapshotT:
-        """The snapshot, with each workflow told what it does not fit; `index` where all fit.
+        """Return the snapshot with findings in its workflows; `index` where all fit.
 
         Args:
             index: The next snapshot.
-            before: The present one; what did not change stays the same value.
+            before: The present one; unchanged tools stay the same value.
         """
         for new in index if self._last is None else index.new_since(self._last):
             (self._names.add if self._is_workflow(new) else self._names.discard)(new.name)
@@ -85,11 +85,11 @@ class WorkflowLinker:
         return index.with_changes(changes) if changes else index
 
     def prepare(self, tools: Iterable[Tool], index: Snapshot) -> None:
-        """Looks at the workflows among `tools`, in a thread: the first look takes longest.
+        """Check the workflows among `tools`, in a thread: the first check takes longest.
 
         Args:
             tools: What is new.
-            index: What will be there, as far as it is known yet.
+            index: What will exist, as far as it is known yet.
         """
         for tool in tools:
             if self._is_workflow(tool):
@@ -108,7 +108,7 @@ class WorkflowLinker:
         return linked
 
     def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
-        """Everything in a workflow that does not fit the tools of `index`."""
+        """Return everything in a workflow that does not fit the tools of `index`."""
         if self._links is None:
             # Most programs have no workflow.
             links = import_module("tool_engine.executors.workflow.links")
