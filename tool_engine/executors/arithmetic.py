@@ -39,13 +39,11 @@ class Function(NamedTuple):
     meaning: str
     compute: Callable[..., Number]
     least: int = 1
-    """The fewest arguments."""
     most: int = 1
     domain: str = ""
     """The permitted values, where not every number is one."""
     result: str = "as arguments"
-    """`whole`, `decimal`, `chosen` (one of the arguments) or `as arguments`: decimal if one of them
-    is."""
+    """`whole`, `decimal`, `chosen` (one of the arguments) or `as arguments`: decimal if one is."""
 
 
 def call(name: str, arguments: tuple[Value, ...]) -> Value:

@@ -249,7 +249,6 @@ class _Parser:
 
 
 def _hint(token: _Token, before: str, expected: str) -> str:
-    """Return a likely correction for an unexpected token."""
     if before == "%" and expected == "a number":
         return "; % is the remainder of a division: write 50 / 100 for 50 percent"
     if token.text == ",":

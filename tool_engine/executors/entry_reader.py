@@ -28,7 +28,6 @@ class EntryReader(ABC, Generic[EntryT]):
 
     @classmethod
     def check(cls, tool: Tool) -> list[DefinitionProblem]:
-        """Return all problems of the tool's entry; empty if it can run."""
         reader = cls(tool)
         reader.read()
         return reader.problems
@@ -51,14 +50,12 @@ class EntryReader(ABC, Generic[EntryT]):
         self.problems.append(DefinitionProblem(message, file=file, path=path))
 
     def keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
-        """Add a problem for each unknown key of `mapping`."""
         for key in mapping:
             if key not in known:
                 hint = suggest_near(key, known) or f"; known are {', '.join(known)}"
                 self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
-        """Return what the entry has under `config`, whose keys are `known`."""
         config = self.tool.implementation_config.get("config", {})
         if not isinstance(config, Mapping):
             self.problem("entry.config", f"must be a mapping, got {config!r}")
@@ -75,7 +72,6 @@ class CompiledEntries(Generic[EntryT]):
         self._known: dict[str, tuple[Tool, EntryT]] = {}
 
     def of(self, tool: Tool) -> EntryT:
-        """Return the entry of `tool`; raise `DefinitionError` if it is wrong."""
         known = self._known.get(tool.name)
         if known is not None and known[0] is tool:
             return known[1]

@@ -31,8 +31,8 @@ class CodeHashes:
 
     Args:
         resolve: The executor of a tool; None when nothing runs it.
-        is_python: True if a tool names its handler as `package.module:function`. Then the module's
-            file is hashed and not imported, because it may not be approved.
+        is_python: True for a handler `package.module:function`. Then the module's file is hashed
+            and not imported, because it may not be approved.
     """
 
     def __init__(

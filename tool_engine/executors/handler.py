@@ -31,7 +31,7 @@ _KEYWORD_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parame
 
 
 class AsyncHandlerExecutor:
-    """The executor of an async function, called with the validated parameters as keywords."""
+    """The executor of an async function."""
 
     is_async = True
     """`execute` returns the handler's own coroutine, which saves a coroutine per call."""
@@ -49,14 +49,13 @@ class AsyncHandlerExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Coroutine[Any, Any, Any]:
-        """Return the handler's coroutine, not yet awaited."""
         if self._wants_context:
             return self.handler(**params, context=context)
         return self.handler(**params)
 
 
 class SyncHandlerExecutor:
-    """The executor of a plain function; its `execute` runs in a thread."""
+    """The executor of a plain function; its plain `execute` runs in a thread."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
         self.handler = handler
@@ -79,11 +78,7 @@ class SyncHandlerExecutor:
 
 
 def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolExecutor:
-    """Return the executor for `handler`, which may be async or plain.
-
-    Args:
-        handler: A function, bound method, partial, or object with `__call__`.
-        tool: If given, its parameters are checked against the signature.
+    """Return the executor for an async or plain function, checked against `tool`.
 
     Raises:
         ConfigurationError: `handler` cannot be called, or does not fit the tool.
@@ -100,8 +95,7 @@ def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolE
 def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
     """Raise `ConfigurationError` unless `handler` takes exactly what `tool` declares.
 
-    A parameter that the handler cannot take, or one that it needs and the tool never sends, would
-    otherwise show only when the tool is called.
+    Otherwise a misfit would show only when the tool is called.
     """
     signature = _signature(handler)
     if signature is not None:
@@ -210,7 +204,6 @@ def _wants_context(handler: Callable[..., Any]) -> bool:
 
 
 def wants_context(signature: inspect.Signature) -> bool:
-    """Return True if a handler with this signature takes the context."""
     known = signature.parameters.get(CONTEXT)
     return known is not None and known.kind in _KEYWORD_KINDS
 

@@ -38,8 +38,6 @@ class CalculationError(ValueError):
 
 
 class Value(NamedTuple):
-    """A number within an expression."""
-
     number: Number
     is_decimal: bool = False
     """True if a number with a point or an exponent took part: the result is then a float, even
@@ -81,7 +79,6 @@ def _exponent(text: str) -> int:
 
 
 def max_digits() -> int:
-    """Return how many decimal digits a whole number may have."""
     return int(MAX_BITS * math.log10(2))
 
 
@@ -97,9 +94,7 @@ def bits_of(number: Number) -> int:
 def narrowed(number: Number) -> Number:
     """Return a whole fraction as int, a huge one as float.
 
-    Raises:
-        OverflowError: A huge fraction is too large for a float.
-        ArithmeticError: It is too small for one.
+    `ArithmeticError` where no float can hold it.
     """
     if not isinstance(number, Fraction):
         return number
@@ -109,12 +104,7 @@ def narrowed(number: Number) -> Number:
 
 
 def as_float(number: Number) -> float:
-    """Return the nearest float.
-
-    Raises:
-        OverflowError: There is none, for the number is too large.
-        CalculationError: The number is too small: the nearest would be zero.
-    """
+    """Return the nearest float; raise instead of overflow, or of zero."""
     value = float(number)
     if value == 0 and number != 0:
         raise CalculationError("the result is too small for a number")
@@ -122,11 +112,7 @@ def as_float(number: Number) -> float:
 
 
 def settled(value: Value) -> int | float:
-    """Return an int where the result is whole, else the nearest float.
-
-    Raises:
-        CalculationError: No float can hold it.
-    """
+    """Return an int where the result is whole, else the nearest float."""
     number = value.number
     if isinstance(number, int) and not value.is_decimal:
         return number

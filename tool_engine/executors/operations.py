@@ -31,11 +31,7 @@ _FAR: Final = 10**18
 
 
 def operate(symbol: str, left: Value, right: Value) -> Value:
-    """Return `left symbol right`; `//` and `%` round down, as in Python.
-
-    Raises:
-        CalculationError: The result is not a finite real number, or would be too large.
-    """
+    """Return `left symbol right`; `//` and `%` round down, as in Python."""
     number = checked(symbol, _OPERATORS[symbol], (left.number, right.number))
     return Value(number, left.is_decimal or right.is_decimal)
 
@@ -43,14 +39,7 @@ def operate(symbol: str, left: Value, right: Value) -> Value:
 def checked(
     what: str, compute: Callable[..., Any], operands: tuple[Number, ...], domain: str = ""
 ) -> Number:
-    """Return `compute(*operands)` if that is a finite real number within the bounds.
-
-    Args:
-        what: The operation's name in messages.
-        compute: Bounds its own cost.
-        operands: The numbers.
-        domain: The permitted values, for the message where it is not defined.
-    """
+    """Return `compute(*operands)` if finite, real and bounded; `compute` bounds its own cost."""
     try:
         value = compute(*operands)
         if isinstance(value, complex):
@@ -77,13 +66,11 @@ def checked(
 
 
 def bounded(what: str, bits: float) -> None:
-    """Raise `CalculationError` for a whole result of more than `MAX_BITS` bits."""
     if bits > MAX_BITS:
         raise CalculationError(f"the result of {what} would have more than {max_digits()} digits")
 
 
 def real(number: Number) -> float:
-    """Return the number as a float, where nothing exact will do."""
     try:
         return as_float(number)
     except OverflowError:

@@ -159,7 +159,6 @@ class ExecutorRegistry:
         return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._offered()})
 
     def nearest(self, name: str) -> str:
-        """Return the known name that is most like `name`; empty when none is."""
         return find_nearest(name, self.names())
 
     def resolve(self, tool: Tool) -> ToolExecutor | None:
@@ -214,7 +213,6 @@ class ExecutorRegistry:
         return handler if handler in self._registered else _executor_name(entry, tool)
 
     def is_python(self, tool: Tool) -> bool:
-        """Return True if the definition names a Python function as handler."""
         return self.name_of(tool) == PYTHON
 
     def is_workflow(self, tool: Tool) -> bool:

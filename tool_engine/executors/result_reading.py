@@ -53,7 +53,6 @@ class ResultReadExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Return one page of the value, with `next_offset` if there is more."""
         if self._find_call is None:
             raise ToolExecutionError("there are no records to read here; run it by a ToolEngine")
         if all(getattr(context, name) is None for name in _NAMES if name != "caller_type"):
@@ -96,7 +95,6 @@ class ResultReadExecutor:
             )
 
     def _withholds(self, tool_name: str) -> bool:
-        """Return True if the tool's results are known to need consent."""
         if self._find_tool is None:
             return False
         tool = self._find_tool(tool_name)
@@ -221,7 +219,6 @@ def _page_of_entries(
 
 
 def _pointer(item: Any, path: ResultPath) -> dict[str, str]:
-    """Return a pointer to an entry that does not fit into a page."""
     place = json.dumps(write_path(path), ensure_ascii=False)
     size = f"{len(item):,} {'characters' if isinstance(item, str) else 'entries'}"
     return {CUT_KEY: f"{_kind(item)} of {size}; read it with path={place}"}

@@ -19,7 +19,7 @@ _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOE
 
 
 def read_secret_file(path: str) -> str:
-    """Return the file's text without line breaks at its end. Blocks.
+    """Return the file's text, without line breaks at its end. Blocks.
 
     Raises:
         ToolExecutionError: It is missing, empty, larger than 64 KiB, or no text.

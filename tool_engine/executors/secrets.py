@@ -34,8 +34,6 @@ class SecretPart(msgspec.Struct, frozen=True):
 
 
 class SecretScope:
-    """The secrets that one call has resolved."""
-
     __slots__ = ("_files", "_forms")
 
     def __init__(self) -> None:
@@ -47,23 +45,13 @@ class SecretScope:
         return not self._forms
 
     async def read_files(self, parts: Iterable[SecretPart]) -> None:
-        """Read, in a thread, the files among `parts` before they are resolved.
-
-        Raises:
-            ToolExecutionError: A file is missing, empty, too large or no text.
-        """
+        """Read, in a thread, the files among `parts` before they are resolved."""
         paths = [part.name for part in parts if part.source == "file"]
         if paths:
             self._files |= await asyncio.to_thread(_read_all, paths)
 
     def resolve(self, part: SecretPart) -> str:
-        """Return the value of a secret and hide it from now on.
-
-        A file that `read_files` has not read is read here and now, which blocks.
-
-        Raises:
-            ToolExecutionError: The variable is not set, or empty; the file cannot be used.
-        """
+        """Return a secret's value, hidden from now on; blocks for an unread file."""
         value = self._value(part)
         self.hide_value(value)
         return value
@@ -88,14 +76,13 @@ class SecretScope:
         return any(form in text for form in self._forms)
 
     def hide_text(self, text: str) -> str:
-        """Return `text` without the secrets of this call, in any sent form."""
         for form in self._forms:
             text = text.replace(form, HIDDEN)
         return text
 
     def hide(self, value: Any) -> Any:
         """Return a JSON value without the secrets of this call, keys included."""
-        # Looked at as one text: a value has thousands of them, and hardly ever a secret.
+        # Search one joined text first: a value has thousands of texts, and hardly ever a secret.
         if not self._forms or not self.holds("\0".join(_texts(value))):
             return value
         return self._hide_in(value)
@@ -117,7 +104,6 @@ class SecretScope:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return all texts in a JSON value, keys included."""
     found: list[str] = []
     left = [value]
     while left:

@@ -60,8 +60,6 @@ Part = str | ParameterPart | SecretPart
 
 
 class TextTemplate(msgspec.Struct, frozen=True):
-    """A text with placeholders."""
-
     parts: tuple[Part, ...]
 
     @classmethod
@@ -101,13 +99,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
         secrets: SecretScope,
         encode: Callable[[str], str] = str,
     ) -> str | None:
-        """Return the text with `params` filled in; None if one is left out.
-
-        Args:
-            params: The validated parameters of the call.
-            secrets: Resolves the secrets and remembers them.
-            encode: Encodes the value of a parameter or a secret for its place.
-        """
+        """Return the text with encoded values; None if one is left out."""
         texts: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -122,10 +114,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
 
 
 class JSONTemplate(msgspec.Struct, frozen=True):
-    """A JSON value whose texts are templates."""
-
     tree: Any
-    """The value, with a `TextTemplate` in place of each text that has placeholders."""
 
     @classmethod
     def parse(cls, value: Any) -> JSONTemplate:

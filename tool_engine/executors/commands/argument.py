@@ -38,8 +38,6 @@ _STRAY: Final = re.compile(rf"(?<!\{{)\{{{_NAME}(?:\.\.\.|\?[^{{}}]*)\}}")
 
 
 class PlainArgument(msgspec.Struct, frozen=True):
-    """One argument; none when the call leaves out a parameter in it."""
-
     template: TextTemplate
     may_be_option: bool
     """True if a value at its start may begin with a dash."""
@@ -55,7 +53,6 @@ class PlainArgument(msgspec.Struct, frozen=True):
 
     @property
     def leading(self) -> list[str]:
-        """The parameters whose values may begin the argument."""
         names: list[str] = []
         for part in self.template.parts:
             if not isinstance(part, ParameterPart):
@@ -64,7 +61,6 @@ class PlainArgument(msgspec.Struct, frozen=True):
         return names
 
     def render(self, params: Mapping[str, Any]) -> list[str]:
-        """Return the argument; raise `ToolExecutionError` for an unusable value."""
         text = self.template.render(params, _NO_SECRETS)
         if text is None:
             return []
@@ -122,12 +118,10 @@ _NO_SECRETS: Final = SecretScope()
 
 
 def parse_argument(text: str, *, is_operand: bool, may_be_option: Collection[str]) -> Argument:
-    """Read one element of `argv`; raise `TemplateError` if it is no template.
+    """Read one element of `argv`; raise `TemplateError` if it is none.
 
-    Args:
-        text: The element.
-        is_operand: True if an element `--` stands before it.
-        may_be_option: The parameters whose values may begin with a dash.
+    `is_operand` means that an element `--` stands before it; the values of the parameters in
+    `may_be_option` may begin with a dash.
     """
     if "\0" in text:
         raise TemplateError("holds a NUL character, which no argument can hold; remove it")
@@ -197,7 +191,6 @@ def _checked(text: str, places: Collection[str]) -> str:
 
 
 def literal_text(argument: Argument) -> str | None:
-    """Return the text of an element without placeholders; None for any other."""
     if isinstance(argument, PlainArgument) and not argument.parameters:
         return "".join(map(str, argument.template.parts))
     return None

@@ -32,7 +32,6 @@ class _Word(NamedTuple):
 
     argument: int
     values: Sequence[int] = ()
-    """Allowed values."""
     is_upper: bool = False
     without: int = 0
     """Bits that must be zero, where there are no values."""
@@ -126,7 +125,7 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 
 def call_filter(machine: str, *, has_network: bool, has_attributes: bool) -> bytes:
-    """Return the program for a kind of processor, as the kernel reads it.
+    """Return the program for one of `ARCHITECTURES`, as the kernel reads it.
 
     Args:
         machine: One of `ARCHITECTURES`.
@@ -165,7 +164,6 @@ def _lines(
 
 
 def _answer(known: Mapping[str, int], names: Iterable[str], answer: int) -> Iterator[bytes]:
-    """Give the same answer to each call of these names."""
     for first, last in _ranges(known[name] for name in names if name in known):
         yield _if_at_least(first, 0, 2)
         yield _if_at_least(last + 1, 1, 0)

@@ -18,11 +18,7 @@ _BEYOND: Final = 4_096
 
 
 class Captured:
-    """The kept part of one stream.
-
-    Args:
-        limit: The most bytes that are kept.
-    """
+    """The start and the end of one stream, at most `limit` bytes."""
 
     __slots__ = ("_head", "_head_limit", "_tail", "_tail_limit", "size")
 
@@ -40,7 +36,6 @@ class Captured:
 
     @property
     def kept(self) -> int:
-        """About how many bytes `text` has to decode."""
         return len(self._head) + len(self._tail)
 
     def feed(self, data: bytes) -> None:

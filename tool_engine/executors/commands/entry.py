@@ -197,7 +197,6 @@ class _Reader(EntryReader[CommandPlan]):
                 )
 
     def _is_chosen(self, name: str) -> bool:
-        """Return True if the definition lists every permitted value."""
         parameter = self.parameters.get(name)
         return parameter is not None and _has_enum(parameter)
 

@@ -30,11 +30,7 @@ __all__ = ["CommandExecutor", "seconds_left"]
 
 
 class CommandExecutor:
-    """The executor of tools whose entry declares `argv`.
-
-    Args:
-        path: The folders in which a program without a slash in its name is looked up.
-    """
+    """The executor of tools with `argv`; `path` lists the programs' folders."""
 
     def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
         self._path = tuple(path)
@@ -96,7 +92,6 @@ def _compile(tool: Tool) -> CommandPlan:
 def _outcome(
     plan: CommandPlan, finished: Finished, timeout: float | None, secrets: SecretScope
 ) -> dict[str, Any]:
-    """Return the caller's result, without the secrets of the call."""
     output = output_of(plan.program, finished, timeout)
     if problem := exit_problem(output["exit_code"], plan.ok_exit_codes):
         raise ToolExecutionError(f"{plan.program} {problem}{own_words(output)}", details=output)

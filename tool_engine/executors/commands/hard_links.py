@@ -26,14 +26,7 @@ Identity = tuple[int, int]
 
 
 def check_hard_links(folders: Iterable[str], trusted: Iterable[TrustedPath]) -> None:
-    """Raise `ToolExecutionError` for a trusted file's name below the folders. Blocks.
-
-    It is also raised where that cannot be determined.
-
-    Args:
-        folders: Absolute paths of folders and files that scripts may write.
-        trusted: What no tool may change.
-    """
+    """Raise if a trusted file may have a name below the folders. Blocks."""
     several: dict[Identity, tuple[str, str]] = {}
     for path, status, what in _files_of(trusted):
         if status.st_nlink > 1:
@@ -50,7 +43,6 @@ def check_hard_links(folders: Iterable[str], trusted: Iterable[TrustedPath]) -> 
 
 
 def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_result, str]]:
-    """Yield the trusted files that exist, with their status."""
     folders: dict[str, str] = {}
     modules: defaultdict[str, dict[str, TrustedPath]] = defaultdict(dict)
     for each in trusted:
@@ -75,7 +67,7 @@ def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_res
 
 
 def _files_below(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files below a folder, or the file itself; follow no links."""
+    """Yield the files below a path; follow no links."""
     pending, seen = [path], 0
     while pending:
         entries = _entries_of(pending.pop(), path)

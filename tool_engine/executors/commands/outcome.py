@@ -21,17 +21,7 @@ _READ: Final = 16_384
 
 
 def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str, Any]:
-    """Return the output of a program that ended by itself.
-
-    Args:
-        name: The program's name in messages.
-        finished: How it ended.
-        timeout: The seconds that it had.
-
-    Raises:
-        TimeoutError: It had to be stopped at its deadline.
-        ToolExecutionError: It was stopped because of its output, or its exit code is lost.
-    """
+    """Return a program's output; raise if stopped or without exit code."""
     output: dict[str, Any] = {
         "exit_code": finished.exit_code,
         "stdout": finished.stdout.text(),
@@ -59,7 +49,6 @@ def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str,
 
 
 def exit_problem(code: int, expected: frozenset[int]) -> str:
-    """Return what is wrong with an exit code; empty for an expected one."""
     if code in expected:
         return ""
     if code < 0:
@@ -68,7 +57,6 @@ def exit_problem(code: int, expected: frozenset[int]) -> str:
 
 
 def own_words(output: Mapping[str, Any]) -> str:
-    """Return the end of the program's own output, for an error message."""
     text = output["stderr"].strip() or output["stdout"].strip()
     # Hide before cutting: the cut could split a secret.
     text = redact_text(text[place_to_cut(text, len(text) - _READ, 1) :])[-_SHOWN:]

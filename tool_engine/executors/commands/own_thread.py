@@ -28,11 +28,7 @@ class _Outcome(NamedTuple, Generic[OutcomeT]):
 
 
 class OwnThread(ABC, Generic[OutcomeT]):
-    """One run of `work` in a thread of its own.
-
-    Args:
-        timeout: Seconds that the run may take, with its end; None: no limit.
-    """
+    """One run of `work` in its own thread, within `timeout` seconds if given."""
 
     def __init__(self, timeout: float | None) -> None:
         self._deadline = None if timeout is None else monotonic() + timeout
@@ -42,7 +38,7 @@ class OwnThread(ABC, Generic[OutcomeT]):
 
     @abstractmethod
     def work(self, deadline: float | None, bell: Bell) -> OutcomeT:
-        """Do the work, in the run's thread, where it may block.
+        """Do the work, which may block.
 
         Args:
             deadline: When all must be over, on the monotonic clock; None: no limit.

@@ -11,12 +11,7 @@ __all__ = ["ProcessGroup"]
 
 
 class ProcessGroup(OwnThread[Finished]):
-    """One run of one command, with all that it starts.
-
-    Args:
-        prepare: Makes the command; called in the run's thread, where it may block.
-        timeout: Seconds that the run may take, with its end; None: no limit.
-    """
+    """One run of a command, which `prepare` makes in the run's thread."""
 
     def __init__(self, prepare: Callable[[], Command], timeout: float | None) -> None:
         super().__init__(timeout)

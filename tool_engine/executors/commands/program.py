@@ -24,15 +24,7 @@ SYSTEM_PATH: Final = (
 
 
 def find_program(name: str, path: Sequence[str] = SYSTEM_PATH) -> str:
-    """Return the absolute path of the program `name`. Blocks.
-
-    Args:
-        name: A bare name or an absolute path.
-        path: The folders in which a bare name is looked up.
-
-    Raises:
-        ToolExecutionError: There is none, or other users can replace it.
-    """
+    """Return the absolute path; raise if other users can replace it. Blocks."""
     if "/" in name:
         if not _is_program(name):
             raise ToolExecutionError(
@@ -56,7 +48,6 @@ def _is_program(path: str) -> bool:
 
 
 def _check_owned(program: str) -> None:
-    """Refuse a program that every user of the machine could have put there."""
     real = Path(os.path.realpath(program))
     written = Path(program)
     for place in dict.fromkeys((real, *real.parents, *written.parents)):

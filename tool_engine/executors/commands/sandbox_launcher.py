@@ -36,7 +36,6 @@ LANDLOCK_ABI: Final = 6
 CANNOT_SHUT_IN: Final = 125
 """The exit code when a part of the policy cannot be enforced; nothing was run."""
 MACHINES: Final = ("x86_64", "aarch64")
-"""The processors whose system calls are known."""
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAPBSET_DROP: Final = 24
@@ -120,7 +119,6 @@ def _reopen_input() -> None:
 
 
 def _mounts_below(roots: Sequence[str]) -> Iterable[str]:
-    """Yield writable file systems that are mounted in these folders."""
     with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:  # noqa: PTH123 - as above
         for line in lines:
             place, options = line.split(" ")[4:6]

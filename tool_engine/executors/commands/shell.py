@@ -61,7 +61,6 @@ _NETWORK: Final = (
     "/etc/ssl/certs",
 )
 _DEVICES: Final = ("/dev/null",)
-"""What every script may write."""
 
 
 class ShellExecutor:
@@ -91,11 +90,7 @@ class ShellExecutor:
         return output_of("the script", finished, timeout)
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """Return the script and what it may reach, for the approver.
-
-        Raises:
-            ToolExecutionError: It would not be run.
-        """
+        """Return what the approver sees; raise if the script cannot run."""
         plan, script = self._runnable(tool, params)
         writes = ", ".join(plan.write) or "nothing"
         reads = "".join(f", {each}" for each in plan.read)
@@ -114,7 +109,6 @@ class ShellExecutor:
 
 
 def check_script(plan: ShellPlan, script: str) -> None:
-    """Raise `ToolExecutionError` for a script that is refused or no text."""
     for text in plan.deny:
         if text in script:
             raise ToolExecutionError(f"the script holds {text!r}, which this tool does not run")
@@ -130,7 +124,6 @@ def check_script(plan: ShellPlan, script: str) -> None:
 
 
 def _command(plan: ShellPlan, script: str) -> Command:
-    """Prepare the command. Blocks: runs in the command's own thread."""
     if not sys.executable:
         raise ToolExecutionError(
             "the sandbox needs the Python interpreter, whose path (sys.executable) is not known"

@@ -32,12 +32,10 @@ def marks_with(mark: str) -> str:
 
 
 def end_strays(mark: str, younger_than: int = 0) -> int:
-    """Kill every process that has `mark`, and their children; return how many. Blocks.
+    """Kill every process with `mark` and its children; return how many. Blocks.
 
-    Args:
-        mark: The command's mark in its environment.
-        younger_than: Processes with an older id are not examined, which saves reading each
-            process of the machine after a command that ended by itself.
+    Ids below `younger_than` are not examined, which saves reading each process of the machine after
+    a command that ended by itself.
     """
     if _last_process() < younger_than:
         # The ids have wrapped around: a small one may be young.
@@ -67,7 +65,6 @@ def is_group_alive(group: int) -> bool:
 
 
 def _last_process() -> int:
-    """Return the id of the process that started last."""
     try:
         return int(_content("/proc/loadavg").split()[-1])
     except (ValueError, IndexError):
@@ -89,7 +86,6 @@ def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
 
 
 def _processes() -> list[str]:
-    """Return all process ids, as names of folders in /proc."""
     # Only names are needed: a path object for each would cost more than the rest.
     return [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - see above
 

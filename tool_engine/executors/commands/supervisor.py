@@ -57,20 +57,15 @@ class End(Enum):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """The command to start."""
-
     program: str
     argv: Sequence[str]
     """Its first item is the name that the program sees as its own."""
     env: Mapping[str, str]
     cwd: str | None = None
     max_output: int = _CHUNK
-    """The most bytes that are kept of each stream."""
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """How a program ended, and its output."""
-
     exit_code: int | None
     """Negative: the number of the signal that ended it; None: another part of this process reaped
     it."""
@@ -80,7 +75,6 @@ class Finished(msgspec.Struct, frozen=True):
 
     @property
     def is_large(self) -> bool:
-        """True if decoding the kept output takes long."""
         return self.stdout.kept + self.stderr.kept > _LARGE
 
 
@@ -98,7 +92,6 @@ class Bell:
         self._file = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def close(self) -> None:
-        """Close its pipe; idempotent."""
         with self._lock:
             file, self._file = self._file, -1
             if file >= 0:
@@ -120,13 +113,7 @@ class Bell:
 
 
 class Supervisor:
-    """Runs one command; the calling thread must not be used for anything afterwards.
-
-    Args:
-        command: What to start.
-        deadline: When all must be over, on the monotonic clock; None: no limit.
-        bell: Ends the run early.
-    """
+    """Runs one command; the calling thread must not be used for anything afterwards."""
 
     def __init__(self, command: Command, deadline: float | None, bell: Bell) -> None:
         self._command = command
@@ -187,7 +174,6 @@ class Supervisor:
                 os.close(stream)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Read the output until the program has ended, or must be killed."""
         try:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
@@ -217,7 +203,6 @@ class Supervisor:
         return None if moment == math.inf else max(moment - monotonic(), 0.0)
 
     def _must_end(self) -> bool:
-        """Return True if the program must end now, and keep the reason."""
         if self._bell.rings:
             self._end = End.STOPPED
         elif monotonic() >= self._end_at:
@@ -227,7 +212,6 @@ class Supervisor:
         return self._end is not End.ITSELF
 
     def _read(self, stream: int) -> bool:
-        """Read what is available; return False at the end of the stream."""
         try:
             data = os.read(stream, _CHUNK)
         except BlockingIOError:
@@ -256,10 +240,7 @@ def _start_problem(error: Exception, command: Command) -> str:
 def end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool) -> int | None:
     """Kill what is left of the command; return its exit code.
 
-    Args:
-        process: The leader of the group.
-        mark: The command's mark in its environment.
-        is_complete: True to look for the mark in each process of the machine.
+    `is_complete` means to look for `mark` in every process of the machine.
     """
     _signal_group(process, signal.SIGKILL)
     exit_code = _reap(process)

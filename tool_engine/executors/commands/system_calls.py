@@ -137,7 +137,6 @@ _YOUNG: Final[Mapping[str, int]] = {
 """The same numbers on every processor."""
 
 ARCHITECTURES: Final[Mapping[str, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""The kernel's codes of the processors."""
 
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {
@@ -232,5 +231,4 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """Return the numbers of these calls on this kind of processor."""
     return {**_NUMBERS[machine], **_YOUNG}

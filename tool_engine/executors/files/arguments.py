@@ -14,7 +14,6 @@ __all__ = ["flag", "text", "whole"]
 
 
 def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
-    """Return the text under `name`; raise `ToolExecutionError` for another type."""
     value = params.get(name)
     if value is None and default is not None:
         return default
@@ -31,7 +30,6 @@ def flag(params: dict[str, Any], name: str) -> bool:
 
 
 def whole(params: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
-    """Return the whole number under `name`, between `least` and `most`."""
     value = params.get(name)
     if value is None:
         return default

@@ -33,8 +33,6 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """One regular file as it was at one moment."""
-
     data: bytes
     status: os.stat_result
 
@@ -45,12 +43,7 @@ class FileContent(msgspec.Struct, frozen=True):
 
 
 def read_content(place: Place, max_bytes: int) -> FileContent:
-    """Read the file at `place`.
-
-    Raises:
-        ToolExecutionError: It is not there, no regular file, larger than `max_bytes`, may not be
-            read, or keeps changing.
-    """
+    """Read a regular file that does not change meanwhile; raise `ToolExecutionError`."""
     status = status_of(place)
     if status is None:
         raise not_there(place.path, place.name, place.folder)

@@ -23,15 +23,12 @@ class Change(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Whole lines in which something changes."""
-
     start: int
     end: int
     changes: list[Change]
 
     @property
     def size(self) -> int:
-        """The most characters that showing it takes."""
         return 2 * (self.end - self.start) + sum(len(change.new) for change in self.changes)
 
 
@@ -88,7 +85,6 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
-    """Group the spans whose context touches."""
     hunks: list[list[_Span]] = []
     for span in spans:
         if hunks and text.count("\n", hunks[-1][-1].end, span.start) <= 2 * _CONTEXT:

@@ -68,11 +68,7 @@ class FileEditExecutor:
             }
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """Return the diff for the approver; write nothing.
-
-        Raises:
-            ToolExecutionError: The file cannot be edited like this.
-        """
+        """Return the diff for the approver; raise `ToolExecutionError` if it cannot be made."""
         entry = self._entries.of(tool)
         old, new = text(params, "old_text"), text(params, "new_text")
         with entry.open().place(text(params, "path"), writes=True) as place:
@@ -84,7 +80,6 @@ class FileEditExecutor:
 
 
 def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) -> list[Change]:
-    """Return the replacements of `old`, by positions in `before` itself."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if not old:
         raise ToolExecutionError("old_text is empty; give the text that is to be replaced")
@@ -107,7 +102,6 @@ def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) 
 
 
 def _starts(plain: str, old: str, *, step: int) -> list[int]:
-    """Return the places of `old`; overlapping ones only until several are certain."""
     most = _MOST_SHOWN + 1 if step == 1 and len(old) > 1 else _MOST_CHANGES + 1
     starts: list[int] = []
     start = plain.find(old)
@@ -135,7 +129,6 @@ class _Positions:
 
 
 def _ends_with_cr(text: str) -> bool:
-    """Return True if most lines end with CR LF."""
     with_cr = text.count("\r\n")
     return with_cr > text.count("\n") - with_cr
 

@@ -55,7 +55,6 @@ def not_regular(mode: int, path: str) -> ToolExecutionError:
 
 
 def not_there(path: str, name: str, folder: int, cure: str = "") -> ToolExecutionError:
-    """Return the error for a missing `name`, with similar names in `folder`."""
     near = suggest_near(name, _names_in(folder))
     hint = near or cure or "; list the folder to see what there is"
     where = "" if path.rpartition("/")[2] == name else f" (there is no {name!r})"

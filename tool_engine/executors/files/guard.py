@@ -33,21 +33,13 @@ Identity = tuple[int, int]
 
 
 class Guard(NamedTuple):
-    """What must not be written, at this moment."""
-
     paths: tuple[TrustedPath, ...]
     folders: dict[Identity, TrustedPath]
-    """Existing trusted folders."""
     places: dict[Identity, list[TrustedPath]]
-    """Trusted entries, by the folder that holds them."""
 
     @classmethod
     def now(cls, definition_folder: str | None = None) -> Guard:
-        """Return the guard of one write. Blocks.
-
-        Args:
-            definition_folder: That of the tool's own definition; None for a tool of code.
-        """
+        """Return the guard of one write. Blocks; a tool of code has no folder."""
         paths = [*trusted_paths(), *_settings_of_git()]
         if definition_folder is not None:
             path = os.path.realpath(definition_folder)
@@ -62,7 +54,6 @@ class Guard(NamedTuple):
         return cls(tuple(paths), folders, places)
 
     def check_root(self, root: str) -> None:
-        """Raise `ToolExecutionError` for a root that is in a trusted folder."""
         real = Path(os.path.realpath(root))
         for folder in (real, *real.parents):
             found = self.folders.get(_identity(str(folder)) or (-1, -1))
@@ -73,7 +64,6 @@ class Guard(NamedTuple):
                 )
 
     def check_folder(self, folder: int, shown: str) -> None:
-        """Raise `ToolExecutionError` for the descriptor of a trusted folder."""
         found = self.folders.get(_identity_of(os.fstat(folder)))
         if found is not None:
             raise _refused(shown, found)
@@ -110,7 +100,6 @@ class Guard(NamedTuple):
 
 
 def _settings_of_git() -> Iterator[TrustedPath]:
-    """Yield where git looks for settings outside of repositories."""
     home = os.path.expanduser("~")  # noqa: PTH111 - without a home this is no error
     folder = f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git"
     yield TrustedPath(os.path.realpath(folder), Kind.FOLDER, _SETTINGS)
@@ -119,13 +108,7 @@ def _settings_of_git() -> Iterator[TrustedPath]:
 
 
 def check_no_repository(folder: int, shown: str, added: str = "") -> None:
-    """Raise `ToolExecutionError` if git would treat the folder as a repository.
-
-    Args:
-        folder: Its descriptor.
-        shown: The path of the call.
-        added: The name of an entry to count as present, in the form of `plain`.
-    """
+    """Raise if git would treat the folder with the `added` entry as a repository."""
     if any(
         all(plain(name) == added or _holds(folder, name) for name in needed)
         for needed in _REPOSITORIES

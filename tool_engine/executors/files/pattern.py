@@ -56,7 +56,6 @@ class LinearPattern:
         self._is_valid = validator.is_valid
 
     def matches(self, text: str) -> bool:
-        """Return True if the pattern is in `text`, which has no lone surrogate."""
         return bool(self._is_valid(text[:MOST_CHARACTERS]))
 
 
@@ -68,10 +67,8 @@ def glob_pattern(glob: str) -> str:
     """Return the pattern of a glob such as `src/**/*.{ts,tsx}`, for paths with `/`.
 
     `*` and `?` stay within a name, `**` spans folders, `[ab]` is one of these, `{a,b}` one of
-    these; a glob without `/` fits the name in every folder.
-
-    Raises:
-        ToolExecutionError: A bracket or brace is not closed, or braces are nested.
+    these; a glob without `/` fits the name in every folder. A bracket or brace that is not closed,
+    and nested braces, raise `ToolExecutionError`.
     """
     wanted = glob.removeprefix("./") if "/" in glob.rstrip("/") else f"**/{glob}"
     return f"^{_Glob(wanted.strip('/')).pattern()}$"

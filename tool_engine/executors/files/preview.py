@@ -1,4 +1,4 @@
-"""What would `write_file` change? A look that changes nothing."""
+"""What would `write_file` change if it ran?"""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ __all__ = ["preview_of_write"]
 
 
 def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
-    """Return the diff between the file at `path` and `content`.
-
-    Raises:
-        ToolExecutionError: The file cannot be written.
-    """
+    """Return the diff of a write; raise `ToolExecutionError` if it would fail."""
     path, content = text(params, "path"), text(params, "content")
     try:
         before, path = _before(entry, path)
@@ -36,7 +32,6 @@ def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
 
 
 def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
-    """Return the file's text, or None without one, and its path for messages."""
     with entry.open().place(path, writes=True) as place:
         if writable(place) is None:
             return None, place.path
@@ -44,7 +39,6 @@ def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
 
 
 def _change(before: str, after: str) -> Change:
-    """Return the lines between the first and the last difference."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])
@@ -54,7 +48,6 @@ def _change(before: str, after: str) -> Change:
 
 
 def _alike(one: list[str], other: list[str]) -> int:
-    """Return how many lines at the beginning are the same."""
     pairs = zip(one, other, strict=False)
     differing = (number for number, (a, b) in enumerate(pairs) if a != b)
     return next(differing, min(len(one), len(other)))

@@ -56,15 +56,12 @@ class FileReadExecutor:
 
 
 class _Lines:
-    """The lines of a text; each ends with LF or CR LF."""
-
     def __init__(self, whole_text: str) -> None:
         self._text = whole_text.removeprefix("\ufeff").replace("\r\n", "\n")
         ends = self._text.count("\n")
         self.total = ends if not self._text or self._text.endswith("\n") else ends + 1
 
     def number(self, offset: int, path: str) -> int:
-        """Return the line that `offset` means; raise `ToolExecutionError` if there is none."""
         if offset == 0:
             raise ToolExecutionError("offset counts from 1; -1 is the last line")
         first = offset if offset > 0 else max(1, self.total + offset + 1)
@@ -73,7 +70,6 @@ class _Lines:
         return first
 
     def part(self, first: int, column: int, limit: int, path: str) -> dict[str, Any]:
-        """Return the content from a place on, with its line numbers."""
         begin = self._start(first)
         start = begin + column - 1
         if column > 1 and start >= self._end(begin):
@@ -97,7 +93,6 @@ class _Lines:
         }
 
     def _end(self, position: int) -> int:
-        """Return the end of the line that holds `position`: after its LF."""
         return self._text.find("\n", position) + 1 or len(self._text)
 
     def _start(self, line: int) -> int:

@@ -33,11 +33,7 @@ _PERMISSIONS: Final = 0o777
 
 @contextlib.contextmanager
 def changing(place: Place, deadline: float | None) -> Iterator[None]:
-    """Lock the folder against other file tools, in other processes as well.
-
-    Raises:
-        ToolExecutionError: Another call held the lock for 10 seconds, or until the deadline.
-    """
+    """Lock the folder for all processes; raise after 10 s or at the deadline."""
     # A descriptor of its own: locks belong to descriptors, and this one closes with the lock.
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
     try:
@@ -52,11 +48,7 @@ def changing(place: Place, deadline: float | None) -> Iterator[None]:
 
 
 def writable(place: Place) -> os.stat_result | None:
-    """Return the status of the file to replace; None when there is none.
-
-    Raises:
-        ToolExecutionError: It is no regular file, or read-only.
-    """
+    """Return the file's status, or None; raise unless it is regular and writable."""
     status = status_of(place)
     if status is None:
         return None
@@ -101,18 +93,11 @@ def temporary_name() -> str:
 def settle(
     place: Place, name: str, replaced: os.stat_result | None, deadline: float | None
 ) -> None:
-    """Make the complete file `name`, beside `place`, the one at `place`.
+    """Make the complete file `name` the one at `place`; arguments as for `put`.
 
-    Args:
-        place: Where.
-        name: The new file; it may still exist afterwards, under both names.
-        replaced: As for `put`.
-        deadline: As for `put`.
-
-    Raises:
-        ToolExecutionError: The file has changed, the time is over, or git would now treat the
-            folder as a repository.
-        OSError: The system refuses.
+    Afterwards the file may still exist under its old name as well. Like `put`, it raises
+    `ToolExecutionError`, also where git would now treat the folder as a repository, and `OSError`
+    where the system refuses.
     """
     _check_time(place, deadline)
     _check_unchanged(place, replaced)

@@ -45,8 +45,6 @@ class Place(NamedTuple):
 
 
 class FileRoot(NamedTuple):
-    """The folder that a tool stays in."""
-
     path: str
     """Absolute. Links in it are followed: the author of the definition vouches for it."""
     guarded: str | None = None
@@ -75,18 +73,13 @@ class FileRoot(NamedTuple):
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the folder `path`: its descriptor, and the path for messages.
-
-        Raises:
-            ToolExecutionError: As for `place`, or there is no folder of this name.
-        """
+        """Open the folder `path`: its descriptor, and the path for messages."""
         shown, parts = self._parts(path)
         with self._walk(shown, writes=False, makes=None) as walk:
             walk.to_folder(parts)
             yield walk.folder, shown
 
     def _parts(self, path: str) -> tuple[str, list[str]]:
-        """Return the path for messages, and its components."""
         root = self.path.rstrip("/")
         if path.startswith("/"):
             if path.rstrip("/") != root and not path.startswith(f"{root}/"):
@@ -144,7 +137,6 @@ class _Walk:
 
     @property
     def folder(self) -> int:
-        """The folder that the walk has reached."""
         return self._folders[-1] if self._folders else self._root
 
     def close(self) -> None:
@@ -155,7 +147,6 @@ class _Walk:
         self._go(deque(parts), is_file=False)
 
     def to_file(self, parts: list[str]) -> str:
-        """Go to the file's folder; return the file's name there."""
         name = self._go(deque(parts), is_file=True)
         if name is None:
             raise ToolExecutionError(f"{self._shown!r} is a folder; give the path of a file")
@@ -182,7 +173,6 @@ class _Walk:
         self._names.pop()
 
     def _link(self, name: str) -> list[str] | None:
-        """Return the components of the target, if `name` is a symbolic link."""
         try:
             target = os.readlink(name, dir_fd=self.folder)
         except OSError:

@@ -77,7 +77,6 @@ class FileSearchExecutor:
 
 @contextlib.contextmanager
 def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterator[Iterator[Place]]:
-    """Open the files to search, with their paths relative to the root."""
     root, path = entry.open(), text(params, "path", ".")
     glob = text(params, "glob", "")
     wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
@@ -100,8 +99,6 @@ def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterato
 
 
 class _Search:
-    """The state of one search."""
-
     def __init__(self, params: dict[str, Any], max_bytes: int, budget: Budget) -> None:
         self.budget = budget
         self._max_bytes = max_bytes
@@ -125,7 +122,6 @@ class _Search:
         self._search(found.removeprefix("\ufeff").replace("\r\n", "\n"), place.path)
 
     def result(self) -> dict[str, Any]:
-        """Return what was found, and what was left out."""
         if self._left_out:
             self.budget.note(
                 f"{self._left_out} files were left out: binary, not UTF-8, not to be read, or "
@@ -216,7 +212,6 @@ def _always(_block: str) -> bool:
 
 
 def _block_end(whole_text: str, start: int) -> int:
-    """Return the end of the block of whole lines at `start`."""
     end = whole_text.rfind("\n", start, start + _BLOCK) + 1
     return end if end > start else whole_text.find("\n", start) + 1 or len(whole_text)
 

@@ -53,8 +53,7 @@ _MOST_NOTES: Final = 10
 class Budget:
     """The remaining work of one call, and what was left out.
 
-    Args:
-        deadline: When the call must have ended, on the monotonic clock; None: within 20 seconds.
+    `deadline` is on the monotonic clock; None: within 20 seconds.
     """
 
     def __init__(self, deadline: float | None) -> None:
@@ -63,16 +62,13 @@ class Budget:
         self._end = now + seconds * _SHARE
         self._entries = MOST_ENTRIES
         self.notes: dict[str, None] = {}
-        """What was left out, a sentence each."""
         self.is_used_up = False
 
     def note(self, text: str) -> None:
-        """Keep a sentence for the result, up to a few."""
         if len(self.notes) < _MOST_NOTES:
             self.notes[text] = None
 
     def spend(self) -> bool:
-        """Count one entry; return False when the budget is spent."""
         self._entries -= 1
         if self._entries < 0:
             self.stop(f"stopped after {MOST_ENTRIES} entries; choose a folder further down")
@@ -86,11 +82,7 @@ class Budget:
 
 
 class IgnoreRules:
-    """Which entries are left out.
-
-    Args:
-        globs: Of their names, or of their paths relative to the folder; empty: none.
-    """
+    """Which entries are left out: globs of their names, or of their paths."""
 
     def __init__(self, globs: tuple[str, ...]) -> None:
         self._names = frozenset(glob for glob in globs if not set(glob) & set("*?[{/"))
@@ -98,13 +90,10 @@ class IgnoreRules:
         self._patterns = [LinearPattern(glob_pattern(glob), "glob", glob) for glob in patterns]
 
     def hides(self, name: str, path: str) -> bool:
-        """Return True if the entry and all below it are left out."""
         return name in self._names or any(each.matches(path) for each in self._patterns)
 
 
 class Entry(NamedTuple):
-    """One entry of a tree; its folder is open."""
-
     place: Place
     """Its `path` is relative to the start of the walk."""
     kind: str
@@ -123,11 +112,8 @@ def walk_tree(
 ) -> Generator[Entry, None, None]:
     """Yield the entries below `folder` by name, each folder before its content.
 
-    Args:
-        folder: Stays open; the caller closes it.
-        depth: 1 is the folder alone.
-        ignored: What is left out.
-        budget: Ends the walk when it is spent.
+    The caller closes `folder`; a `depth` of 1 is the folder alone. The walk ends when `budget` is
+    spent.
     """
     levels = [_Level(folder, "", _names(folder, "", budget))]
     try:
@@ -168,7 +154,6 @@ def _descend(levels: list[_Level], entry: Entry, budget: Budget) -> None:
 
 
 def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
-    """Yield the names in a folder, sorted; of many, the first `MOST_NAMES`."""
     count = 0
 
     def found() -> Iterator[str]:

@@ -62,20 +62,12 @@ class FileWriteExecutor:
             }
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """Return the diff for the approver; write nothing.
-
-        Raises:
-            ToolExecutionError: The file cannot be written.
-        """
+        """Return the diff for the approver; raise `ToolExecutionError` if it cannot be made."""
         return preview_of_write(self._entries.of(tool), params)
 
 
 def encoded(content: str, name: str, max_bytes: int) -> bytes:
-    """Return `content` of the parameter `name` in UTF-8.
-
-    Raises:
-        ToolExecutionError: It is too large, or holds what no text file does.
-    """
+    """Return `content` in UTF-8; raise if too large or not a file's text."""
     if "\0" in content:
         raise ToolExecutionError(f"{name} has a zero character in it; only text is written")
     try:
@@ -93,7 +85,6 @@ def encoded(content: str, name: str, max_bytes: int) -> bytes:
 
 
 def check_version(version: str, expected: str, path: str) -> None:
-    """Raise `ToolExecutionError` unless the file is the one that was read."""
     if version != expected:
         raise ToolExecutionError(
             f"{path!r} has changed since it was read (expected_version {expected[:40]!r}, it is "

@@ -144,10 +144,7 @@ class AllowEntry(msgspec.Struct, frozen=True):
     def parse(cls, text: object) -> AllowEntry:
         """Read `host:port`, `*.suffix:port`, `address:port` or `[address]:port`.
 
-        The port may be `*`.
-
-        Raises:
-            ValueError: It is none of these; the message says what to write.
+        The port may be `*`. The message of `ValueError` says what to write.
         """
         match = _ALLOW.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -175,7 +172,6 @@ class AllowEntry(msgspec.Struct, frozen=True):
         return host.endswith(self.host) if self.host[0] == "." else host == self.host
 
     def matches_address(self, address: _Address, port: int) -> bool:
-        """Return True if it lists this address, literally, and port."""
         return self.port in (None, port) and self.address == address
 
 
@@ -186,11 +182,9 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def parse(cls, texts: Iterable[object]) -> AllowList:
-        """Read `entry.allow`; raise `ValueError` for the first wrong line."""
         return cls(tuple(AllowEntry.parse(text) for text in texts))
 
     def lists(self, host: str, port: int) -> bool:
-        """Return True if a line opens this port of a name or address."""
         address = _parse_address(host)
         return any(
             entry.matches_name(host.rstrip("."), port)

@@ -36,7 +36,6 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
     status: int
     reason: str
     received: Mapping[str, str]
-    """The received headers: a `MultiMapping`, or a plain one."""
     content_type: str
     charset: str | None
     body: bytes
@@ -44,7 +43,6 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers by name; repeated ones joined into one text."""
         received = self.received
         headers = dict(received)
         if not isinstance(received, MultiMapping) or len(received) == len(
@@ -58,7 +56,6 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
 
 
 def is_quick(size: int) -> bool:
-    """Return True if so many bytes may be processed in the event loop."""
     return size <= _LARGE
 
 
@@ -68,17 +65,12 @@ async def apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def described(answer: HTTPAnswer) -> dict[str, Any]:
-    """Return `{"status_code", "headers", "body"}`, whatever the status is."""
     body = read_body(answer.body, answer.content_type, answer.charset)
     return {"status_code": answer.status, "headers": answer.headers, "body": body}
 
 
 def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
-    """Return the body or what `select` finds in it; `{"status_code"}` without a body.
-
-    Raises:
-        ToolExecutionError: The status is no success, or the body is not what the entry needs.
-    """
+    """Return the body or what `select` finds in it; `{"status_code"}` without a body."""
     check_success(answer)
     if select is None:
         if not answer.body:
@@ -90,7 +82,6 @@ def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
 
 
 def check_success(answer: HTTPAnswer) -> None:
-    """Raise `ToolExecutionError` unless the status is a success."""
     if not 200 <= answer.status < 300:
         said = excerpt(answer.body, answer.content_type, answer.charset)
         message = f"{answer.origin} answered {answer.status} {answer.reason}".rstrip() + f": {said}"
@@ -107,7 +98,6 @@ def is_final_status(status: int) -> bool:
 
 
 def json_of(answer: HTTPAnswer) -> Any:
-    """Return the JSON value of the body, or raise `ToolExecutionError`."""
     if not is_json_type(answer.content_type):
         raise ToolExecutionError(
             f"{answer.origin} answered with {answer.content_type or 'no content type'}, and "
@@ -122,11 +112,7 @@ def json_of(answer: HTTPAnswer) -> Any:
 
 
 def searched(expression: ParsedResult, value: Any, path: str, origin: str) -> Any:
-    """Return what `expression`, from `path`, finds in `value`, from `origin`.
-
-    Raises:
-        ToolExecutionError: The expression needs another type, such as a list.
-    """
+    """Return what `expression`, from `path`, finds in `value`, from `origin`."""
     try:
         return expression.search(value)
     except (JMESPathError, RecursionError, TypeError) as error:

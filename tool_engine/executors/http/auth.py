@@ -30,7 +30,6 @@ __all__ = [
 
 class Credential(msgspec.Struct, frozen=True):
     header: tuple[str, str] | None = None
-    """Name and value."""
     query: str | None = None
     """`name=value`, percent-encoded."""
 
@@ -48,7 +47,6 @@ class KeyAuth(msgspec.Struct, frozen=True):
 
     @property
     def header_name(self) -> str | None:
-        """The header that it sets, or None."""
         return None if self.is_in_query else self.name
 
     def credential(self, secrets: SecretScope) -> Credential:
@@ -91,9 +89,7 @@ class TokenAuth(msgspec.Struct, frozen=True):
     client_id: TextTemplate
     client_secret: TextTemplate
     form: tuple[tuple[str, TextTemplate], ...]
-    """Sent to the token endpoint, beside the grant type and the client."""
     is_in_body: bool
-    """True if id and secret are sent in the form instead of a header."""
 
     @property
     def secrets(self) -> list[SecretPart]:
@@ -105,7 +101,6 @@ class TokenAuth(msgspec.Struct, frozen=True):
         return "Authorization"
 
     def credential(self, secrets: SecretScope) -> Credential:
-        """Return an empty credential: the token has to be fetched first."""
         del secrets
         return NO_CREDENTIAL
 

@@ -33,7 +33,6 @@ AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
         "client_auth",
     ),
 }
-"""Kind of authentication -> its keys."""
 
 _PATH: Final = "entry.request.auth"
 _CLIENT_AUTH: Final = ("header", "body")
@@ -48,7 +47,6 @@ _OWN_FIELDS: Final = (
 
 
 def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
-    """Read `entry.request.auth`; None, with the reader's problems, where it is wrong."""
     if not isinstance(auth, Mapping):
         reader.problem(_PATH, f"must be a mapping such as {{type: bearer, ...}}, got {auth!r}")
         return None

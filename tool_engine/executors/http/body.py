@@ -60,13 +60,10 @@ def is_json_type(content_type: str) -> bool:
 
 
 def read_json(body: bytes, charset: str | None) -> Any:
-    """Return the JSON value in `body`.
+    """Return the JSON value in `body`; raise `BodyError`.
 
     Of a name that an object has twice the last value counts, as everywhere (ECMA-262, JSON.parse).
-
-    Raises:
-        BodyError: It is not JSON, holds a number beyond the range of a float such as NaN, is
-            nested too deep, or has too many values.
+    A number beyond the range of a float, NaN, too deep nesting and too many values are errors.
     """
     codec = _known_charset(charset)
     try:
@@ -98,7 +95,6 @@ def read_body(body: bytes, content_type: str, charset: str | None) -> Any:
 
 
 def excerpt(body: bytes, content_type: str, charset: str | None) -> str:
-    """Return the first 300 characters of `body` on one line, for a message."""
     start, is_whole = body[:_LOOKED_AT], len(body) <= _LOOKED_AT
     is_declared = _is_text_type(content_type)
     value = _text(start, charset, is_declared=is_declared, is_whole=is_whole) or ""
@@ -141,7 +137,6 @@ def _doubtful_text(body: bytes, charset: str | None) -> str:
 
 
 def _with_byte_order(codec: str, body: bytes) -> str:
-    """Return `codec`, or its default for a body without a byte order mark."""
     if codec not in _BOMS or body.startswith(_BOMS[codec]):
         return codec
     return f"{codec}-le"  # as browsers do

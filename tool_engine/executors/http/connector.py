@@ -37,12 +37,7 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of `host` that may be dialled.
-
-        Raises:
-            AddressRefusedError: None may be.
-            OSError: There are none.
-        """
+        """Return the addresses that may be dialled; raise `AddressRefusedError` if none may."""
         found = await self._inner.resolve(host, port, family)
         if not found:
             raise OSError(None, "it has no address")
@@ -72,13 +67,6 @@ class WholeAnswers(ResponseHandler):
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Opens connections to the addresses that a resolver permits.
-
-    Args:
-        resolver: Finds the addresses.
-        options: Other options of aiohttp's connector.
-    """
-
     def __init__(self, resolver: GuardedResolver, **options: Any) -> None:
         # Admission limits how many calls run; a second limit here would queue unseen.
         super().__init__(resolver=resolver, limit=0, **options)
@@ -95,7 +83,6 @@ class GuardedConnector(aiohttp.TCPConnector):
 
 
 def _has_news(transport: asyncio.BaseTransport | None) -> bool:
-    """Return True if unread data, or the end of the connection, has arrived."""
     connection = None if transport is None else transport.get_extra_info("socket")
     if connection is None:
         return False

@@ -27,8 +27,6 @@ class DecodingError(ValueError):
 
 
 class Decoder(Protocol):
-    """A decoder of one answer."""
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the pieces of `data`; exhaust them before the next call."""
 
@@ -37,7 +35,6 @@ class Decoder(Protocol):
 
 
 def accepted_encodings() -> str:
-    """Return the value of `Accept-Encoding`."""
     return "gzip, deflate" if _brotli() is None else "gzip, deflate, br"
 
 
@@ -113,7 +110,6 @@ class _Deflated:
                 yield piece
 
     def _begin(self, data: bytes) -> bytes:
-        """Start a member; return its part of `data`."""
         if self._members and self._is_gzip:
             data = data.lstrip(b"\0")  # padding after the last member
         if not data:
@@ -155,7 +151,6 @@ class _Brotli:
 
 
 def _brotli() -> Any:
-    """Import the library; None if missing or unable to bound its output."""
     try:
         library = import_module(_BROTLI)
     except ImportError:

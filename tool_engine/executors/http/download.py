@@ -53,7 +53,6 @@ class Download:
         self._size = 0
 
     async def __aenter__(self) -> Self:
-        """Open the file; raise `ToolExecutionError` where none may be written."""
         try:
             await _to_its_end(self._open)
         except BaseException:
@@ -65,28 +64,17 @@ class Download:
         await _to_its_end(self._held.close)
 
     async def write(self, piece: bytes) -> None:
-        """Append `piece`.
-
-        Raises:
-            ToolExecutionError: The disk is full, or a secret of the call is in the data.
-        """
+        """Append `piece`; raise for a full disk, or a secret of the call."""
         self._pending.append(piece)
         self._pending_size += len(piece)
         if self._pending_size >= _BLOCK:
             await self._flush()
 
     async def finish(self, deadline: float | None) -> dict[str, Any]:
-        """Give the complete file its name.
+        """Name the complete file; return `path`, `size` and `sha256` (hexadecimal).
 
-        Args:
-            deadline: When the call must have ended, on the monotonic clock; nothing is changed
-                afterwards.
-
-        Returns:
-            `path`, `size` in bytes and `sha256` in hexadecimal digits.
-
-        Raises:
-            ToolExecutionError: The existing file has changed, or the system refuses.
+        Nothing is changed after `deadline`, on the monotonic clock. `ToolExecutionError` where the
+        existing file has changed, or the system refuses.
         """
         await self._flush()
         return await _to_its_end(self._settle, deadline)

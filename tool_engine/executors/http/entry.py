@@ -30,7 +30,6 @@ class HTTPEntry(msgspec.Struct, frozen=True):
     plan: RequestPlan | None
     """None: the call's own parameters name the URL, as in `http_request`."""
     select: ParsedResult | None
-    """The JMESPath expression that picks the output."""
     allow: AllowList
     max_bytes: int
     pages: PagesPlan | None = None

@@ -62,8 +62,6 @@ Take = Callable[[aiohttp.ClientResponse], Awaitable[HTTPAnswer]]
 
 
 class _Sending(msgspec.Struct):
-    """What all requests of one call share."""
-
     entry: HTTPEntry
     context: ToolExecutionContext
     budget: Budget
@@ -75,11 +73,10 @@ class _Sending(msgspec.Struct):
 
 
 class HTTPExecutor:
-    """The executor of `http_request` and of tools whose entry declares a `request`.
+    """The executor of `http_request` and of tools with a `request`.
 
-    Args:
-        allow: Hosts beyond the public network that every tool may reach, in the form of
-            `entry.allow`; for a single tool, write them in its definition instead.
+    `allow` lists hosts beyond the public network that every tool may reach, as in `entry.allow`;
+    for a single tool, write them in its definition instead.
     """
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
@@ -126,7 +123,6 @@ class HTTPExecutor:
             raise error.reworded(message) from None
 
     async def close(self) -> None:
-        """Close every connection; idempotent."""
         await self._tokens.close()
         self._names.close()
         sessions, self._sessions = self._sessions, {}
@@ -166,7 +162,6 @@ class HTTPExecutor:
         plan: SavePlan,
         params: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write the answer's body to a file; raise for an unsuccessful status."""
         path = plan.path.render(params, request.secrets) or ""
         async with Download(plan, path, request.secrets) as download:
 
@@ -324,7 +319,6 @@ def _timeout_of(params: Mapping[str, Any]) -> float | None:
 
 @lru_cache(maxsize=4096)
 def _check_literal(host: str, port: int, allow: AllowList) -> None:
-    """Check a literal address, for which aiohttp asks no resolver."""
     if ":" in host or ends_in_number(host):
         allow.permitted(host, port, [host])
 

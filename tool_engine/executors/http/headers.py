@@ -55,13 +55,7 @@ def header_problem(name: str, value: str) -> str | None:
 def without_credentials(
     headers: Mapping[str, str], secrets: SecretScope, private: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the headers that may follow a redirect to another host.
-
-    Args:
-        headers: Those of the first request.
-        secrets: What no value may hold.
-        private: Lower-case names of others that stay behind.
-    """
+    """Return the headers for another host, without `secrets` and `private` (lower-case names)."""
     return {
         name: value
         for name, value in headers.items()

@@ -29,8 +29,7 @@ _NO_SECRETS: Final = SecretScope()
 def parse_idempotency_key(value: Any) -> TextTemplate:
     """Read `entry.request.idempotency_key`; `true` means the id of the call.
 
-    Raises:
-        TemplateError: It is no text, or the same for every call.
+    A text that is the same for every call is a `TemplateError`.
     """
     if value is True:
         value = f"{{{CALL_ID}}}"
@@ -54,12 +53,7 @@ def parse_idempotency_key(value: Any) -> TextTemplate:
 
 
 def idempotency_key(template: TextTemplate, params: Mapping[str, Any], call_id: str | None) -> str:
-    """Return the key of one call, the same in each of its attempts.
-
-    Raises:
-        ToolExecutionError: It is longer than 255 characters, or a parameter that it needs is
-            missing or empty.
-    """
+    """Return the call's key, the same in each attempt, at most 255 characters."""
     values = {CALL_ID: call_id or str(uuid.uuid4()), **params}
     for name in template.parameters:
         if values.get(name) in (None, ""):

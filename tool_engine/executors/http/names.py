@@ -22,14 +22,11 @@ _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
 class NameThreads:
-    """The threads for look-ups; started with the first name."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def look_up(self, host: str, port: int, family: socket.AddressFamily) -> Future[list[Any]]:
-        """Return a future of what `socket.getaddrinfo` finds."""
         ask = partial(
             socket.getaddrinfo,
             host,
@@ -52,19 +49,12 @@ class NameThreads:
 
 
 class NameResolver(AbstractResolver):
-    """Asks the operating system for the addresses of a name.
-
-    Args:
-        threads: Where it waits for them.
-    """
-
     def __init__(self, threads: NameThreads) -> None:
         self._threads = threads
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of `host`; raise `socket.gaierror` where there are none."""
         found = await asyncio.wrap_future(self._threads.look_up(host, port, family))
         return [
             ResolveResult(
@@ -83,6 +73,5 @@ class NameResolver(AbstractResolver):
 
 
 def _text(address: tuple[Any, ...]) -> str:
-    """Return the address, with the zone that an IPv6 one may have."""
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])

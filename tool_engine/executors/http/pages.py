@@ -71,8 +71,8 @@ async def read_pages(
         `items`, `pages` (how many were read) and `is_complete`, with a `note` where it is false.
 
     Raises:
-        ToolExecutionError: A page is no success, is not what the definition says, or names a next
-            page on another host. Earlier pages are discarded.
+        ToolExecutionError: A page fails, is not what the definition says, or names a next page on
+            another host. Earlier pages are discarded.
     """
     request, items, size = await make(), [], 0
     seen = {str(request.url)}
@@ -104,11 +104,7 @@ async def read_pages(
 
 
 def next_link(header: str) -> str | None:
-    """Return the target of the relation `next` in a `Link` header, or None.
-
-    Raises:
-        ToolExecutionError: The header cannot be read, or is longer than any honest one.
-    """
+    """Return the target of the relation `next` in a `Link` header, or None."""
     if len(header) > _MAX_LINK:
         raise ToolExecutionError(
             f"the answer has a Link header of {len(header)} characters; the most is {_MAX_LINK}"
@@ -185,7 +181,6 @@ async def _following(make: Make, current: HTTPRequest, found: str, plan: PagesPl
 
 
 def _with_entry(url: URL, name: str, value: str) -> URL:
-    """Return `url` with a single query entry of this name."""
     others = [
         entry
         for entry in url.raw_query_string.split("&")

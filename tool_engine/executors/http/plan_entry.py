@@ -47,19 +47,12 @@ class RequestPlan(msgspec.Struct, frozen=True):
     """Lower-case names of headers with a secret: they stay with the host."""
     is_body_secret: bool = False
     secrets: tuple[SecretPart, ...] = ()
-    """Every secret in it."""
 
 
 def read_plan(
     reader: EntryReader[Any], request: Mapping[str, Any], used: Collection[str] = ()
 ) -> RequestPlan | None:
-    """Read `entry.request`, which has a `url`; None or a partial plan with problems.
-
-    Args:
-        reader: Reads the entry.
-        request: The request.
-        used: Parameters that another part of the entry takes.
-    """
+    """Read `entry.request` with a `url`; `used` are parameters used elsewhere in the entry."""
     return _PlanReader(reader, used).plan(request)
 
 
@@ -96,7 +89,6 @@ class _PlanReader:
         return self._with_secrets(plan)
 
     def _with_secrets(self, plan: RequestPlan) -> RequestPlan:
-        """Return the plan, with the fields that depend on its secrets."""
         auth, body = plan.auth, [] if plan.json is None else plan.json.texts
         private = [name for name, text in plan.headers if self._is_secret(text)]
         texts = [text for _, text in plan.headers] + body

@@ -42,18 +42,13 @@ class Budget:
         return self.max_bytes - self._decoded
 
     def spend(self, *, encoded: int = 0, decoded: int = 0) -> bool:
-        """Subtract these bytes; return False when there are not so many left."""
         self._encoded -= encoded
         self._decoded -= decoded
         return self._encoded >= 0 and self._decoded >= 0
 
 
 async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPAnswer:
-    """Return the whole answer, decoded, in memory.
-
-    Raises:
-        ToolExecutionError: It is larger than the budget, cannot be decoded, or is cut off.
-    """
+    """Return the whole answer; raise if cut off or beyond the budget."""
     if "Content-Encoding" not in response.headers:
         size = response.content_length
         if size is not None and budget.spend(encoded=size, decoded=size):

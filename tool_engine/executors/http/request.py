@@ -67,11 +67,7 @@ class HTTPRequest(msgspec.Struct):
         return self.headers | told
 
     async def has_new_token(self, status: int) -> bool:
-        """Replace a refused access token, at most once; return True if that worked.
-
-        Raises:
-            AccessTokenError: No token could be fetched.
-        """
+        """Replace a refused access token, at most once; return True if that worked."""
         if status != _UNAUTHORIZED or self.renew is None or self.token is None:
             return False
         renew, self.renew = self.renew, None
@@ -83,9 +79,6 @@ class HTTPRequest(msgspec.Struct):
 
         Credentials stay with their host: once the request has left it, they are gone, and do not
         come back when it returns.
-
-        Raises:
-            ToolExecutionError: The place must not get the body, or the URL itself.
         """
         if is_same_party(self.url, target):
             self.url = target if self.query_key is None else _with_key(target, self.query_key)
@@ -105,11 +98,6 @@ class HTTPRequest(msgspec.Struct):
         self.url = target
 
     def redirect(self, status: int, location: str) -> None:
-        """Turn this request into the one that follows a redirect.
-
-        Raises:
-            ToolExecutionError: The place may not be reached, or must not get the body.
-        """
         target = redirect_target(self.url, location)
         method = redirect_method(status, self.method)
         if method != self.method:
@@ -138,14 +126,7 @@ def request_of_call(params: Mapping[str, Any], secrets: SecretScope) -> HTTPRequ
 def request_of_plan(
     plan: RequestPlan, params: Mapping[str, Any], secrets: SecretScope, call_id: str | None = None
 ) -> HTTPRequest:
-    """Return the request of a declarative tool, with the parameters filled in.
-
-    Args:
-        plan: What the definition says.
-        params: The validated parameters.
-        secrets: Resolves the secrets; the files among them have been read.
-        call_id: The same for each attempt of a call, for its idempotency key.
-    """
+    """Return the filled-in request of a declarative tool; secret files were read before."""
     origin, rest = plan.url.render(params, secrets)
     credential = NO_CREDENTIAL if plan.auth is None else plan.auth.credential(secrets)
     if text := _query(plan, params, secrets, credential.query):

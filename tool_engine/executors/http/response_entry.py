@@ -42,7 +42,6 @@ class PagesPlan(msgspec.Struct, frozen=True):
     cursor_param: str | None
     """The query entry that sends the cursor; None: `next` finds a URL."""
     items: ParsedResult
-    """Finds the list in each page."""
     max_pages: int
 
 
@@ -55,7 +54,6 @@ class SavePlan(msgspec.Struct, frozen=True):
     create_folders: bool
 
     def open(self) -> FileRoot:
-        """Open the root; raise `ToolExecutionError` if its variable is not set."""
         return FileEntry(root=self.root, folder=self.folder, max_bytes=0, ignore=None).open()
 
 
@@ -70,13 +68,7 @@ class ResponsePlan(msgspec.Struct, frozen=True):
 
 
 def read_response(reader: EntryReader[Any], response: Any, method: str | None) -> ResponsePlan:
-    """Return what `response` says; add its problems to `reader`.
-
-    Args:
-        reader: Reads the entry.
-        response: A JMESPath expression, or a mapping with `select`, `pages` and `save_to`.
-        method: That of the declared request; None: the call names the URL.
-    """
+    """Return what `response` says; `method` is None if the call names the URL."""
     if not isinstance(response, Mapping):
         return ResponsePlan(select=_expression(reader, response, _PATH))
     reader.keys(response, _KEYS, _PATH)

@@ -1,4 +1,4 @@
-"""For how long does a server ask for a pause?"""
+"""How long a pause does a server ask for?"""
 
 from __future__ import annotations
 

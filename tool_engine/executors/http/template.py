@@ -68,11 +68,7 @@ class URLTemplate(msgspec.Struct, frozen=True):
         return [part for part in parts if isinstance(part, SecretPart)]
 
     def render(self, params: Mapping[str, Any], secrets: SecretScope) -> tuple[str, str]:
-        """Return the fixed start of the URL and, percent-encoded, the rest.
-
-        Raises:
-            ToolExecutionError: A parameter is missing, or would leave its path segment.
-        """
+        """Return the fixed start of the URL and, percent-encoded, the rest."""
         origin = self.origin[0]
         if len(self.origin) > 1 or not isinstance(origin, str):
             origin = "".join(
@@ -93,7 +89,6 @@ class URLTemplate(msgspec.Struct, frozen=True):
 
 
 def query_text(name: str, value: Any) -> str:
-    """Return `name=value`, percent-encoded; a list repeats the name."""
     items = value if isinstance(value, list) else [value]
     return "&".join(f"{quote(name, safe='')}={quote(value_text(name, i), safe='')}" for i in items)
 
@@ -198,5 +193,4 @@ def _value(_name: str, text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return True if `text` has letters and digits only, and needs no encoding."""
     return text.isascii() and text.isalnum()

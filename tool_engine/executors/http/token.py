@@ -50,7 +50,6 @@ class AccessTokenError(ToolExecutionError):
     """A failed fetch; the message names endpoint and reason, never a secret."""
 
     pause: float | None = None
-    """The seconds for which the endpoint asks for a pause."""
 
 
 class TokenRequest(msgspec.Struct, frozen=True):
@@ -70,11 +69,7 @@ Post = Callable[[TokenRequest], Awaitable[HTTPAnswer]]
 
 
 def token_request(auth: TokenAuth, secrets: SecretScope, allow: AllowList) -> TokenRequest:
-    """Return the request for a token (RFC 6749, 2.3.1 and 4.4.2).
-
-    Raises:
-        ToolExecutionError: The URL is none, or would carry the secret in clear.
-    """
+    """Return the request for a token (RFC 6749, 2.3.1 and 4.4.2)."""
     url = parse_url("".join(auth.token_url.render({}, secrets)))
     if url.scheme == "http" and not allow.lists(url.raw_host or "", url.port or 0):
         raise AccessTokenError(
@@ -97,13 +92,6 @@ def token_request(auth: TokenAuth, secrets: SecretScope, allow: AllowList) -> To
 
 
 class AccessTokens:
-    """The tokens of one executor.
-
-    Args:
-        post: Sends a request, follows no redirect, and reads at most `MAX_TOKEN_BYTES`.
-        clock: Counts the seconds that a token is valid for.
-    """
-
     def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
         self._post = post
         self._clock = clock
@@ -116,11 +104,7 @@ class AccessTokens:
         return f"AccessTokens(known={len(self._known)}, fetches={len(self._fetches)})"
 
     async def get(self, wanted: TokenRequest, *, refused: str | None = None) -> str:
-        """Return the token; fetch it where none is still valid.
-
-        Args:
-            wanted: What to send for it.
-            refused: A token that a service refused: another one is needed.
+        """Return the token; fetch it if none is valid or a service `refused` it.
 
         Raises:
             AccessTokenError: The endpoint cannot be reached, or gives none.
@@ -141,7 +125,6 @@ class AccessTokens:
         self._known = {}
 
     async def close(self) -> None:
-        """End the fetches of this loop, and forget the tokens."""
         running = asyncio.get_running_loop()
         self.forget()
         fetches = [task for (loop, _), task in self._fetches.items() if loop is running]

@@ -30,12 +30,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re
 
 
 def parse_url(text: str) -> URL:
-    """Return the URL that `text` spells, its host in the dialled form.
-
-    Raises:
-        ToolExecutionError: It is not an http or https URL, or different programs would read it
-            differently.
-    """
+    """Return the URL, its host in the dialled form; refuse ambiguous spellings."""
     if len(text) > MAX_URL_LENGTH:
         raise ToolExecutionError(
             f"the URL is {len(text)} characters long; the most is {MAX_URL_LENGTH}"

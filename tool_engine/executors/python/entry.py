@@ -30,8 +30,6 @@ _SIZE: Final = re.compile(r"([0-9]{1,12}) ?([A-Za-z]+)", re.ASCII)
 
 
 class PythonEntry(msgspec.Struct, frozen=True):
-    """A handler in a Python module, and how it is run."""
-
     module: str
     name: str
     """Dotted, for an attribute of an object in the module."""
@@ -47,7 +45,6 @@ class PythonEntry(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The definition's spelling, `module:name`."""
         return f"{self.module}:{self.name}"
 
 
@@ -57,7 +54,6 @@ def is_isolated(tool: Tool) -> bool:
 
 
 def is_place(handler: str) -> bool:
-    """Return True if a handler names a Python function, not an executor."""
     return ":" in handler
 
 

@@ -45,11 +45,7 @@ class _Call(OwnThread[Any]):
 
 
 class ProcessExecutor:
-    """The executor of handlers with `isolation: process`.
-
-    Args:
-        approved: The hash of the code that was approved for a tool; None where any may run.
-    """
+    """The executor of handlers with `isolation: process`, whose code may need approval."""
 
     def __init__(self, approved: Callable[[Tool], str | None] = lambda _: None) -> None:
         self._approved = approved

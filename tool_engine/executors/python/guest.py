@@ -121,7 +121,6 @@ def _die_by(number: int) -> None:
 
 
 def _serve(requests: int, answers: int) -> int:
-    """Answer until there are no more requests; return the exit code."""
     settings = _read(requests)
     if settings is None:
         return 0
@@ -176,7 +175,6 @@ def _signature(function: Any) -> dict[str, Any]:
 def _answer(
     function: Callable[..., Any], runner: asyncio.Runner, request: Any, cpu: float | None
 ) -> bytes:
-    """Call the handler; return the message to send."""
     if cpu:
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit = math.ceil(used.ru_utime + used.ru_stime + cpu)
@@ -314,7 +312,6 @@ def _write(answers: int, data: bytes) -> None:
 
 
 def _read(requests: int) -> Any:
-    """Return the next message; None after the last."""
     head = _read_bytes(requests, 4)
     if len(head) < 4:
         return None

@@ -48,13 +48,7 @@ class PythonHandlers:
         self._known: dict[str, ToolExecutor] = {}
 
     def check(self, tool: Tool, *, may_import: bool) -> list[DefinitionProblem]:
-        """Return what is wrong with the tool's entry and its handler. Blocks.
-
-        Args:
-            tool: The tool.
-            may_import: True if the module may be imported, which runs its code; otherwise its
-                source is read.
-        """
+        """Return the problems of entry and handler; `may_import` runs the module's code. Blocks."""
         problems = check_entry(tool)
         if problems or not may_import:
             return problems
@@ -108,7 +102,6 @@ class _LaterExecutor:
         self._load = load
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
-        """Return the handler's value, or a coroutine that the backend awaits."""
         return self._load().execute(tool, params, context)
 
 

@@ -75,15 +75,9 @@ FINDER: Final = _Finder()
 
 
 def import_source(module: str, approved: str | None = None) -> ModuleType:
-    """Import a module from its source, at most once in a process.
+    """Import a module once in a process; raise `OtherCodeError` for unapproved code.
 
-    Args:
-        module: Its name.
-        approved: The hash of the file that may run; None: any may.
-
-    Raises:
-        OtherCodeError: Its file differs, or differed when this process imported it.
-        Exception: What the module raises.
+    With `approved`, the file must have this hash, now and when this process imported it.
     """
     FINDER.take(module, with_package=approved is not None)
     token = _approved.set((module, approved))
@@ -96,17 +90,13 @@ def import_source(module: str, approved: str | None = None) -> ModuleType:
 
 
 def check_running(module: str, approved: str | None) -> None:
-    """Raise `OtherCodeError` if this process imported code that was not approved."""
     running = running_hash(module)
     if running is not None:
         _check((module, approved), running)
 
 
 def running_hash(module: str) -> str | None:
-    """Return the hash of a module's file when it was compiled, or None.
-
-    None where it is not imported, or the program imported it by itself.
-    """
+    """Return the hash of a module's file as compiled here; None if it was not."""
     loader = getattr(getattr(sys.modules.get(module), "__spec__", None), "loader", None)
     return getattr(loader, "code_hash", None) or None if type(loader) is _FromSource else None
 

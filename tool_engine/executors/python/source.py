@@ -36,19 +36,13 @@ class SourceError(ValueError):
 
 
 class ModuleSource:
-    """What is known of one module.
-
-    Args:
-        module: Its name.
-        tree: Its source; None where it has none, as a module in C.
-    """
+    """What is known of one module; a module in C has no `tree`."""
 
     def __init__(self, module: str, tree: ast.Module | None) -> None:
         self._module = module
         self._tree = tree
 
     def check(self, name: str, tool: Tool) -> None:
-        """Raise `SourceError` unless the module may have a handler `name` that fits `tool`."""
         if self._tree is None:
             return
         first = name.partition(".")[0]
@@ -74,11 +68,6 @@ class ModuleSource:
 
 
 def source_of(module: str) -> ModuleSource:
-    """Return the source of a module that could be imported.
-
-    Raises:
-        SourceError: There is no such module, or its source is no Python.
-    """
     text = source_text(module)
     if text is None or len(text) > _MOST_BYTES:
         return ModuleSource(module, None)
@@ -89,11 +78,7 @@ def source_of(module: str) -> ModuleSource:
 
 
 def source_text(module: str) -> bytes | None:
-    """Return the bytes of a module's file; None where it has no source.
-
-    Raises:
-        SourceError: There is no such module, or its file cannot be read.
-    """
+    """Return the bytes of a module's file; None where it has no source."""
     spec = _find(module)
     if spec is None:
         # Without this, finders do not see a file that was just written.
@@ -175,7 +160,6 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
 
 
 def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
-    """Yield the names that the statements bind, with their definitions where certain."""
     for statement in body:
         if isinstance(statement, ast.ClassDef | _Function):
             yield statement.name, statement

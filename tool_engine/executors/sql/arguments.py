@@ -22,7 +22,6 @@ class ArgumentError(ValueError):
 
 
 def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
-    """Return the parameter's value, for a place of the type `kind`."""
     if value is None:
         return None
     if not is_array:

@@ -74,7 +74,6 @@ _EXAMPLE: Final = "SELECT name FROM shops WHERE id = :id"
 
 class SQLPlan(msgspec.Struct, frozen=True):
     tool: str
-    """The tool's name, for messages."""
     source: str
     statement: Statement
     is_readonly: bool
@@ -232,7 +231,6 @@ compile_entry = _SQLReader.compile
 
 
 def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[DefinitionProblem]:
-    """Return the problems of a tool's source in an engine that has `sources`."""
     entry = tool.implementation_config
     name = entry.get("source")
     if not isinstance(name, str) or not name.strip():
@@ -250,7 +248,6 @@ def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[Defi
 
 
 def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
-    """Return a sentence about the missing source `name`, with what to do."""
     hint = suggest_near(name, sources)
     if not hint:
         known = ", ".join(sorted(sources))
@@ -263,7 +260,6 @@ def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
 
 
 def is_order(choices: frozenset[str]) -> bool:
-    """Return True if an identifier's choices are ASC and DESC."""
     return {choice.upper() for choice in choices} <= _ORDERS
 
 

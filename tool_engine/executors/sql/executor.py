@@ -63,12 +63,6 @@ class _Opened:
 
 
 class SQLExecutor:
-    """The executor of tools whose entry declares `sql`.
-
-    Args:
-        sources: The databases that tools may name.
-    """
-
     def __init__(self, sources: Mapping[str, DatabaseSource] | None = None) -> None:
         self._sources = dict(sources or {})
         self._plans = CompiledEntries(compile_entry)
@@ -107,7 +101,6 @@ class SQLExecutor:
         return opened.secrets.hide(output)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Close every connection; idempotent."""
         opened, self._opened, self._opening = self._opened, {}, {}
         running = asyncio.get_running_loop()
         for (loop, _, _), each in opened.items():
@@ -140,7 +133,6 @@ class SQLExecutor:
 
 
 def _made(plan: SQLPlan, source: DatabaseSource) -> _Opened:
-    """Open a database, in a thread: it imports, and may read files."""
     url, secrets = resolved(plan.source, source)
     kind = DatabaseSource(url=url).kind
     module, name, extra = _KINDS[str(kind)]

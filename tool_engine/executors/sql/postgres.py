@@ -103,7 +103,6 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         transport.set_protocol(self.meter)
 
     def is_fit(self) -> bool:
-        """Return True if it is open, without a transaction."""
         return not self.is_closed() and not self.is_in_transaction()
 
     async def make_ready(self) -> None:
@@ -129,17 +128,9 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class PostgreSQLDatabase:
-    """One PostgreSQL database, for reading or for writing.
+    """A database for reading or writing, with at most `pool_size` statements at once.
 
-    Args:
-        name: The name of the source, for messages.
-        url: Its resolved URL.
-        is_readonly: True if it is for reading.
-        pool_size: The most statements at once.
-
-    Raises:
-        ValueError: The URL is not understood.
-        OSError: A certificate in the URL cannot be read.
+    `ValueError` where the URL is not understood, `OSError` where its certificate cannot be read.
     """
 
     mark = '"'
@@ -155,7 +146,6 @@ class PostgreSQLDatabase:
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
-        """Run the statement of `plan`; see `SQLExecutor.execute`."""
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
         values = [(name, params.get(name)) for name in names]
         async with self._pool.turn():
@@ -303,7 +293,6 @@ _LATE: Final = (asyncpg.QueryCanceledError, TimeoutError)
 
 
 def _explained(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
-    """Return the error with a cause and a cure."""
     if isinstance(error, _LATE):
         return TimeoutError("the statement ran at its deadline and was ended; nothing is kept")
     state = getattr(error, "sqlstate", None) or ""
@@ -328,7 +317,6 @@ def _named(found: re.Match[str], values: Sequence[str]) -> str:
 
 
 def _why(error: Exception, reason: str) -> str:
-    """Return the cause without the address that asyncio puts into the text."""
     if isinstance(error, ssl.SSLError):
         return f"it is not secure ({error.reason})"
     if _NO_ENCRYPTION in reason:

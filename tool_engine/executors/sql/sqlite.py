@@ -143,19 +143,11 @@ class _GuardedConnection(aiosqlite.Connection):
         self._thread.daemon = True
 
     def is_fit(self) -> bool:
-        """Return True if it is open, without a transaction."""
         return self._connection is not None and not self._connection.in_transaction
 
 
 class SQLiteDatabase:
-    """One SQLite file, for reading or for writing.
-
-    Args:
-        name: The name of the source, for messages.
-        url: Its resolved URL.
-        is_readonly: True if it is for reading.
-        pool_size: The most statements at once.
-    """
+    """A file for reading or writing, with at most `pool_size` statements at once."""
 
     mark = "`"
     """The quote of identifiers. SQLite reads an unknown name in `"` as a text."""
@@ -172,7 +164,6 @@ class SQLiteDatabase:
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
-        """Run the statement of `plan`; see `SQLExecutor.execute`."""
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
         values = [_bound(params.get(name)) for name in names]
         async with self._pool.turn():
@@ -269,7 +260,6 @@ def _text(data: bytes) -> str:
 
 
 def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exception:
-    """Return the error with a cause and a cure."""
     if isinstance(error, OverflowError):
         return ToolExecutionError(
             "a number is too large for SQLite; whole numbers go from -2**63 to 2**63 - 1"

@@ -60,8 +60,6 @@ Piece = str | Value | Membership | Identifier
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How one database writes the places of values."""
-
     mark: str
     """The start of a place, such as `$` for `$1`."""
     member: str
@@ -76,18 +74,15 @@ class Statement(msgspec.Struct, frozen=True):
 
     pieces: tuple[Piece, ...]
     keyword: str
-    """Its first word, in capitals."""
     inner_keywords: frozenset[str]
     """The first words in parentheses, in capitals: what a CTE or a sub-query does."""
 
     @property
     def values(self) -> set[str]:
-        """The parameters whose values are bound."""
         return {piece.name for piece in self.pieces if isinstance(piece, Value | Membership)}
 
     @property
     def identifiers(self) -> set[str]:
-        """The parameters that choose an identifier."""
         return {piece.name for piece in self.pieces if isinstance(piece, Identifier)}
 
     def render(
@@ -95,12 +90,8 @@ class Statement(msgspec.Struct, frozen=True):
     ) -> tuple[str, list[str]]:
         """Return the text for one database, and its values' names by number.
 
-        A parameter that is used twice has one number, so that both uses have one type.
-
-        Args:
-            dialect: How the database writes places.
-            lists: The parameters whose values are lists.
-            chosen: The text for each identifier, quoted.
+        A parameter that is used twice has one number, so that both uses have one type. `chosen`
+        holds the quoted identifiers.
         """
         numbers: dict[tuple[str, str], int] = {}
         texts: list[str] = []
@@ -155,12 +146,7 @@ _OPEN: Final = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
 def parse_statement(text: str) -> Statement:
-    """Read one statement.
-
-    Raises:
-        StatementError: It is empty, not whole or more than one statement, or has a place for a
-            value in another form than `:name`.
-    """
+    """Read one whole statement, whose only places are `:name`; raise `StatementError`."""
     if len(text) > MAX_CHARACTERS:
         raise StatementError(
             f"has {len(text)} characters, and a statement has at most {MAX_CHARACTERS}; put what "
@@ -218,7 +204,6 @@ def _end_of_dollar(text: str, match: re.Match[str]) -> int:
 
 
 def _single(tokens: list[_Token]) -> list[_Token]:
-    """Return the tokens before the semicolon, which must be last."""
     ends = [place for place, token in enumerate(tokens) if token.kind == "end"]
     if not ends:
         return tokens

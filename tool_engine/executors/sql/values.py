@@ -22,7 +22,6 @@ _MAX_DEPTH: Final = 60
 
 
 def json_value(value: Any, depth: int = 0) -> Any:
-    """Return the JSON value for a driver's value."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):

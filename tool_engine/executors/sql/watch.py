@@ -35,7 +35,6 @@ class Watch:
 
     @property
     def left(self) -> float | None:
-        """The seconds that are left; None: no limit."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     @property
@@ -44,7 +43,6 @@ class Watch:
 
     @property
     def is_over(self) -> bool:
-        """True if the statement must end now."""
         return self.is_stopped or self.is_late
 
     def stop(self) -> None:
@@ -74,9 +72,7 @@ async def run_watched(
 ) -> dict[str, Any]:
     """Return the result of `work`; a cancelled caller waits until `work` has ended.
 
-    Args:
-        work: Uses a connection, which must stay in order whatever happens to the caller.
-        stop: Lets the work end soon.
+    `work` uses a connection, which must stay in order; `stop` lets the work end soon.
     """
     task = asyncio.get_running_loop().create_task(work, name="tool-engine-sql")
     try:

@@ -32,9 +32,8 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
 
 MAX_STEPS: Final = 100
-"""The most steps of one workflow, branches included."""
+"""Branches included."""
 MAX_ITEMS: Final = 1000
-"""The largest `limit`."""
 _DEFAULT_ITEMS: Final = 100
 _MAX_PARALLEL: Final = 32
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -45,7 +44,6 @@ _CALL_KEYS: Final = (
 _GROUP_KEYS: Final = ("id", "parallel", "if", "on_error")
 _STEP_KEYS: Final = (*_CALL_KEYS, "parallel")
 _FACTS: Final = ("output", "status", "error", "error_type")
-"""The facts of a step that has ended."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +55,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     condition: Node | None = None
     """The step is skipped where this is not true."""
     tool: str = ""
-    """The tool that it calls; empty for a step with branches."""
+    """Empty for a step with branches."""
     params: dict[str, Any] = {}
-    """The arguments, a template."""
     for_each: Any = None
     """The list, a template; None: one call."""
     limit: int = _DEFAULT_ITEMS
     max_parallel: int = 1
     timeout: float | None = None
-    """Seconds for each call."""
     on_error: Any = "fail"
     """`fail`, `continue`, or `{"use": template}`."""
     branches: tuple[Step, ...] = ()
@@ -83,7 +79,6 @@ class Workflow(msgspec.Struct, frozen=True):
             yield from step.branches
 
     def calls(self) -> Iterator[Step]:
-        """Yield the steps that call a tool."""
         return (step for step in self.all_steps() if step.tool)
 
 

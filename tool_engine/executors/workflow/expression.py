@@ -56,10 +56,7 @@ class Literal(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The way to a value."""
-
     root: str
-    """`params`, `steps`, `item` or `index`."""
     parts: tuple[str | int, ...]
     """Keys of mappings, and positions in lists."""
 
@@ -99,11 +96,7 @@ Node = Literal | Path | FirstOf | Comparison | Not | All | AnyOf
 
 
 def read_reference(text: str, start: int) -> tuple[Node, int]:
-    """Return the reference from `start`, after `${`, and where it ends.
-
-    Raises:
-        ExpressionError: The text there is no reference.
-    """
+    """Return the reference from `start`, after `${`, and where it ends."""
     reader = _Reader(text, start)
     node = reader.value()
     reader.expect("}", "a reference ends with }")
@@ -113,7 +106,6 @@ def read_reference(text: str, start: int) -> tuple[Node, int]:
 
 
 def parse_condition(text: str) -> Node:
-    """Read a condition; raise `ExpressionError` if the text is none."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"a condition has at most {MAX_LENGTH} characters, got {len(text)}")
     reader = _Reader(text, 0)

@@ -20,13 +20,7 @@ _UNLINKED: Final = "_unlinked"
 
 
 def with_links(tool: Tool, findings: Sequence[str], broken: Sequence[str]) -> Tool:
-    """Return a copy of `tool` that carries its fit with other tools.
-
-    Args:
-        tool: The workflow, as its definition says it.
-        findings: Everything that does not fit.
-        broken: The part of it that keeps the workflow from running.
-    """
+    """Return a copy with its misfits; the `broken` ones prevent running."""
     copy = msgspec.structs.replace(tool, findings=[*tool.findings, *findings])
     copy.__dict__[_BROKEN] = tuple(broken)
     copy.__dict__[_UNLINKED] = tool
@@ -34,7 +28,6 @@ def with_links(tool: Tool, findings: Sequence[str], broken: Sequence[str]) -> To
 
 
 def unlinked(tool: Tool) -> Tool:
-    """Return the tool as its definition says it."""
     original: Tool = tool.__dict__.get(_UNLINKED, tool)
     return original
 

@@ -47,13 +47,6 @@ SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
 
 
 class WorkflowLinker:
-    """Adds to workflows the findings about the other tools of a snapshot.
-
-    Args:
-        is_workflow: Returns True for a workflow.
-        validate: Finds what is wrong with arguments of a tool.
-    """
-
     def __init__(
         self,
         is_workflow: Callable[[Tool], bool],
@@ -66,12 +59,7 @@ class WorkflowLinker:
         self._names: set[str] = set()
 
     def link(self, index: SnapshotT, before: SnapshotT) -> SnapshotT:
-        """Return the snapshot with findings in its workflows; `index` where all fit.
-
-        Args:
-            index: The next snapshot.
-            before: The present one; unchanged tools stay the same value.
-        """
+        """Return the snapshot with findings; workflows unchanged since `before` stay the same."""
         for new in index if self._last is None else index.new_since(self._last):
             (self._names.add if self._is_workflow(new) else self._names.discard)(new.name)
         self._last = index
@@ -85,12 +73,7 @@ class WorkflowLinker:
         return index.with_changes(changes) if changes else index
 
     def prepare(self, tools: Iterable[Tool], index: Snapshot) -> None:
-        """Check the workflows among `tools`, in a thread: the first check takes longest.
-
-        Args:
-            tools: What is new.
-            index: What will exist, as far as it is known yet.
-        """
+        """Check the workflows among `tools`, in a thread: the first check takes longest."""
         for tool in tools:
             if self._is_workflow(tool):
                 self.problems(unlinked(tool), index)
@@ -108,7 +91,6 @@ class WorkflowLinker:
         return linked
 
     def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
-        """Return everything in a workflow that does not fit the tools of `index`."""
         if self._links is None:
             # Most programs have no workflow.
             links = import_module("tool_engine.executors.workflow.links")

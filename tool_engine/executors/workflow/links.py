@@ -34,7 +34,6 @@ class Link(NamedTuple):
     """One mismatch between a workflow and the present tools."""
 
     path: str
-    """The place in the definition, such as `entry.steps[2].params.x`."""
     message: str
     is_broken: bool = True
     """True if the workflow cannot run; otherwise only a claim in its definition is wrong."""
@@ -46,13 +45,6 @@ class Link(NamedTuple):
 
 
 class WorkflowLinks:
-    """Checks workflows against the tools that they call.
-
-    Args:
-        is_workflow: Returns True for a workflow.
-        validate: Finds what is wrong with arguments of a tool.
-    """
-
     def __init__(self, is_workflow: Callable[[Tool], bool], validate: Validate) -> None:
         self._is_workflow = is_workflow
         self._validate = validate
@@ -60,13 +52,6 @@ class WorkflowLinks:
         self._known: dict[str, tuple[tuple[Tool | None, ...], list[Link]]] = {}
 
     def problems(self, tool: Tool, find: Find, near: Callable[[str], Sequence[str]]) -> list[Link]:
-        """Return everything in the workflow `tool` that does not fit.
-
-        Args:
-            tool: A workflow.
-            find: Returns the tool of a name.
-            near: Returns the most similar names.
-        """
         steps = list(self._compiled.of(tool).calls())
         called = (tool, *(find(step.tool) for step in steps))
         known = self._known.get(tool.name)
@@ -110,7 +95,6 @@ class WorkflowLinks:
             return ()
 
     def _reach_problems(self, tool: Tool, find: Find) -> Iterator[Link]:
-        """Yield what is wrong with all tools that it reaches."""
         front: _Reached = {step.tool: (step, (tool.name, step.tool)) for step in self._calls(tool)}
         reached = dict(front)
         for _ in range(MAX_DEPTH):
@@ -175,7 +159,6 @@ def _reference_problems(tool: Tool, step: Step, other: Tool) -> Iterator[Link]:
 def _parameter_problems(
     source: ToolParameter, target: ToolParameter, path: str, theirs: str
 ) -> Iterator[Link]:
-    """Yield what is wrong with passing a parameter on unchanged."""
     if not _fits(source.type, target.type):
         yield Link(
             path,

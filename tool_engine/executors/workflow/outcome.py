@@ -47,27 +47,20 @@ class StepError(Exception):
 
 
 class WorkflowTimeoutError(ToolExecutionError):
-    """The time of a workflow is up."""
-
     error_type = "timeout"
 
 
 class StepState(msgspec.Struct):
-    """The state of one step."""
-
     step: Step
     status: Status = "not_run"
     output: Any = None
     """The output, for references."""
     error: StepError | None = None
-    """Its failure; of several items, the first."""
+    """Of several items, the first failure."""
     calls: int = 0
-    """The calls that it has begun."""
     calls_done: int = 0
-    """The calls that have succeeded."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what references see: `output`, `status`, `error` and `error_type`."""
         error = self.error
         return {
             "output": self.output,

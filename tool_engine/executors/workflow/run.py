@@ -32,7 +32,6 @@ __all__ = ["MAX_CALLS", "MAX_DEPTH", "run_workflow"]
 MAX_CALLS: Final = 1000
 """The most calls of one run, those of inner workflows included."""
 MAX_DEPTH: Final = 20
-"""The most workflows inside one another."""
 _MARGIN: Final = 0.1
 """The most seconds that are reserved to report what was done when the time is up."""
 _MARGIN_SHARE: Final = 0.05
@@ -41,7 +40,7 @@ _TIMEOUTS: Final = ("timeout", "queue_timeout")
 
 
 class _Budget(msgspec.Struct):
-    """What a workflow and those inside it may still call."""
+    """The remaining calls of a workflow and those inside it."""
 
     calls_left: int = MAX_CALLS
     is_over: bool = False
@@ -49,8 +48,6 @@ class _Budget(msgspec.Struct):
 
 
 class _Level(msgspec.Struct, frozen=True):
-    """The nesting depth of a workflow."""
-
     depth: int
     budget: _Budget
 
@@ -61,16 +58,7 @@ _level: ContextVar[_Level | None] = ContextVar("tool_engine_workflow_level", def
 async def run_workflow(
     workflow: Workflow, params: dict[str, Any], context: ToolExecutionContext
 ) -> Any:
-    """Run the steps of `workflow` and return its output.
-
-    Args:
-        workflow: What to run.
-        params: The arguments of its call.
-        context: Makes the calls of the steps.
-
-    Raises:
-        ToolExecutionError: A step failed; `details` says which, and what was done before.
-    """
+    """Run the steps; return the output, or raise with `details` of all steps."""
     outer = _level.get()
     if outer is None or outer.budget.is_over:
         outer = _Level(0, _Budget())
@@ -112,7 +100,6 @@ class _Run:
         self._context = context
 
     async def run(self) -> Any:
-        """Run it; see `run_workflow`."""
         try:
             for step in self._workflow.steps:
                 await self._step(step)

@@ -58,13 +58,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def parse_template(value: Any, wrong: Places, place: str = "") -> Any:
-    """Return `value`, with a `Text` in place of each text that has references.
-
-    Args:
-        value: The definition's value.
-        wrong: Collects what is no reference.
-        place: The place of `value`.
-    """
+    """Return `value` with a `Text` for each text with references; `wrong` collects mistakes."""
     if isinstance(value, str):
         try:
             return _parse_text(value)
@@ -97,7 +91,6 @@ def references_in(tree: Any) -> Iterator[Path]:
 
 
 def has_references(tree: Any) -> bool:
-    """Return True if a template holds any reference."""
     if isinstance(tree, dict):
         return any(map(has_references, tree.values()))
     return any(map(has_references, tree)) if isinstance(tree, list) else isinstance(tree, Text)
@@ -108,9 +101,6 @@ def render(tree: Any, scope: Scope) -> Any:
 
     An entry whose reference is a parameter that the call left out is left out too; `LEFT_OUT` when
     nothing else is there.
-
-    Raises:
-        EvaluationError: A reference leads nowhere.
     """
     if isinstance(tree, Text):
         if (whole := tree.whole) is not None:
