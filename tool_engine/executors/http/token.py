@@ -53,7 +53,7 @@ class AccessTokenError(ToolExecutionError):
 
 
 class TokenRequest(msgspec.Struct, frozen=True):
-    """What is sent to a token endpoint; equal requests share a token."""
+    """A request to a token endpoint; equal requests share a token."""
 
     url: URL
     headers: tuple[tuple[str, str], ...]

@@ -243,7 +243,7 @@ def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
 
 
 class _HandlerError(Exception):
-    """What the handler returned cannot leave its process."""
+    """A handler's value that cannot leave its process."""
 
 
 def _check_keys(value: Any) -> None:

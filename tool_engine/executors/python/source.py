@@ -36,7 +36,7 @@ class SourceError(ValueError):
 
 
 class ModuleSource:
-    """What is known of one module; a module in C has no `tree`."""
+    """The source of one module; `tree` is None for a module in C."""
 
     def __init__(self, module: str, tree: ast.Module | None) -> None:
         self._module = module
