@@ -34,28 +34,20 @@ CONSTANTS: Final = {"pi": math.pi, "e": math.e, "tau": math.tau}
 
 
 class Function(NamedTuple):
-    """One function of the calculator."""
-
     usage: str
-    """How it is written."""
+    """The notation, such as `sqrt(x)`, for messages."""
     meaning: str
     compute: Callable[..., Number]
     least: int = 1
-    """How many arguments it takes at least."""
     most: int = 1
     domain: str = ""
-    """What it takes, where that is not every number."""
+    """The permitted values, where not every number is one."""
     result: str = "as arguments"
-    """`whole`, `decimal`, `chosen` (one of the arguments), or decimal if an argument is."""
+    """`whole`, `decimal`, `chosen` (one of the arguments) or `as arguments`: decimal if one is."""
 
 
 def call(name: str, arguments: tuple[Value, ...]) -> Value:
-    """`name(*arguments)`.
-
-    Raises:
-        CalculationError: There is no such function, it does not take these arguments, or it has no
-            result for them.
-    """
+    """Return `name(*arguments)`; raise `CalculationError` for wrong arguments or no result."""
     function = FUNCTIONS.get(name)
     if function is None:
         hint = suggest_near(name, FUNCTIONS) or f"; there are {', '.join(FUNCTIONS)}"
@@ -167,18 +159,18 @@ def _variance(*values: Number) -> Number:
 
 
 def _sqrt(value: Number) -> Number:
-    """Exact for the squares of fractions."""
+    """Return the square root, exact for the squares of fractions."""
     if isinstance(value, float):
         return math.sqrt(value)
     top, bottom = math.isqrt(value.numerator), math.isqrt(value.denominator)
     if top * top == value.numerator and bottom * bottom == value.denominator:
         return Fraction(top, bottom)
-    # A large number has a root of so many digits that its fraction makes no difference.
+    # The root of a large number has so many digits that its fraction makes no difference.
     return float(top) if value > 1e300 else math.sqrt(real(value))
 
 
 def _root(value: Number, degree: Number) -> Number:
-    """Exact for powers of fractions, so that the cube root of 0.001 is 0.1."""
+    """Return the root, exact for powers of fractions such as 0.001."""
     number = _whole("root", degree)
     if not 1 <= number <= _MAX_DEGREE:
         raise CalculationError(f"root takes a degree between 1 and {_MAX_DEGREE}")
@@ -194,7 +186,7 @@ def _root(value: Number, degree: Number) -> Number:
 
 
 def _whole_root(value: int, degree: int) -> int:
-    """The root, rounded down; by Newton's method, from above."""
+    """Return the root, rounded down; by Newton's method, from above."""
     root = 1 << -(-value.bit_length() // degree)
     less = degree - 1
     while root and root > (smaller := (less * root + value // root**less) // degree):
@@ -207,7 +199,7 @@ def _of_reals(compute: Callable[..., float]) -> Callable[..., float]:
 
 
 def _log(value: Number, base: Number | None = None) -> Number:
-    """Whole where it is: as a quotient of two floats it is next to it."""
+    """Return the logarithm, exact where it is whole, unlike a quotient of floats."""
     if base is None:
         return _ln(value)
     if base == 1:

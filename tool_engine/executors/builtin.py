@@ -11,10 +11,10 @@ __all__ = ["EchoExecutor"]
 
 
 class EchoExecutor:
-    """Returns its parameters as they are: `{"message": "hello"}` for the tool `echo`."""
+    """The executor of `echo`: it returns the parameters as they are."""
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The parameters."""
+        """Return the parameters."""
         return params

@@ -1,4 +1,4 @@
-"""What is the value of an arithmetic expression that nobody trusts?
+"""How is an arithmetic expression from an untrusted source computed?
 
 The grammar is numbers, operators, parentheses, named constants and functions, and nothing else:
 there is no attribute, no text and no name to escape through. Precedence is Python's: `**` binds
@@ -57,11 +57,10 @@ class _Token(NamedTuple):
     kind: str
     text: str
     column: int
-    """1-based."""
 
 
 class CalculatorExecutor:
-    """Runs `calculator`: `{"expression": "1+2"}` gives `{"result": 3}`.
+    """The executor of `calculator`: `{"expression": "1+2"}` gives `{"result": 3}`.
 
     Where decimals do not say all of a result, it has the fraction too: `1/3` gives
     `{"result": 0.3333333333333333, "exact": "1/3"}`.
@@ -70,7 +69,7 @@ class CalculatorExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The value of `params["expression"]`; raises `ToolExecutionError` when it has none."""
+        """Return the value of `params["expression"]`; raise `ToolExecutionError` if it has none."""
         expression = params.get("expression")
         if not isinstance(expression, str):
             raise ToolExecutionError(
@@ -87,7 +86,7 @@ class CalculatorExecutor:
 
 
 def calculate(expression: str) -> int | float:
-    """The value of `expression`.
+    """Return the value of an arithmetic expression.
 
     Example:
         >>> calculate("2 * (3 + 4)")
@@ -101,11 +100,7 @@ def calculate(expression: str) -> int | float:
 
 
 def evaluate(expression: str) -> Value:
-    """The value of `expression`, as exact as it is known.
-
-    Raises:
-        CalculationError: As `calculate`.
-    """
+    """Return the value, as exact as known; raise as `calculate` does."""
     if len(expression) > MAX_LENGTH:
         raise CalculationError(
             f"the expression is {len(expression)} characters long; the most is {MAX_LENGTH}"
@@ -139,7 +134,7 @@ def _unknown(expression: str, position: int) -> CalculationError:
 
 
 class _Parser:
-    """Computes while it reads; its depth is bounded, so it cannot exhaust the stack."""
+    """A parser that computes as it reads, within a bounded depth."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -147,7 +142,7 @@ class _Parser:
         self._depth = 0
 
     def sum(self, least: int) -> Value:
-        """A chain of operators that bind at least as strongly as `least`."""
+        """Compute a chain of operators that bind at least as strongly as `least`."""
         value = self._signed()
         while (binding := _BINDING.get(self._peek().text, -1)) >= least:
             symbol, right = self._take(), self.sum(binding + 1)
@@ -155,7 +150,6 @@ class _Parser:
         return value
 
     def expect_end(self) -> None:
-        """Raises `CalculationError` unless everything has been read."""
         token = self._peek()
         if token.kind != "end":
             raise self._unexpected(token, "an operator")
@@ -255,7 +249,6 @@ class _Parser:
 
 
 def _hint(token: _Token, before: str, expected: str) -> str:
-    """The likely cure for an unexpected token."""
     if before == "%" and expected == "a number":
         return "; % is the remainder of a division: write 50 / 100 for 50 percent"
     if token.text == ",":
@@ -270,7 +263,7 @@ def _hint(token: _Token, before: str, expected: str) -> str:
 
 
 def _at(token: _Token, compute: Callable[..., Value], *operands: Any) -> Value:
-    """`compute(*operands)`; an error says where in the expression it is."""
+    """Return `compute(*operands)`; an error names the column in the expression."""
     try:
         return compute(*operands)
     except CalculationError as error:

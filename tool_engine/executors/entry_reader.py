@@ -1,4 +1,4 @@
-"""How is a definition's `entry` read, so that all its mistakes are found at once?"""
+"""How is a definition's `entry` read so that all its mistakes are found at once?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EntryT = TypeVar("EntryT")
 
 
 class EntryReader(ABC, Generic[EntryT]):
-    """Reads one entry, and goes on after a mistake.
+    """A reader of one entry that goes on after a mistake.
 
     An executor's reader says what it knows in `read`; the rest is the same for all of them.
     """
@@ -28,14 +28,13 @@ class EntryReader(ABC, Generic[EntryT]):
 
     @classmethod
     def check(cls, tool: Tool) -> list[DefinitionProblem]:
-        """Everything that is wrong with the entry of `tool`; empty when it can run."""
         reader = cls(tool)
         reader.read()
         return reader.problems
 
     @classmethod
     def compile(cls, tool: Tool) -> EntryT:
-        """The entry of `tool`, ready to run; raises `DefinitionError` with all that is wrong."""
+        """Return the entry of `tool`, ready to run; raise `DefinitionError` with all problems."""
         reader = cls(tool)
         entry = reader.read()
         if entry is None or reader.problems:
@@ -44,22 +43,19 @@ class EntryReader(ABC, Generic[EntryT]):
 
     @abstractmethod
     def read(self) -> EntryT | None:
-        """The entry; None, or any other value, beside the `problems` that were found."""
+        """Return the entry; None, or any other value, if `problems` were found."""
 
     def problem(self, path: str, message: str) -> None:
-        """Notes that what stands at `path` is wrong."""
         file = self.tool.source or f"tool {self.tool.name!r}"
         self.problems.append(DefinitionProblem(message, file=file, path=path))
 
     def keys(self, mapping: Mapping[Any, Any], known: tuple[str, ...], path: str) -> None:
-        """Notes the keys of `mapping` that mean nothing here."""
         for key in mapping:
             if key not in known:
                 hint = suggest_near(key, known) or f"; known are {', '.join(known)}"
                 self.problem(f"{path}.{key}", f"unknown key {key!r}{hint}")
 
     def config(self, known: tuple[str, ...]) -> Mapping[str, Any]:
-        """What the entry has under `config`, whose keys are `known`."""
         config = self.tool.implementation_config.get("config", {})
         if not isinstance(config, Mapping):
             self.problem("entry.config", f"must be a mapping, got {config!r}")
@@ -76,7 +72,6 @@ class CompiledEntries(Generic[EntryT]):
         self._known: dict[str, tuple[Tool, EntryT]] = {}
 
     def of(self, tool: Tool) -> EntryT:
-        """The entry of `tool`; raises `DefinitionError` where it is wrong."""
         known = self._known.get(tool.name)
         if known is not None and known[0] is tool:
             return known[1]

@@ -1,4 +1,4 @@
-"""Is the code that runs a tool still the code that somebody approved?"""
+"""Is the code that runs a tool still the code that was approved?"""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ UNREAD: Final = "unread"
 
 
 class CodeHashes:
-    """The hashes of the executors that run tools; to read source blocks, so it is done apart.
+    """The hashes of the code that runs tools; `read` comes first.
 
     Args:
         resolve: The executor of a tool; None when nothing runs it.
-        is_python: Whether a tool names its handler as `package.module:function`: then the module's
-            file counts, which is read and not run, for nobody may have approved it.
+        is_python: True for a handler `package.module:function`. Then the module's file is hashed
+            and not imported, because it may not be approved.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class CodeHashes:
         self._read: dict[int, tuple[Any, str]] = {}
 
     async def read(self, tools: Iterable[Tool]) -> None:
-        """Reads, in a thread, the source of what runs `tools`, unless it was read before."""
+        """Read, in a thread, the source of what runs `tools`, once for each."""
         tools = list(tools)
         modules = {_module(tool) for tool in tools if self._is_python(tool)}
         if modules:
@@ -59,14 +59,14 @@ class CodeHashes:
                 self._read[id(executor)] = (executor, code)
 
     def of(self, tool: Tool) -> str | None:
-        """The hash of what runs `tool`, or what stands for it; None when nothing runs it."""
+        """Return the hash of what runs `tool`, a constant above, or None."""
         if self._is_python(tool):
             return self._files.get(_module(tool), UNREAD)
         executor = self._executor(tool)
         return None if executor is None else self._read.get(id(executor), (None, UNREAD))[1]
 
     def is_outdated(self, tool: Tool) -> bool:
-        """Whether this process goes on running what the file of a module said before."""
+        """Return True if the module's file is newer than the running code."""
         if not self._is_python(tool) or is_isolated(tool):
             return False
         return running_hash(_module(tool)) not in (None, self._files.get(_module(tool)))
@@ -87,7 +87,7 @@ def _module(tool: Tool) -> str:
 
 
 def module_hash(module: str) -> str:
-    """A hash of the file that a module would be imported from, or `UNREADABLE`; blocks."""
+    """Return a hash of a module's file, or `UNREADABLE`. Blocks; imports nothing."""
     try:
         text = source_text(module)
     except SourceError:
@@ -96,7 +96,7 @@ def module_hash(module: str) -> str:
 
 
 def source_hash(executor: Any) -> str:
-    """A hash of the source of a function, or of an executor's class; blocks.
+    """Return a hash of a function's or executor class's source. Blocks.
 
     Only its own lines count, not what they call. `ENGINE` and `UNREADABLE` stand for code that
     cannot be approved apart.

@@ -1,7 +1,7 @@
 """How does a plain Python function become an executor?
 
-Everything about the function is decided once: whether it is async, whether it wants the context,
-whether it fits the tool's parameters. A call is then one line.
+Everything about the function is decided once: is it async, does it take the context, does it fit
+the tool's parameters? A call is then one line.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ _KEYWORD_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parame
 
 
 class AsyncHandlerExecutor:
-    """Runs an async function with the validated parameters as keywords."""
+    """The executor of an async function."""
 
     is_async = True
-    """`execute` hands over the handler's own coroutine, which saves every call one of ours."""
+    """`execute` returns the handler's own coroutine, which saves a coroutine per call."""
 
     def __init__(self, handler: Callable[..., Coroutine[Any, Any, Any]]) -> None:
         self.handler = handler
-        """The function that it runs."""
         self._wants_context = _wants_context(handler)
         self.misfits = _misfits_of(handler)
         self.direct = None if self._wants_context else handler
-        """What may be called with the parameters as keywords in place of `execute`."""
+        """What may be called with the parameters as keywords in place of `execute`, or None."""
 
     def __repr__(self) -> str:
         return f"AsyncHandlerExecutor({_name(self.handler)})"
@@ -50,18 +49,16 @@ class AsyncHandlerExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Coroutine[Any, Any, Any]:
-        """The handler's coroutine, to be awaited."""
         if self._wants_context:
             return self.handler(**params, context=context)
         return self.handler(**params)
 
 
 class SyncHandlerExecutor:
-    """Runs a plain function; its `execute` is plain too, so that it is run in a thread."""
+    """The executor of a plain function; its plain `execute` runs in a thread."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
         self.handler = handler
-        """The function that it runs."""
         self._wants_context = _wants_context(handler)
         self.misfits = _misfits_of(handler)
 
@@ -69,7 +66,6 @@ class SyncHandlerExecutor:
         return f"SyncHandlerExecutor({_name(self.handler)})"
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
-        """Calls the handler."""
         extra = {CONTEXT: context} if self._wants_context else {}
         value = self.handler(**params, **extra)
         if inspect.isawaitable(value):
@@ -82,11 +78,7 @@ class SyncHandlerExecutor:
 
 
 def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolExecutor:
-    """The executor for `handler`: async for an async function, else one that runs in a thread.
-
-    Args:
-        handler: A function, bound method, partial, or object with `__call__`.
-        tool: The tool that it shall run; its parameters are checked against the signature.
+    """Return the executor for an async or plain function, checked against `tool`.
 
     Raises:
         ConfigurationError: `handler` cannot be called, or does not fit the tool.
@@ -101,10 +93,9 @@ def executor_for(handler: Callable[..., Any], tool: Tool | None = None) -> ToolE
 
 
 def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
-    """Raises `ConfigurationError` unless `handler` takes exactly what `tool` declares.
+    """Raise `ConfigurationError` unless `handler` takes exactly what `tool` declares.
 
-    A parameter that the handler cannot take, or one that it needs and the tool never sends, would
-    otherwise show only when the tool is called.
+    Otherwise a misfit would show only when the tool is called.
     """
     signature = _signature(handler)
     if signature is not None:
@@ -112,7 +103,7 @@ def check_handler(handler: Callable[..., Any], tool: Tool) -> None:
 
 
 def check_signature(signature: inspect.Signature, name: str, tool: Tool) -> None:
-    """The same for what is known only by its signature; `name` is what messages call it."""
+    """Check as `check_handler`, where only the signature is known; messages use `name`."""
     declared = {parameter.name: parameter for parameter in tool.parameters}
     taken = signature.parameters
     who = f"the handler {name} of tool {tool.name!r}"
@@ -184,12 +175,12 @@ _GENERATORS: Final = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def _misfits_of(handler: Any) -> Callable[[Mapping[str, Any]], list[ValidationError]] | None:
-    """What tells which arguments do not convert into what `handler` takes; None: all do."""
+    """Return a function that finds arguments that do not convert; None: all do."""
     return getattr(handler, "misfits", None)
 
 
 def _calls(handler: Any) -> tuple[Any, Any]:
-    """What runs when `handler` is called: itself, and the `__call__` of its class."""
+    """Return what runs when `handler` is called: itself, and its class's `__call__`."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return handler, type(handler).__call__
@@ -213,7 +204,6 @@ def _wants_context(handler: Callable[..., Any]) -> bool:
 
 
 def wants_context(signature: inspect.Signature) -> bool:
-    """Whether a handler with this signature is to receive the context."""
     known = signature.parameters.get(CONTEXT)
     return known is not None and known.kind in _KEYWORD_KINDS
 

@@ -1,4 +1,4 @@
-"""What is a number to the calculator: whole, a fraction, written with a point, or only close?
+"""Which kinds of number does the calculator compute with, and how exactly?
 
 Whole numbers, quotients and decimals such as `0.1` are computed with exactly, as fractions; a float
 comes in only where nothing else will do, as in `sqrt(2)`. So `0.1 + 0.2` is `0.3` and `1/3*3` is
@@ -38,20 +38,14 @@ class CalculationError(ValueError):
 
 
 class Value(NamedTuple):
-    """A number on its way through an expression."""
-
     number: Number
     is_decimal: bool = False
-    """Whether a number with a point or an exponent took part: the result is then a float, even
+    """True if a number with a point or an exponent took part: the result is then a float, even
     where it is whole, as in Python."""
 
 
 def parse(text: str) -> Value:
-    """The value of a number as it is written, such as `12`, `.5` or `1e-3`.
-
-    Raises:
-        CalculationError: It is too large or too small.
-    """
+    """Read `12`, `.5` or `1e-3`; raise `CalculationError` if out of range."""
     if text.isdigit():
         return Value(_whole(text))
     mantissa, _, exponent = text.lower().partition("e")
@@ -80,17 +74,16 @@ def _whole(text: str) -> int:
 def _exponent(text: str) -> int:
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-0")
-    # Longer than any that is allowed: its value does not matter any more.
+    # Longer than any that is allowed: the value does not matter any more.
     return sign * (10**9 if len(digits) > 9 else int(digits or "0"))
 
 
 def max_digits() -> int:
-    """How many decimal digits a whole number may have."""
     return int(MAX_BITS * math.log10(2))
 
 
 def bits_of(number: Number) -> int:
-    """The size of an exact number in bits; a float has none to speak of."""
+    """Return the size of an exact number in bits; 0 for a float."""
     if isinstance(number, int):
         return number.bit_length()
     if isinstance(number, float):
@@ -99,11 +92,9 @@ def bits_of(number: Number) -> int:
 
 
 def narrowed(number: Number) -> Number:
-    """The same number in its plainest form: a whole fraction is an int, a huge one a float.
+    """Return a whole fraction as int, a huge one as float.
 
-    Raises:
-        OverflowError: A huge fraction is too large for a float.
-        ArithmeticError: It is too small for one.
+    `ArithmeticError` where no float can hold it.
     """
     if not isinstance(number, Fraction):
         return number
@@ -113,12 +104,7 @@ def narrowed(number: Number) -> Number:
 
 
 def as_float(number: Number) -> float:
-    """The nearest float.
-
-    Raises:
-        OverflowError: There is none, for the number is too large.
-        CalculationError: The number is too small: the nearest would be zero.
-    """
+    """Return the nearest float; raise instead of overflow, or of zero."""
     value = float(number)
     if value == 0 and number != 0:
         raise CalculationError("the result is too small for a number")
@@ -126,11 +112,7 @@ def as_float(number: Number) -> float:
 
 
 def settled(value: Value) -> int | float:
-    """What a caller gets: an int where the result is whole, else the nearest float.
-
-    Raises:
-        CalculationError: No float can hold it.
-    """
+    """Return an int where the result is whole, else the nearest float."""
     number = value.number
     if isinstance(number, int) and not value.is_decimal:
         return number
@@ -141,7 +123,7 @@ def settled(value: Value) -> int | float:
 
 
 def exact_text(value: Value) -> str | None:
-    """The result as a fraction such as `1/3`, where its decimals do not say all of it."""
+    """Return a fraction such as `1/3`; None where decimals show all of it."""
     number = value.number
     if not isinstance(number, Fraction) or Fraction(repr(float(number))) == number:
         return None

@@ -1,8 +1,7 @@
 """What may an operation of the calculator cost, and what is its result?
 
-The cost of an operation is bounded before it is computed: whoever writes the expression may be
-hostile, and `9**9**9` would otherwise never end. What is not a finite real number is an error that
-says why.
+The cost of an operation is bounded before it is computed: expressions may be hostile, and
+`9**9**9` would otherwise never end. What is not a finite real number is an error with the reason.
 """
 
 from __future__ import annotations
@@ -28,15 +27,11 @@ __all__ = ["add", "bounded", "checked", "divide", "multiply", "operate", "power"
 NumberT = TypeVar("NumberT", bound=Number)
 
 _FAR: Final = 10**18
-"""As an exponent as good as any that is larger."""
+"""An exponent this large gives the same answer as any larger one."""
 
 
 def operate(symbol: str, left: Value, right: Value) -> Value:
-    """`left symbol right`; `//` and `%` round down, as in Python.
-
-    Raises:
-        CalculationError: The result is not a finite real number, or would be too large.
-    """
+    """Return `left symbol right`; `//` and `%` round down, as in Python."""
     number = checked(symbol, _OPERATORS[symbol], (left.number, right.number))
     return Value(number, left.is_decimal or right.is_decimal)
 
@@ -44,14 +39,7 @@ def operate(symbol: str, left: Value, right: Value) -> Value:
 def checked(
     what: str, compute: Callable[..., Any], operands: tuple[Number, ...], domain: str = ""
 ) -> Number:
-    """`compute(*operands)`, if that is a finite real number of a bearable size.
-
-    Args:
-        what: What messages call it.
-        compute: Bounds its own cost.
-        operands: The numbers.
-        domain: What it takes, for the message where it is not defined.
-    """
+    """Return `compute(*operands)` if finite, real and bounded; `compute` bounds its own cost."""
     try:
         value = compute(*operands)
         if isinstance(value, complex):
@@ -78,13 +66,11 @@ def checked(
 
 
 def bounded(what: str, bits: float) -> None:
-    """Raises `CalculationError` for a whole result of more than `MAX_BITS` bits."""
     if bits > MAX_BITS:
         raise CalculationError(f"the result of {what} would have more than {max_digits()} digits")
 
 
 def real(number: Number) -> float:
-    """The number as a float, to compute with where nothing exact will do."""
     try:
         return as_float(number)
     except OverflowError:
@@ -92,26 +78,26 @@ def real(number: Number) -> float:
 
 
 def add(left: Number, right: Number) -> Number:
-    """The sum; a fraction with too many digits becomes a float."""
+    """Return the sum; a fraction with too many digits becomes a float."""
     return narrowed(left + right)
 
 
 def multiply(left: Number, right: Number) -> Number:
-    """The product, bounded before it is computed."""
+    """Return the product, bounded before it is computed."""
     if isinstance(left, int) and isinstance(right, int):
         bounded("*", left.bit_length() + right.bit_length() - 2)
     return _not_lost("*", left * right, left != 0 and right != 0)
 
 
 def divide(left: Number, right: Number) -> Number:
-    """The quotient, exact unless one of the two is a float."""
+    """Return the quotient, exact unless one of the two is a float."""
     if isinstance(left, float) or isinstance(right, float):
         return _not_lost("/", left / right, left != 0)
     return Fraction(left) / Fraction(right)
 
 
 def power(base: Number, exponent: Number) -> Any:
-    """`base` to the power of `exponent`; complex for an even root of a negative number."""
+    """Return the power; complex for an even root of a negative number."""
     if isinstance(base, float) or not isinstance(exponent, int):
         return _not_lost("**", real(base) ** real(exponent), base != 0)
     if isinstance(base, int) and exponent >= 0:
@@ -125,7 +111,7 @@ def power(base: Number, exponent: Number) -> Any:
 
 
 def _not_lost(what: str, result: NumberT, is_something: bool) -> NumberT:
-    """A float that has become zero, of what is not, has lost its value."""
+    """Raise if a float has become zero though the exact result is not."""
     if result == 0 and is_something:
         raise CalculationError(f"the result of {what} is too small for a number")
     return result

@@ -1,10 +1,10 @@
 """Which executor runs a tool?
 
-In this order: what was registered in code under the tool's handler name; for a handler such as
-`package.module:function`, that Python function; for a tool that declares
-a request or an `argv` and no handler, the HTTP or the command executor; the table below; what an
-installed package offers under the entry-point group `tool_engine.executors`. Modules are loaded by
-name on first use, so that what no tool needs is never imported.
+In this order: what was registered in code under the tool's handler name; the Python function of a
+handler such as `package.module:function`; for a tool without handler that declares a request or an
+`argv`, the HTTP or the command executor; the table below; what an installed package offers under
+the entry-point group `tool_engine.executors`. Modules are loaded on first use, so that what no tool
+needs is never imported.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _log = get_logger(__name__)
 
 
 class ExecutorRegistry:
-    """Finds the executor of a tool, makes each at most once, and closes them all.
+    """The executors by tool; each is made once and closed at the end.
 
     Args:
         search_tools: Searches the catalog for the tool `search_tools`.
@@ -115,8 +115,8 @@ class ExecutorRegistry:
         self._origins: dict[str, list[str]] = {}
         self._python: PythonHandlers | None = None
         self.may_import = False
-        """Whether `check` may import the modules of handlers, which runs their code; the source is
-        read otherwise."""
+        """True if `check` may import the modules of handlers, which runs their code; otherwise the
+        source is read."""
         self.approved_code: Callable[[Tool], str | None] = lambda _: None
         """The hash of the only code that may run a Python handler; None: any may."""
 
@@ -127,7 +127,7 @@ class ExecutorRegistry:
         )
 
     def register(self, name: str, executor: ToolExecutor) -> None:
-        """Runs the tools whose handler is `name` with `executor`, in place of any other.
+        """Let `executor` run the tools whose handler is `name`, before any other.
 
         Raises:
             ConfigurationError: `name` is empty, or `executor` cannot execute.
@@ -139,7 +139,7 @@ class ExecutorRegistry:
         self._remember(executor)
 
     def get(self, name: str) -> ToolExecutor | None:
-        """The executor of this name; None when nobody offers one.
+        """Return the executor of this name, or None.
 
         Raises:
             ExecutorNotFoundError: A package offers it, but it cannot be loaded.
@@ -156,21 +156,16 @@ class ExecutorRegistry:
         return found
 
     def names(self) -> list[str]:
-        """Every name that `get` knows, sorted."""
         return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._offered()})
 
     def nearest(self, name: str) -> str:
-        """The known name that is spelled most like `name`; empty when none is."""
         return find_nearest(name, self.names())
 
     def resolve(self, tool: Tool) -> ToolExecutor | None:
-        """The executor that runs `tool`; None when there is none.
+        """Return the executor that runs `tool`, or None; raise as `get` does.
 
         Raises:
-            ExecutorNotFoundError: A package offers it, but it cannot be loaded.
-            MissingExtraError: It needs an optional dependency that is not installed.
-            DefinitionError: Its handler is a Python function that cannot be imported, or does not
-                fit.
+            DefinitionError: Its Python function cannot be imported, or does not fit.
         """
         registered = self._registered.get(tool.handler)
         if registered is not None:
@@ -179,7 +174,7 @@ class ExecutorRegistry:
         return self._handlers().resolve(tool) if name == PYTHON else self.get(name)
 
     async def prepare(self, tools: Iterable[Tool] = ()) -> None:
-        """Imports, in a thread, what `tools` need, so that their first call does not wait for it.
+        """Import, in a thread, what `tools` need for their first call.
 
         Looks up what installed packages offer as well: `get` and `nearest` read many small files
         for that, once. A package that cannot be loaded shows when its tool is called.
@@ -191,13 +186,13 @@ class ExecutorRegistry:
         await asyncio.to_thread(self._import, needed, handlers)
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
-        """What is wrong with the tool's entry, as far as its executor can tell before a call."""
+        """Return what is wrong with the tool's entry, as known before a call."""
         if self.is_python(tool):
             return self._handlers().check(tool, may_import=self.may_import)
         return self.check_entry(tool)
 
     def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
-        """The same without a look at what a Python handler is, which a file or an import tells."""
+        """Check as `check` does, without reading or importing a Python handler."""
         name = self.name_of(tool)
         if name == PYTHON:
             form: list[DefinitionProblem] = import_module(_PYTHON_ENTRY).check_form(tool)
@@ -212,33 +207,31 @@ class ExecutorRegistry:
         return problems
 
     def name_of(self, tool: Tool) -> str:
-        """The name of the executor that runs `tool`, whether there is one or not."""
+        """Return the name of the tool's executor, even if it does not exist."""
         entry = tool.implementation_config  # made anew whenever it is read
         handler = _handler(entry, tool)
         return handler if handler in self._registered else _executor_name(entry, tool)
 
     def is_python(self, tool: Tool) -> bool:
-        """Whether the handler of `tool` is a function that its definition names."""
         return self.name_of(tool) == PYTHON
 
     def is_workflow(self, tool: Tool) -> bool:
-        """Whether the steps of `tool` are calls of other tools."""
         entry = tool.implementation_config
         is_one = _executor_name(entry, tool) == _WORKFLOW
         return is_one and _handler(entry, tool) not in self._registered
 
     def check_key(self) -> str:
-        """What the answers of `check` depend on, beside the tool: same key, same answers."""
+        """Return what `check` depends on beside the tool: same key, same answers."""
         sources = sorted((name, each.readonly) for name, each in (self._sources or {}).items())
         return "\n".join((*sorted(self._registered), repr(sources)))
 
     def is_settled(self, tool: Tool) -> bool:
-        """Whether what `check` says of `tool` stays as it is while `check_key` does."""
-        # A Python handler is somebody else's code, which may be another one tomorrow.
+        """Return True if the answer of `check` for `tool` changes only with `check_key`."""
+        # A Python handler is not the engine's code and may have changed by tomorrow.
         return not self.is_python(tool)
 
     async def close(self) -> None:
-        """Closes the executors in reverse order; one that fails is logged and stops no other."""
+        """Close the executors in reverse order; log failures and go on."""
         opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
         async with contextlib.AsyncExitStack() as stack:
             for executor in opened:
@@ -265,7 +258,7 @@ class ExecutorRegistry:
                 if name in BUILTIN_EXECUTORS:
                     import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
                 elif name in offered and name not in self._registered:
-                    # Here, because it reads files: on the loop a message names it.
+                    # Read here because it reads files: messages on the loop use what is stored.
                     self._origins[name] = [*map(_origin, offered[name])]
                     offered[name][0].load()
 
@@ -328,7 +321,7 @@ async def _close(executor: ToolExecutor) -> None:
 
 
 def _handler(entry: Mapping[str, Any], tool: Tool) -> str:
-    """`tool.handler`, of an entry that was read once."""
+    """Return `tool.handler`, for an entry that was read once."""
     return str(entry.get("handler") or tool.name)
 
 

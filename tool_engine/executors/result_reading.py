@@ -1,4 +1,4 @@
-"""How does a model read on where its result was cut?"""
+"""How does a model read the rest of a result that was cut?"""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ __all__ = ["ResultReadExecutor"]
 
 FindTool = Callable[[str], Tool | None]
 FindBelow = Callable[[str], Awaitable[frozenset[str]]]
-"""`ToolKnowledgeStore.get_tools_below`."""
 _PAGE: Final = 8_000
-"""Characters of JSON text that one page has at most, around its own few words."""
+"""The most characters of JSON text in one page, without the keys around it."""
 _NAMES: Final = ("caller_id", "caller_type", "conversation_id", "workflow_id")
 _TRUNCATED: Final = "_truncated"
 
 
 class ResultReadExecutor:
-    """Runs `read_result`: `{"call_id": "call-…", "path": "items", "offset": 20}` gives the page.
+    """The executor of `read_result`: `{"call_id": "call-…", "path": "items", "offset": 20}`.
 
     A caller reads the results of its own calls: caller, its type, conversation and workflow must
-    be the same. A call that names none of them reads nothing, as nobody could tell whose results
-    are its own. Secrets are hidden, as in records.
+    be the same. A call without any of these reads nothing, because ownership cannot be shown.
+    Secrets are hidden, as in records.
 
     Args:
         find_call: Finds the record of a call; None: there is none, and every call fails.
-        find_tool: Finds the tool of a call, which says whether somebody must see its results first.
-        find_below: Finds the tools that a call has called, of whose results it may tell.
+        find_tool: Finds the tool of a call, which may require consent to show its results.
+        find_below: Finds the tools that a call has called, whose results it may contain.
     """
 
     def __init__(
@@ -54,7 +53,6 @@ class ResultReadExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """One page of a text, a list or a mapping, with `next_offset` where there is more."""
         if self._find_call is None:
             raise ToolExecutionError("there are no records to read here; run it by a ToolEngine")
         if all(getattr(context, name) is None for name in _NAMES if name != "caller_type"):
@@ -70,13 +68,13 @@ class ResultReadExecutor:
         ):
             raise ToolExecutionError(_not_yours(call_id))
         await self._check_shown(record, context)
-        # The thread is the last to hold the record: to let go of a million objects takes long.
+        # The thread is the last holder of the record: freeing a million objects takes long.
         handed_over = [record]
         del record
         return await asyncio.to_thread(_page, handed_over, params)
 
     async def _check_shown(self, record: ToolCallRecord, context: ToolExecutionContext) -> None:
-        """Raises ToolExecutionError for a result that was withheld from the model, or may be."""
+        """Raise `ToolExecutionError` if a result was, or may be, withheld from the model."""
         tool = None if self._find_tool is None else self._find_tool(record.tool_name)
         judge = getattr(context.scope, "refusal_of_result", None)
         if judge is not None:
@@ -97,7 +95,6 @@ class ResultReadExecutor:
             )
 
     def _withholds(self, tool_name: str) -> bool:
-        """Whether somebody must be asked about results of a tool, as far as is known of it."""
         if self._find_tool is None:
             return False
         tool = self._find_tool(tool_name)
@@ -106,7 +103,8 @@ class ResultReadExecutor:
 
 
 def _not_yours(call_id: str) -> str:
-    # The same words for both: whether a stranger made such a call is nobody's business.
+    # The same words for both, so that an error does not reveal whether another caller's call
+    # exists.
     return (
         f"no result of yours is kept for call_id {call_id[:80]!r}; use the call_id that "
         "a shortened result names, or call the tool again"
@@ -221,7 +219,6 @@ def _page_of_entries(
 
 
 def _pointer(item: Any, path: ResultPath) -> dict[str, str]:
-    """Stands for an entry that does not fit into a page."""
     place = json.dumps(write_path(path), ensure_ascii=False)
     size = f"{len(item):,} {'characters' if isinstance(item, str) else 'entries'}"
     return {CUT_KEY: f"{_kind(item)} of {size}; read it with path={place}"}
@@ -233,7 +230,7 @@ def _check_offset(offset: int, count: int, unit: str) -> None:
 
 
 def _size(value: Any) -> int:
-    """Characters of its JSON text; anything above a page where it is longer than that."""
+    """Return the length of its JSON text; inexact above one page."""
     size = 0
     for piece in _pieces(value):
         size += len(piece)

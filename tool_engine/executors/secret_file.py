@@ -14,12 +14,12 @@ from tool_engine.errors import ToolExecutionError
 __all__ = ["MAX_SECRET_BYTES", "read_secret_file"]
 
 MAX_SECRET_BYTES: Final = 64 * 1024
-# A pipe that nobody writes to must not hold the call up; Windows has no such files.
+# A pipe without a writer must not hold the call up; Windows has no such files.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def read_secret_file(path: str) -> str:
-    """The text in the file, without the line breaks at its end. Blocks.
+    """Return the file's text, without line breaks at its end. Blocks.
 
     Raises:
         ToolExecutionError: It is missing, empty, larger than 64 KiB, or no text.

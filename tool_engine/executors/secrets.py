@@ -27,8 +27,6 @@ _BARE_ORIGIN: Final = re.compile(r"(?:https?://)?[A-Za-z0-9.\-:\[\]]+/?", re.ASC
 
 
 class SecretPart(msgspec.Struct, frozen=True):
-    """Where the value of one secret stands."""
-
     name: str
     """The name of an environment variable, or the absolute path of a file."""
     source: str = "env"
@@ -36,8 +34,6 @@ class SecretPart(msgspec.Struct, frozen=True):
 
 
 class SecretScope:
-    """The secrets that one call has resolved."""
-
     __slots__ = ("_files", "_forms")
 
     def __init__(self) -> None:
@@ -46,40 +42,29 @@ class SecretScope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be hidden."""
         return not self._forms
 
     async def read_files(self, parts: Iterable[SecretPart]) -> None:
-        """Reads, in a thread, the files among `parts`, for `resolve` to find them read.
-
-        Raises:
-            ToolExecutionError: A file is missing, empty, too large or no text.
-        """
+        """Read, in a thread, the files among `parts` before they are resolved."""
         paths = [part.name for part in parts if part.source == "file"]
         if paths:
             self._files |= await asyncio.to_thread(_read_all, paths)
 
     def resolve(self, part: SecretPart) -> str:
-        """The value of a secret, hidden from now on.
-
-        A file that `read_files` has not read is read here and now, which blocks.
-
-        Raises:
-            ToolExecutionError: The variable is not set, or empty; the file cannot be used.
-        """
+        """Return a secret's value, hidden from now on; blocks for an unread file."""
         value = self._value(part)
         self.hide_value(value)
         return value
 
     def resolve_address(self, part: SecretPart) -> str:
-        """Like `resolve`, for the start of a URL: a bare `http://host:port` is no secret."""
+        """Resolve the start of a URL: a bare `http://host:port` is no secret."""
         value = self._value(part)
         if not _BARE_ORIGIN.fullmatch(value):
             self.hide_value(value)
         return value
 
     def hide_value(self, value: str) -> None:
-        """Hides a secret that came from elsewhere, in each form in which it may be sent."""
+        """Hide a secret from another source, in each form that is sent."""
         if len(value) < _MIN_LENGTH:
             return
         remember_secret(value)
@@ -88,18 +73,16 @@ class SecretScope:
         self._forms = dict.fromkeys(found)
 
     def holds(self, text: str) -> bool:
-        """Whether a resolved secret appears in `text`."""
         return any(form in text for form in self._forms)
 
     def hide_text(self, text: str) -> str:
-        """`text` without the secrets of this call, in any form in which they were sent."""
         for form in self._forms:
             text = text.replace(form, HIDDEN)
         return text
 
     def hide(self, value: Any) -> Any:
-        """A JSON value without the secrets of this call, keys included."""
-        # Looked at as one text: a value has thousands of them, and hardly ever a secret.
+        """Return a JSON value without the secrets of this call, keys included."""
+        # Search one joined text first: a value has thousands of texts, and hardly ever a secret.
         if not self._forms or not self.holds("\0".join(_texts(value))):
             return value
         return self._hide_in(value)
@@ -121,7 +104,6 @@ class SecretScope:
 
 
 def _texts(value: Any) -> list[str]:
-    """All texts in a JSON value, keys included."""
     found: list[str] = []
     left = [value]
     while left:

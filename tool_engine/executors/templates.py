@@ -53,8 +53,6 @@ class TemplateError(ValueError):
 
 
 class ParameterPart(msgspec.Struct, frozen=True):
-    """The value of a parameter."""
-
     name: str
 
 
@@ -62,13 +60,11 @@ Part = str | ParameterPart | SecretPart
 
 
 class TextTemplate(msgspec.Struct, frozen=True):
-    """A text with placeholders."""
-
     parts: tuple[Part, ...]
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Reads `text`; raises `TemplateError` for a `${...}` that names no secret."""
+        """Read `text`; raise `TemplateError` for a `${...}` that names no secret."""
         parts: list[Part] = []
         end = 0
         for match in _TOKEN.finditer(text):
@@ -87,17 +83,14 @@ class TextTemplate(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> set[str]:
-        """The names of the parameters that it takes."""
         return {part.name for part in self.parts if isinstance(part, ParameterPart)}
 
     @property
     def has_secret(self) -> bool:
-        """Whether it takes a secret."""
         return any(isinstance(part, SecretPart) for part in self.parts)
 
     @property
     def secrets(self) -> list[SecretPart]:
-        """The secrets that it takes."""
         return [part for part in self.parts if isinstance(part, SecretPart)]
 
     def render(
@@ -106,13 +99,7 @@ class TextTemplate(msgspec.Struct, frozen=True):
         secrets: SecretScope,
         encode: Callable[[str], str] = str,
     ) -> str | None:
-        """The text with `params` filled in; None where the call left one of them out.
-
-        Args:
-            params: The validated parameters of the call.
-            secrets: Resolves the secrets and remembers them.
-            encode: Encodes the value of a parameter or a secret for its place.
-        """
+        """Return the text with encoded values; None if one is left out."""
         texts: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -127,23 +114,19 @@ class TextTemplate(msgspec.Struct, frozen=True):
 
 
 class JSONTemplate(msgspec.Struct, frozen=True):
-    """A JSON value whose texts are templates."""
-
     tree: Any
-    """The value, with a `TextTemplate` in place of each text that has placeholders."""
 
     @classmethod
     def parse(cls, value: Any) -> JSONTemplate:
-        """Reads `value`; raises `TemplateError` for a value that JSON cannot hold."""
+        """Read `value`; raise `TemplateError` for a value that JSON cannot hold."""
         return cls(_parse_json(value, 0))
 
     @property
     def texts(self) -> list[TextTemplate]:
-        """The templates in it."""
         return list(_walk(self.tree))
 
     def render(self, params: Mapping[str, Any], secrets: SecretScope) -> Any:
-        """The value with `params` filled in.
+        """Return the value with `params` filled in.
 
         A text that is one placeholder takes the parameter's value with its type. An entry whose
         parameter the call left out is left out too; `MISSING` when nothing else is there.
@@ -152,11 +135,7 @@ class JSONTemplate(msgspec.Struct, frozen=True):
 
 
 def value_text(name: str, value: Any) -> str:
-    """The text of the parameter `name`, for a place that holds one text.
-
-    Raises:
-        ToolExecutionError: The value is a list or a mapping.
-    """
+    """Return a parameter as text; raise `ToolExecutionError` for a list or mapping."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""How does a model find a tool that it has not been shown?"""
+"""How does a model find a tool that is not among its definitions?"""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HINT: Final = (
 
 
 class ToolSearchExecutor:
-    """Runs `search_tools`: `{"query": "rain tomorrow"}` gives `{"tools": [...]}`, best first.
+    """The executor of `search_tools`: `{"query": "rain tomorrow"}` gives `{"tools": [...]}`.
 
-    Each tool is told with its name, description and parameters (JSON Schema), which is all that a
-    model needs to call it. Whoever holds the conversation shows them to the model from then on:
-    see `ToolSubAgent`. A search changes nothing by itself.
+    The best match comes first. Each tool has its name, description and parameters (JSON Schema),
+    which is all that a model needs to call it. The conversation shows them to the model from then
+    on: see `ToolSubAgent`. A search changes nothing by itself.
 
     Args:
         search_tools: Searches the catalog; None: there is none, and every call fails.
@@ -38,15 +38,15 @@ class ToolSearchExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The tools that fit `params["query"]`, at most `params["limit"]` of them.
+        """Return the tools that fit `params["query"]`, at most `params["limit"]` of them.
 
-        A conversation is told of those that are on in it, under the names that they have there.
+        A conversation sees those that are on in it, under the names that they have there.
         """
         if self._search_tools is None:
             raise ToolExecutionError("there is no catalog to search here; run it by a ToolEngine")
         limit, query = params.get("limit", _LIMIT), params.get("query", "")
         show: ShowTool = getattr(context.scope, "shown_tool", _as_it_is)
-        # The tool knows itself: one more, so that it need not count.
+        # The result excludes this tool: ask for one more.
         most = limit + 1
         while True:
             # In a thread, since the first search reads the whole catalog.

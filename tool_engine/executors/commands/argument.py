@@ -1,4 +1,4 @@
-"""How does `entry.argv` become the arguments of a program, one value never more than one argument?
+"""How does `entry.argv` become a program's arguments, each value at most one argument?
 
 The template is read once per tool. An element is a text with `{param}`, a list that is spread
 (`{files...}`, `--file={files...}`) or a flag (`{verbose?--verbose}`). Nothing is ever split or
@@ -38,26 +38,21 @@ _STRAY: Final = re.compile(rf"(?<!\{{)\{{{_NAME}(?:\.\.\.|\?[^{{}}]*)\}}")
 
 
 class PlainArgument(msgspec.Struct, frozen=True):
-    """One argument; none when the call leaves a parameter of it out."""
-
     template: TextTemplate
     may_be_option: bool
-    """Whether a value at its start may begin with a dash."""
+    """True if a value at its start may begin with a dash."""
 
     @property
     def parameters(self) -> set[str]:
-        """The names of the parameters that it takes."""
         return self.template.parameters
 
     @property
     def prefix(self) -> str:
-        """The text before the first placeholder."""
         first = self.template.parts[0] if self.template.parts else ""
         return first if isinstance(first, str) else ""
 
     @property
     def leading(self) -> list[str]:
-        """The parameters whose values may begin the argument."""
         names: list[str] = []
         for part in self.template.parts:
             if not isinstance(part, ParameterPart):
@@ -66,7 +61,6 @@ class PlainArgument(msgspec.Struct, frozen=True):
         return names
 
     def render(self, params: Mapping[str, Any]) -> list[str]:
-        """The argument for `params`; raises `ToolExecutionError` for a value that cannot be one."""
         text = self.template.render(params, _NO_SECRETS)
         if text is None:
             return []
@@ -76,7 +70,7 @@ class PlainArgument(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One argument for each item of a list, each with the same literal start."""
+    """One argument for each item of a list, with a common prefix."""
 
     prefix: str
     name: str
@@ -84,11 +78,9 @@ class Spread(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> set[str]:
-        """The name of the list."""
         return {self.name}
 
     def render(self, params: Mapping[str, Any]) -> list[str]:
-        """The arguments for `params`; raises `ToolExecutionError` for one that cannot be."""
         items = params.get(self.name)
         if items is None:
             return []
@@ -107,18 +99,16 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """A literal argument that is there when a boolean parameter is true."""
+    """A literal argument that is present when a boolean parameter is true."""
 
     name: str
     text: str
 
     @property
     def parameters(self) -> set[str]:
-        """The name of the boolean."""
         return {self.name}
 
     def render(self, params: Mapping[str, Any]) -> list[str]:
-        """The argument, or none."""
         return [self.text] if params.get(self.name) is True else []
 
 
@@ -128,15 +118,10 @@ _NO_SECRETS: Final = SecretScope()
 
 
 def parse_argument(text: str, *, is_operand: bool, may_be_option: Collection[str]) -> Argument:
-    """Reads one element of `argv`.
+    """Read one element of `argv`; raise `TemplateError` if it is none.
 
-    Args:
-        text: The element.
-        is_operand: Whether an element `--` stands before it.
-        may_be_option: The parameters whose values may begin with a dash.
-
-    Raises:
-        TemplateError: It is no template; the message says what to write.
+    `is_operand` means that an element `--` stands before it; the values of the parameters in
+    `may_be_option` may begin with a dash.
     """
     if "\0" in text:
         raise TemplateError("holds a NUL character, which no argument can hold; remove it")
@@ -206,12 +191,10 @@ def _checked(text: str, places: Collection[str]) -> str:
 
 
 def literal_text(argument: Argument) -> str | None:
-    """The text of an element without placeholders; None for any other."""
     if isinstance(argument, PlainArgument) and not argument.parameters:
         return "".join(map(str, argument.template.parts))
     return None
 
 
 def command_line(arguments: Sequence[Argument], params: Mapping[str, Any]) -> list[str]:
-    """All arguments for `params`, in order."""
     return [text for argument in arguments for text in argument.render(params)]

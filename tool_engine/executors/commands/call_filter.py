@@ -1,6 +1,6 @@
 """What does the kernel answer to each system call of a script?
 
-The answer is a BPF program, which the kernel runs for each call: it sees numbers, and cannot follow
+The answer is a BPF program, which the kernel runs for each call: it sees numbers and cannot follow
 pointers. So a call whose meaning stands behind a pointer is allowed only if every such meaning is.
 See seccomp(2).
 """
@@ -28,20 +28,19 @@ __all__ = ["call_filter"]
 
 
 class _Word(NamedTuple):
-    """What half of an argument must be; the kernel looks at the lower half of a number only."""
+    """A condition on half an argument; of an int, the kernel uses the lower half."""
 
     argument: int
     values: Sequence[int] = ()
-    """One of these."""
     is_upper: bool = False
     without: int = 0
-    """None of these bits, where there are no values."""
+    """Bits that must be zero, where there are no values."""
     flags: tuple[int, int] | None = None
-    """An argument and some of its bits: the word counts if one of them is set."""
+    """An argument and some of its bits: the condition applies if one of them is set."""
 
 
 _CLOSED_AND_OPEN: Final = (0, 0x800, 0x80000, 0x80800)
-"""SOCK_NONBLOCK and SOCK_CLOEXEC, either, both or none."""
+"""Neither, either or both of SOCK_NONBLOCK and SOCK_CLOEXEC."""
 _STREAMS: Final = tuple(1 | flags for flags in _CLOSED_AND_OPEN)
 _DATAGRAMS: Final = tuple(2 | flags for flags in _CLOSED_AND_OPEN)
 _UNIX, _INTERNET, _INTERNET6 = 1, 2, 10
@@ -87,7 +86,7 @@ _SET_ID: Final = 0o6000
 # O_CREAT and the bit of O_TMPFILE: without them the place of the mode may hold anything.
 _CREATING: Final = 0o100 | 0o20000000
 _LOOKED_INTO: Final[Mapping[str, Sequence[_Word]]] = {
-    # No program that runs with the rights of its owner.
+    # No setuid program: it would run with its owner's rights.
     "open": (_Word(2, without=_SET_ID, flags=(1, _CREATING)),),
     "openat": (_Word(3, without=_SET_ID, flags=(2, _CREATING)),),
     "creat": (_Word(1, without=_SET_ID),),
@@ -99,7 +98,7 @@ _LOOKED_INTO: Final[Mapping[str, Sequence[_Word]]] = {
     "prctl": (_Word(0, _PRCTLS),),
     # The limits of this process, not of others.
     "prlimit64": (_Word(0, (0,)),),
-    # Asking, and what is usual.
+    # Queries, and the usual settings.
     "personality": (_Word(0, (0xFFFFFFFF, 0)),),
     # One end of a datagram pair may send to any other socket of the machine.
     "socketpair": (_Word(0, (_UNIX,)), _Word(1, _STREAMS)),
@@ -107,9 +106,9 @@ _LOOKED_INTO: Final[Mapping[str, Sequence[_Word]]] = {
     "sendto": (_Word(4, (0,)), _Word(4, (0,), is_upper=True)),
 }
 _WITH_NETWORK: Final[Mapping[str, Sequence[_Word]]] = {
-    # Those of the internet: one of a local service may give more rights.
+    # Internet sockets: a local service's socket may give more rights.
     "socket": (_Word(0, (_INTERNET, _INTERNET6)), _Word(1, (*_STREAMS, *_DATAGRAMS))),
-    # What there is of sockets then reaches no local service, whatever the address.
+    # Sockets then reach no local service, whatever the address.
     "sendto": (),
 }
 _WITH_ATTRIBUTES: Final[Mapping[str, Sequence[_Word]]] = {
@@ -126,13 +125,13 @@ _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 
 def call_filter(machine: str, *, has_network: bool, has_attributes: bool) -> bytes:
-    """The program for a kind of processor, as the kernel reads it.
+    """Return the program for one of `ARCHITECTURES`, as the kernel reads it.
 
     Args:
         machine: One of `ARCHITECTURES`.
-        has_network: Whether sockets of the internet may be opened.
-        has_attributes: Whether modes, owners and times of files may be set: where what may only
-            be read is mounted so.
+        has_network: True if internet sockets may be opened.
+        has_attributes: True if modes, owners and times of files may be set, which needs
+            read-only mounts for everything else.
     """
     allowed, looked_into = ALLOWED, dict(_LOOKED_INTO)
     if has_network:
@@ -165,7 +164,6 @@ def _lines(
 
 
 def _answer(known: Mapping[str, int], names: Iterable[str], answer: int) -> Iterator[bytes]:
-    """The same answer to each call of these names."""
     for first, last in _ranges(known[name] for name in names if name in known):
         yield _if_at_least(first, 0, 2)
         yield _if_at_least(last + 1, 1, 0)
@@ -173,14 +171,14 @@ def _answer(known: Mapping[str, int], names: Iterable[str], answer: int) -> Iter
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last one of each run of numbers that follow one another."""
+    """Yield the first and last of each run of consecutive numbers."""
     for _, run in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         together = [number for _, number in run]
         yield together[0], together[-1]
 
 
 def _look_into(number: int, words: Sequence[_Word]) -> Iterator[bytes]:
-    """Allows a call if each of these words of its arguments is as it must be."""
+    """Allow a call if each of these conditions on its arguments holds."""
     body = [line for word in words for line in _check(word)] + [_return(_PASS)]
     yield _if_equal(number, 0, len(body))
     yield from body

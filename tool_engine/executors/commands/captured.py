@@ -1,7 +1,7 @@
-"""How is the output of a program kept when there is more of it than anybody wants?
+"""How is program output bounded when there is too much of it?
 
-The start and the end are kept, for a program tells at its start what it does and at its end what
-came of it. What lies between is counted and dropped as it arrives.
+The start and the end are kept: the start often says what the program does, the end what came of
+it. The middle is counted and dropped as it arrives.
 """
 
 from __future__ import annotations
@@ -13,17 +13,12 @@ from tool_engine.redaction.splitting import place_to_cut
 __all__ = ["Captured"]
 
 _LONGEST_CHARACTER: Final = 4
-"""Bytes, in UTF-8."""
 _BEYOND: Final = 4_096
-"""Bytes behind each cut that are known, to see whether it splits a secret."""
+"""Bytes kept beyond each cut, to see if it splits a secret."""
 
 
 class Captured:
-    """What is kept of one stream.
-
-    Args:
-        limit: The most bytes that are kept.
-    """
+    """The start and the end of one stream, at most `limit` bytes."""
 
     __slots__ = ("_head", "_head_limit", "_tail", "_tail_limit", "size")
 
@@ -33,34 +28,31 @@ class Captured:
         self._head = bytearray()
         self._tail = bytearray()
         self.size = 0
-        """How many bytes there were."""
+        """All bytes of the stream, dropped ones included."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether something was dropped."""
         return self.size > self._head_limit + self._tail_limit
 
     @property
     def kept(self) -> int:
-        """How many bytes there are to make a text of, about."""
         return len(self._head) + len(self._tail)
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes."""
         room = self._head_limit + _BEYOND - len(self._head)
         if room > 0:
             self._head += data[:room]
         self._tail += data[max(0, self._head_limit - self.size) :]
         self.size += len(data)
-        # Trimmed seldom, so that a flood of small pieces is not copied for each of them.
+        # Trimmed rarely, so that a flood of small pieces is not copied for each of them.
         if len(self._tail) > 2 * self._tail_limit + 64 * 1024:
             del self._tail[: len(self._tail) - self._tail_limit - _BEYOND]
 
     def text(self) -> str:
-        """What was kept, as UTF-8; what cannot be read so is shown as U+FFFD.
+        """Return what was kept as UTF-8, with U+FFFD for other bytes.
 
-        Where something is left out, whole lines are, if there are lines, and no half of a secret
-        stays; a line in square brackets says how many bytes.
+        The cut drops whole lines, if there are lines, and leaves no half of a secret; a line in
+        square brackets gives the number of bytes left out.
         """
         if not self.is_cut:
             return (self._head[: self._head_limit] + self._tail).decode("utf-8", "replace")
@@ -86,7 +78,6 @@ class Captured:
 
 
 def _text(data: bytes | bytearray) -> str:
-    """Of exactly these bytes, whatever they are."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -95,7 +86,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _without_last_part(head: bytes) -> bytes:
-    """Up to the end of the last whole line; without lines, of the last whole character."""
+    """Cut after the last whole line; without lines, after the last whole character."""
     end = head.rfind(b"\n") + 1
     if end:
         return head[:end]
@@ -108,7 +99,7 @@ def _without_last_part(head: bytes) -> bytes:
 
 
 def _without_first_part(tail: bytes) -> bytes:
-    """From the start of the first whole line; without lines, of the first whole character."""
+    """Cut before the first whole line; without lines, before the first whole character."""
     start = tail.find(b"\n") + 1
     if 0 < start < len(tail):
         return tail[start:]

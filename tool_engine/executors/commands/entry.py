@@ -1,7 +1,7 @@
 """What does a definition's `entry` say about its command, and is it right?
 
-`check_entry` finds every mistake, for the loader or the engine to report before the first call;
-`compile_entry` makes the plan that the command executor runs. Nothing here starts a program.
+`check_entry` finds every mistake before the first call; `compile_entry` makes the executor's plan.
+Nothing here starts a program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tool_engine.model.parameter import ToolParameter
 __all__ = ["DEFAULT_MAX_OUTPUT", "CommandPlan", "check_entry", "compile_entry"]
 
 DEFAULT_MAX_OUTPUT: Final = 64 * 1024
-"""The most bytes of the standard output, and of the standard error, that are kept."""
+"""The most bytes that are kept of stdout and of stderr."""
 
 _MAX_OUTPUT_LIMIT: Final = 16 * 1024 * 1024
 _ENTRY_KEYS: Final = ("type", "handler", "argv", "cwd", "config")
@@ -38,17 +38,14 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class CommandPlan(msgspec.Struct, frozen=True):
-    """The command of a tool, ready to be filled in."""
-
     program: str
-    """As it is written: a bare name or an absolute path."""
+    """A bare name or an absolute path."""
     arguments: tuple[Argument, ...]
-    """All that follows the program."""
     cwd: str | None
-    """None: the folder that the engine runs in."""
+    """None: the engine's working folder."""
     env: tuple[tuple[str, TextTemplate], ...]
     inherit: tuple[str, ...]
-    """The variables that are passed on as they are."""
+    """Environment variables that are passed on unchanged."""
     ok_exit_codes: frozenset[int]
     max_output: int
 
@@ -145,7 +142,7 @@ class _Reader(EntryReader[CommandPlan]):
             self.problem(path, f"takes the object {name!r}; an argument is one text or number")
 
     def _check_option_name(self, argument: PlainArgument | Spread, path: str) -> None:
-        """A value may be an option's value, never a part of its name."""
+        """Refuse a parameter in an option's name; its value may hold one."""
         prefix = argument.prefix
         if not argument.parameters or not prefix.startswith("-"):
             return
@@ -161,7 +158,7 @@ class _Reader(EntryReader[CommandPlan]):
     def _check_optional(
         self, argument: PlainArgument, path: str, before: list[Argument], has_dashes: bool
     ) -> None:
-        """An option must not lose its value and take the next argument for it."""
+        """Refuse an omitted value whose option would take the next argument."""
         option = literal_text(before[-1]) if before else None
         if has_dashes or not argument.leading or option is None or not option.startswith("-"):
             return
@@ -179,7 +176,7 @@ class _Reader(EntryReader[CommandPlan]):
                 )
 
     def _check_scripts(self, argv: list[str]) -> None:
-        """A value in a script is code, whatever is done about quotes."""
+        """Refuse a parameter inside a script, because quoting cannot make it safe."""
         for program, number in script_places(argv):
             if _has_placeholder(argv[number]):
                 self.problem(
@@ -191,7 +188,7 @@ class _Reader(EntryReader[CommandPlan]):
     def _check_unused(self, argv: list[str], arguments: list[Argument]) -> None:
         used = {name for argument in arguments for name in argument.parameters}
         for name in self.parameters:
-            # After a mistake in an element it is not known what that element would have used.
+            # After a mistake in an element, it is unknown which parameters it would use.
             if name not in used and len(arguments) == len(argv) - 1:
                 self.problem(
                     "entry.argv",
@@ -200,7 +197,6 @@ class _Reader(EntryReader[CommandPlan]):
                 )
 
     def _is_chosen(self, name: str) -> bool:
-        """Whether the author has listed every value."""
         parameter = self.parameters.get(name)
         return parameter is not None and _has_enum(parameter)
 
@@ -219,7 +215,7 @@ class _Reader(EntryReader[CommandPlan]):
         if cwd is None:
             return None
         if not isinstance(cwd, str) or not cwd or "\0" in cwd or _has_placeholder(cwd):
-            # A program trusts the folder that it runs in: git, for one, runs what is set there.
+            # A program trusts its working folder: git, for one, runs what is configured there.
             self.problem(
                 "entry.cwd", f"must be the path of a folder, without placeholder; got {cwd!r}"
             )

@@ -1,8 +1,8 @@
-"""How is a command tool run, so that a hostile parameter stays one argument of one program?
+"""How is a command run so that a hostile parameter stays one argument of one program?
 
-The definition names the program and where each value goes; see `argument`. No shell takes
-part. The program sees a small environment, no standard input and a session of its own; what it
-starts ends with the call (`process_group`).
+The definition names the program and where each value goes; see `argument`. No shell takes part.
+The program gets a small environment, no standard input and a session of its own; what it starts
+ends with the call (`process_group`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,7 @@ __all__ = ["CommandExecutor", "seconds_left"]
 
 
 class CommandExecutor:
-    """Runs tools whose entry declares `argv`.
-
-    Args:
-        path: The folders in which a program without a slash in its name is looked up.
-    """
+    """The executor of tools with `argv`; `path` lists the programs' folders."""
 
     def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
         self._path = tuple(path)
@@ -43,17 +39,16 @@ class CommandExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Runs the program and returns what it wrote.
+        """Run the program and return its output.
 
         Returns:
             `{"exit_code", "stdout", "stderr", "truncated"}`. Where one of the texts is not whole,
             `truncated` is true, and a line in it says how much is left out.
 
         Raises:
-            ToolExecutionError: A value cannot be an argument, the program cannot be started, or it
-                ended with an exit code that is not in `ok_exit_codes`.
+            ToolExecutionError: A value cannot be an argument, the program cannot be started, or its
+                exit code is not in `ok_exit_codes`.
             TimeoutError: It did not end in time; nothing of it is left.
-            DefinitionError: The tool's entry is wrong.
         """
         plan = self._plans.of(tool)
         secrets = SecretScope()
@@ -71,12 +66,11 @@ class CommandExecutor:
     async def _finished(
         self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
     ) -> Finished:
-        """Runs the program to its end."""
         return await ProcessGroup(partial(self._command, plan, argv, env), seconds).run()
 
     def _command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
-        """Asks the file system, so it is called in the thread of the run."""
-        # Looked up each time: what it was at the last call says nothing of who may replace it now.
+        """Prepare the command. Blocks: runs in the command's own thread."""
+        # Looked up each time: another user may be able to replace it since the last call.
         return Command(
             program=find_program(plan.program, self._path),
             argv=argv,
@@ -98,7 +92,6 @@ def _compile(tool: Tool) -> CommandPlan:
 def _outcome(
     plan: CommandPlan, finished: Finished, timeout: float | None, secrets: SecretScope
 ) -> dict[str, Any]:
-    """What the caller gets, without the secrets of the call."""
     output = output_of(plan.program, finished, timeout)
     if problem := exit_problem(output["exit_code"], plan.ok_exit_codes):
         raise ToolExecutionError(f"{plan.program} {problem}{own_words(output)}", details=output)
@@ -106,14 +99,12 @@ def _outcome(
 
 
 def seconds_left(context: ToolExecutionContext) -> float | None:
-    """The seconds until the deadline of the call; None where it has none."""
     if context.deadline is None:
         return None
     return context.deadline - asyncio.get_running_loop().time()
 
 
 def _environment(plan: CommandPlan, secrets: SecretScope) -> dict[str, str]:
-    """All that the program gets to see of the environment."""
     env = {"PATH": os.pathsep.join(SYSTEM_PATH), "LANG": "C.UTF-8"}
     env.update({name: os.environ[name] for name in plan.inherit if name in os.environ})
     for name, template in plan.env:

@@ -1,8 +1,7 @@
-"""Does what this process trusts have another name in a folder that a script may write?
+"""Does a trusted file have another name in a folder that a script may write?
 
-A hard link is the file itself: who may write in one folder that has a name of it writes the file,
-whichever folder its other names are in. Only where a trusted file has several names are the folders
-looked through, for package installers make hard links of what they install.
+Writing through any hard link writes the file itself. The folders are searched only where a trusted
+file has several names, as package installers make hard links.
 """
 
 from __future__ import annotations
@@ -21,21 +20,13 @@ from tool_engine.trusted import Kind, TrustedPath, plain
 __all__ = ["check_hard_links"]
 
 MAX_ENTRIES: Final = 200_000
-"""The most that is looked at below one folder, so that a run begins in time."""
+"""The most entries examined below one folder, so that a run begins in time."""
 
 Identity = tuple[int, int]
 
 
 def check_hard_links(folders: Iterable[str], trusted: Iterable[TrustedPath]) -> None:
-    """Looks below the folders for names of trusted files. Blocks.
-
-    Args:
-        folders: What scripts may write, by absolute paths; files as well.
-        trusted: What no tool may change.
-
-    Raises:
-        ToolExecutionError: There is such a name, or it cannot be known whether there is.
-    """
+    """Raise if a trusted file may have a name below the folders. Blocks."""
     several: dict[Identity, tuple[str, str]] = {}
     for path, status, what in _files_of(trusted):
         if status.st_nlink > 1:
@@ -52,7 +43,6 @@ def check_hard_links(folders: Iterable[str], trusted: Iterable[TrustedPath]) -> 
 
 
 def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_result, str]]:
-    """The trusted files that are there, each with what it is."""
     folders: dict[str, str] = {}
     modules: defaultdict[str, dict[str, TrustedPath]] = defaultdict(dict)
     for each in trusted:
@@ -77,7 +67,7 @@ def _files_of(trusted: Iterable[TrustedPath]) -> Iterator[tuple[str, os.stat_res
 
 
 def _files_below(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The files below a folder, or the one that is there; links are not followed."""
+    """Yield the files below a path; follow no links."""
     pending, seen = [path], 0
     while pending:
         entries = _entries_of(pending.pop(), path)
@@ -107,7 +97,7 @@ def _entries_of(folder: str, path: str) -> list[str]:
 
 
 def _is_closed(folder: str) -> bool:
-    """Whether scripts cannot enter the folder either, nor change that."""
+    """Return True if scripts can neither enter the folder nor change its mode."""
     try:
         return Path(folder).stat().st_uid != os.geteuid() and not os.access(folder, os.X_OK)
     except OSError:

@@ -1,7 +1,7 @@
-"""Which argument of a command is a script, so that a value inside it would be run as code?
+"""Which argument of a command is a script, so that a value in it would run as code?
 
-This finds an author's slip when a definition is loaded. It is no protection from a definition that
-means harm: definitions are trusted.
+This finds an author's slip when a definition is loaded. It is no protection from a malicious
+definition: definitions are trusted.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _SCRIPT_OPTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("sed", "gsed"), re.compile(r"-[A-Za-z]*e|--expression")),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), re.compile(r"-e|--source")),
 }
-"""The start of the option whose value is a script, which may be joined to it."""
+"""How the option for a script begins; the script may be joined to it."""
 _SCRIPT_IS_OPERAND: Final = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "nawk", "watch"})
-"""Programs that take their first operand for a script."""
+"""Programs whose first operand is a script."""
 _TAKES_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oOWX]|-[vF]|--rcfile|--init-file")
 """Other options whose value is the next argument, as in `bash -o pipefail -c ...`."""
 _VERSION: Final = re.compile(r"[\d.]+$")
 
 
 def script_places(argv: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """The arguments in `argv` that are, or hold, a script: the program, and where each stands.
+    """Yield each script or its container in `argv`: the program and the index.
 
     A program may stand behind another, as in `env FOO=1 sh -c ...`.
     """

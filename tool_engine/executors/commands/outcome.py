@@ -1,4 +1,4 @@
-"""What does a caller get of a program that has ended?"""
+"""What does a caller get from a program that has ended?"""
 
 from __future__ import annotations
 
@@ -15,23 +15,13 @@ from tool_engine.redaction.splitting import place_to_cut
 __all__ = ["exit_problem", "hidden", "output_of", "own_words"]
 
 _SHOWN: Final = 1000
-"""The most characters of a program's own words in an error."""
+"""The most characters of a program's own output in an error."""
 _READ: Final = 16_384
-"""Characters at the end of its words that are looked at."""
+"""Characters at the end of its output that are searched for secrets."""
 
 
 def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str, Any]:
-    """The output of a program that has ended by itself.
-
-    Args:
-        name: What to call it.
-        finished: Its end.
-        timeout: The seconds that it had.
-
-    Raises:
-        TimeoutError: It had to be stopped at its deadline.
-        ToolExecutionError: It had to be stopped because of its output, or its exit code is lost.
-    """
+    """Return a program's output; raise if stopped or without exit code."""
     output: dict[str, Any] = {
         "exit_code": finished.exit_code,
         "stdout": finished.stdout.text(),
@@ -59,7 +49,6 @@ def output_of(name: str, finished: Finished, timeout: float | None) -> dict[str,
 
 
 def exit_problem(code: int, expected: frozenset[int]) -> str:
-    """What is wrong with an exit code; empty for one that is expected."""
     if code in expected:
         return ""
     if code < 0:
@@ -68,15 +57,13 @@ def exit_problem(code: int, expected: frozenset[int]) -> str:
 
 
 def own_words(output: Mapping[str, Any]) -> str:
-    """The end of what the program had to say, for whoever is to put it right."""
     text = output["stderr"].strip() or output["stdout"].strip()
-    # A secret that the cut would split is hidden before it.
+    # Hide before cutting: the cut could split a secret.
     text = redact_text(text[place_to_cut(text, len(text) - _READ, 1) :])[-_SHOWN:]
     return f": {text}" if text else ""
 
 
 def hidden(error: ToolExecutionError | TimeoutError, secrets: SecretScope) -> Exception:
-    """The same error, without the secrets of the call."""
     message = secrets.hide_text(str(error))
     if isinstance(error, ToolExecutionError):
         return ToolExecutionError(

@@ -1,8 +1,8 @@
-"""How does the event loop wait for what a process does, without losing it to a cancellation?
+"""How does the event loop wait for a process without losing it to a cancellation?
 
 Each run has a thread of its own, which does all that blocks (see `supervisor`). The event loop only
-waits for the thread: it needs no child watcher, and a loop that is blocked or closed keeps no
-program alive.
+waits for the thread: it needs no child watcher, and no program lives on in a blocked
+or closed loop.
 """
 
 from __future__ import annotations
@@ -28,11 +28,7 @@ class _Outcome(NamedTuple, Generic[OutcomeT]):
 
 
 class OwnThread(ABC, Generic[OutcomeT]):
-    """One run of `work`.
-
-    Args:
-        timeout: Seconds that the run may take, with its end; None: no limit.
-    """
+    """One run of `work` in its own thread, within `timeout` seconds if given."""
 
     def __init__(self, timeout: float | None) -> None:
         self._deadline = None if timeout is None else monotonic() + timeout
@@ -42,7 +38,7 @@ class OwnThread(ABC, Generic[OutcomeT]):
 
     @abstractmethod
     def work(self, deadline: float | None, bell: Bell) -> OutcomeT:
-        """What is to be done, in the run's thread, where it may block.
+        """Do the work, which may block.
 
         Args:
             deadline: When all must be over, on the monotonic clock; None: no limit.
@@ -50,13 +46,9 @@ class OwnThread(ABC, Generic[OutcomeT]):
         """
 
     async def run(self) -> OutcomeT:
-        """Starts the thread and waits for its end.
+        """Start the thread and wait for its end; `ToolExecutionError` if it cannot start.
 
-        A cancellation rings the bell, and a second one rings it again; it passes on when the work
-        has ended.
-
-        Raises:
-            ToolExecutionError: The thread cannot be started.
+        Each cancellation rings the bell and passes on only when the work has ended.
         """
         loop = asyncio.get_running_loop()
         self._start_thread(loop)
@@ -80,7 +72,7 @@ class OwnThread(ABC, Generic[OutcomeT]):
     def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             self._bell.open()
-            # No daemon: the interpreter must not end before the program has.
+            # No daemon: the interpreter must not end before the program does.
             threading.Thread(target=self._supervise, args=(loop,), name="tool-command").start()
         except (OSError, RuntimeError) as error:
             self._bell.close()
@@ -102,7 +94,6 @@ class OwnThread(ABC, Generic[OutcomeT]):
                 self._bell.ring()
 
     def _supervise(self, loop: asyncio.AbstractEventLoop) -> None:
-        """What the thread does."""
         outcome: _Outcome[OutcomeT]
         try:
             outcome = _Outcome(self.work(self._deadline, self._bell))
@@ -110,7 +101,7 @@ class OwnThread(ABC, Generic[OutcomeT]):
             outcome = _Outcome(error=error)
         finally:
             self._bell.close()
-        # A closed loop: nobody is left to hear of it.
+        # A closed loop: no caller is waiting.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._end, outcome)
 

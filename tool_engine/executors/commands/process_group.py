@@ -1,4 +1,4 @@
-"""How does the event loop wait for a command, so that a cancelled call leaves no process?"""
+"""How does the event loop wait for a command so that a cancelled call leaves no process?"""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ __all__ = ["ProcessGroup"]
 
 
 class ProcessGroup(OwnThread[Finished]):
-    """One run of one command, with all that it starts.
-
-    Args:
-        prepare: Makes the command; called in the run's thread, where it may block.
-        timeout: Seconds that the run may take, with its end; None: no limit.
-    """
+    """One run of a command, which `prepare` makes in the run's thread."""
 
     def __init__(self, prepare: Callable[[], Command], timeout: float | None) -> None:
         super().__init__(timeout)
         self._prepare = prepare
 
     def work(self, deadline: float | None, bell: Bell) -> Finished:
-        """Runs the command to its end, in the run's thread."""
         return Supervisor(self._prepare(), deadline, bell).run()

@@ -1,4 +1,4 @@
-"""Which file is the program of a command, and can somebody else replace it?"""
+"""Which file is a command's program, and can another user replace it?"""
 
 from __future__ import annotations
 
@@ -20,19 +20,11 @@ SYSTEM_PATH: Final = (
     "/sbin",
     "/bin",
 )
-"""Where a bare name is looked up, whatever `PATH` is in the environment of the engine."""
+"""Where a bare name is looked up, whatever `PATH` is in the engine's environment."""
 
 
 def find_program(name: str, path: Sequence[str] = SYSTEM_PATH) -> str:
-    """The absolute path of the program `name`. Blocks: it asks the file system.
-
-    Args:
-        name: A bare name or an absolute path.
-        path: The folders in which a bare name is looked up.
-
-    Raises:
-        ToolExecutionError: There is none, or others can replace it.
-    """
+    """Return the absolute path; raise if other users can replace it. Blocks."""
     if "/" in name:
         if not _is_program(name):
             raise ToolExecutionError(
@@ -56,7 +48,6 @@ def _is_program(path: str) -> bool:
 
 
 def _check_owned(program: str) -> None:
-    """Refuses a program that every user of the machine could have put there."""
     real = Path(os.path.realpath(program))
     written = Path(program)
     for place in dict.fromkeys((real, *real.parents, *written.parents)):

@@ -1,16 +1,15 @@
-"""How does a process shut itself in before it becomes the program that is not trusted?
+"""How does a process confine itself before it runs an untrusted program?
 
-This file is run as a script of its own, by an isolated interpreter: it has one thread, which the
-system calls below ask for, and it imports nothing of the engine. Its arguments are the policy as
-JSON, then the program and its arguments. What it gives up cannot be had again, not even by a
-program that is run as root:
+This file runs as a script in an isolated interpreter: the system calls below need a process with
+one thread, and it imports nothing of the engine. Its arguments are the policy as JSON, then the
+program and its arguments. What it gives up cannot be regained, not even by root:
 
 - mounts of its own, where the kernel gives them: all but the folders to write is read-only, so
-  that the modes and times of what may be written can be set, and of nothing else. A device is
-  written on a mount that is read-only as well.
+  that the modes and times of what may be written can be set, and of nothing else. A device can be
+  written on a read-only mount as well.
 - Landlock: files outside the folders of the policy, signals to processes outside, TCP.
-- seccomp: every system call that is not listed (see `system_calls` and `call_filter`, which the
-  engine asks; here is only its answer).
+- seccomp: every system call that is not listed (see `system_calls` and `call_filter`, whose
+  program the engine hands over).
 - all capabilities, and all that a setuid program would give.
 
 See landlock(7), seccomp(2), capabilities(7) and the kernel's Landlock documentation.
@@ -33,11 +32,10 @@ from typing import Any, Final
 __all__ = ["CANNOT_SHUT_IN", "LANDLOCK_ABI", "MACHINES", "abi", "main", "obstacle", "shut_in"]
 
 LANDLOCK_ABI: Final = 6
-"""The oldest that can keep signals inside: Linux 6.12."""
+"""The oldest version that confines signals: Linux 6.12."""
 CANNOT_SHUT_IN: Final = 125
-"""The exit code when something of the policy cannot be put into force; nothing was run."""
+"""The exit code when a part of the policy cannot be enforced; nothing was run."""
 MACHINES: Final = ("x86_64", "aarch64")
-"""The processors whose system calls are known."""
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAPBSET_DROP: Final = 24
@@ -63,14 +61,14 @@ _ALL_SCOPES: Final = 3
 
 
 def abi() -> int:
-    """The version of Landlock in this kernel; 0 where there is none."""
+    """Return the kernel's Landlock version; 0 where there is none."""
     if sys.platform != "linux":
         return 0
     return max(int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
 
 
 def obstacle() -> str:
-    """Why this machine cannot shut a program in; empty when it can."""
+    """Return why this machine cannot confine a program; empty if it can."""
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
     if platform.machine() not in MACHINES:
@@ -83,19 +81,19 @@ def obstacle() -> str:
 
 
 def shut_in(policy: Mapping[str, Any]) -> None:
-    """Puts `policy` into force for this process, for good; raises `OSError` if it cannot."""
+    """Enforce `policy` on this process for good; raise `OSError` if that fails."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     has_mounts = _mount(policy["write"])
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _restrict_files(policy)
     for capability in range(64):
-        # Fails for those that the kernel does not know, and for users who have none to drop.
+        # Fails for capabilities unknown to the kernel, and for users without any.
         _libc().prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     _restrict_calls(bytes.fromhex(policy["calls_with_mounts" if has_mounts else "calls"]))
 
 
 def _mount(writable: Iterable[str]) -> bool:
-    """Whether all files but those below `writable` are read-only for this process now."""
+    """Make all but `writable` read-only; return False where the kernel refuses."""
     try:
         roots = sorted(path for path in writable if not os.statvfs(path).f_flag & os.ST_RDONLY)
         _leave_mounts()
@@ -108,20 +106,19 @@ def _mount(writable: Iterable[str]) -> bool:
         _reopen_input()
         os.chdir(os.getcwd())  # noqa: PTH109 - pathlib takes a quarter of the start
     except OSError:
-        # In a container, say. Then no mode and no time of any file can be set.
+        # In a container, for one. Then no mode and no time of any file can be set.
         return False
     return True
 
 
 def _reopen_input() -> None:
-    # An open file keeps the mount that it was opened on: modes and times could be set by it.
+    # An open file keeps its mount: modes and times could be set through it.
     place = os.open(os.devnull, os.O_RDONLY)
     os.dup2(place, 0)
     os.close(place)
 
 
 def _mounts_below(roots: Sequence[str]) -> Iterable[str]:
-    """Where other file systems are mounted in these folders, and may be written."""
     with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:  # noqa: PTH123 - as above
         for line in lines:
             place, options = line.split(" ")[4:6]
@@ -131,7 +128,7 @@ def _mounts_below(roots: Sequence[str]) -> Iterable[str]:
 
 
 def _leave_mounts() -> None:
-    """Gives this process mounts of its own, if need be as the only user of a namespace."""
+    """Give this process its own mounts, if necessary in a user namespace."""
     user, group = os.geteuid(), os.getegid()
     try:
         _call("unshare", _NEW_MOUNTS)
@@ -144,7 +141,7 @@ def _leave_mounts() -> None:
         ):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as place:  # noqa: PTH123 - as above
                 place.write(text)
-    # Nothing of what follows may come out of here.
+    # Nothing of the following may leave this process.
     _call("mount", None, b"/", None, ctypes.c_ulong(_PRIVATE), None)
 
 
@@ -197,7 +194,6 @@ def _call(name: str, *arguments: Any) -> int:
 
 
 def main() -> None:
-    """Shuts this process in, and becomes the program."""
     policy = json.loads(sys.argv[1])
     try:
         shut_in(policy)

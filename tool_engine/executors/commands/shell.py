@@ -1,8 +1,8 @@
-"""How does a model run a shell script of its own, if somebody wants that at all?
+"""How does a model run its own shell script, where the definition permits it?
 
-Only what somebody has consented to runs, and only in a sandbox that the kernel keeps up (see
-`sandbox_launcher`): where either is missing, nothing runs and the error says what to do. The
-engine asks for the consent, as for every tool: see `ShellExecutor.needs_consent`.
+A script runs only with consent, and only in a sandbox that the kernel enforces (see
+`sandbox_launcher`): where either is missing, nothing runs and the error says what to do. The engine
+asks for consent, as for every tool: see `ShellExecutor.needs_consent`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SYSTEM: Final = (
     "/dev/urandom",
     "/dev/zero",
 )
-"""What programs need; where secrets are usual, as in /etc, no more than that."""
+"""What programs need; in folders that may hold secrets, such as /etc, no more than that."""
 _NETWORK: Final = (
     "/etc/hosts",
     "/etc/nsswitch.conf",
@@ -61,14 +61,13 @@ _NETWORK: Final = (
     "/etc/ssl/certs",
 )
 _DEVICES: Final = ("/dev/null",)
-"""What may be written wherever a script runs."""
 
 
 class ShellExecutor:
-    """Runs scripts that a model writes; the tool's only parameter is `script`."""
+    """The executor of scripts by a model; the tool's only parameter is `script`."""
 
     needs_consent = True
-    """Somebody is asked about each script, whatever the definition does not say."""
+    """Each script needs consent, even if the definition does not ask for it."""
 
     def __init__(self) -> None:
         self._plans = CompiledEntries(compile_entry)
@@ -76,16 +75,14 @@ class ShellExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Runs the script in the sandbox.
+        """Run the script in the sandbox.
 
         Returns:
             `{"exit_code", "stdout", "stderr", "truncated"}`, whatever the exit code is.
 
         Raises:
-            ToolExecutionError: This machine has no sandbox, or the script cannot be run or wrote
-                too much.
+            ToolExecutionError: There is no sandbox, or the script cannot be run or wrote too much.
             TimeoutError: It did not end in time; nothing of it is left.
-            DefinitionError: The tool's entry is wrong.
         """
         plan, script = self._runnable(tool, params)
         timeout = seconds_left(context)
@@ -93,12 +90,7 @@ class ShellExecutor:
         return output_of("the script", finished, timeout)
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """The script, line by line, and what it may reach: for whoever is asked for consent.
-
-        Raises:
-            ToolExecutionError: It would not be run.
-            DefinitionError: The tool's entry is wrong.
-        """
+        """Return what the approver sees; raise if the script cannot run."""
         plan, script = self._runnable(tool, params)
         writes = ", ".join(plan.write) or "nothing"
         reads = "".join(f", {each}" for each in plan.read)
@@ -117,7 +109,6 @@ class ShellExecutor:
 
 
 def check_script(plan: ShellPlan, script: str) -> None:
-    """Raises `ToolExecutionError` for a script that the tool does not run, or that is no text."""
     for text in plan.deny:
         if text in script:
             raise ToolExecutionError(f"the script holds {text!r}, which this tool does not run")
@@ -133,7 +124,6 @@ def check_script(plan: ShellPlan, script: str) -> None:
 
 
 def _command(plan: ShellPlan, script: str) -> Command:
-    """Asks the file system, so it is called in the thread of the run."""
     if not sys.executable:
         raise ToolExecutionError(
             "the sandbox needs the Python interpreter, whose path (sys.executable) is not known"
@@ -171,7 +161,7 @@ def _command(plan: ShellPlan, script: str) -> Command:
 
 
 def _check_writable(folders: Sequence[str], trusted: TrustedPath) -> None:
-    """Raises `ToolExecutionError` for a folder in which a script could change what is trusted."""
+    """Raise `ToolExecutionError` for a folder in which scripts could change trusted files."""
     for folder in folders:
         if trusted.meets(folder):
             raise ToolExecutionError(
@@ -187,7 +177,6 @@ def _calls(plan: ShellPlan, *, has_attributes: bool) -> str:
 
 
 def _existing(key: str, paths: Sequence[str]) -> list[str]:
-    """The absolute paths; raises `ToolExecutionError` for one that is not there."""
     found = []
     for path in paths:
         real = Path(path).resolve()

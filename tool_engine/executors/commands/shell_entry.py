@@ -13,23 +13,20 @@ from tool_engine.model.permission import ExecutionPolicy
 __all__ = ["ShellPlan", "check_entry", "compile_entry"]
 
 SCRIPT: Final = "script"
-"""The parameter that holds the script."""
 
 _ENTRY_KEYS: Final = ("type", "handler", "cwd", "config")
 _CONFIG_KEYS: Final = ("read", "write", "network", "deny")
 
 
 class ShellPlan(msgspec.Struct, frozen=True):
-    """What scripts may reach."""
-
     cwd: str
     read: tuple[str, ...]
-    """What they may read and execute, beside the programs of the system."""
+    """Paths that may be read and executed, beside the system's programs."""
     write: tuple[str, ...]
-    """What they may change as well."""
+    """Paths that may be changed as well."""
     network: bool
     deny: tuple[str, ...]
-    """Texts that no script may hold: a hint for the model, no protection."""
+    """Texts that no script may contain: a hint for the model, no protection."""
 
 
 class _Reader(EntryReader[ShellPlan]):

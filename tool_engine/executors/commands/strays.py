@@ -1,8 +1,8 @@
-"""Which processes has a command left behind outside its process group, and how do they end?
+"""Which processes did a command leave outside its process group, and how do they end?
 
-Each command gets a mark of its own in its environment, which what it starts inherits. A program
-that has moved to a session of its own is found by it. It is Linux that shows environments, below
-/proc; elsewhere nothing is found.
+Each command has a unique mark in its environment, which its children inherit; it finds a program
+that moved to a session of its own. Only Linux shows environments, below /proc; elsewhere nothing is
+found.
 """
 
 from __future__ import annotations
@@ -18,34 +18,27 @@ from typing import Final
 __all__ = ["MARK", "end_strays", "is_group_alive", "marks_with", "new_mark"]
 
 MARK: Final = "TOOL_ENGINE_COMMAND"
-"""The variable that holds the mark."""
 _ROUNDS: Final = 50
 _SECONDS_TO_DIE: Final = 1.0
 
 
 def new_mark() -> str:
-    """A mark that nothing else has."""
     return secrets.token_hex(8)
 
 
 def marks_with(mark: str) -> str:
-    """The marks for a new command: also those of the commands that this process runs in."""
+    """Return a new command's marks: its own, and those this process inherited."""
     return f"{os.environ.get(MARK, '')}:{mark}"
 
 
 def end_strays(mark: str, younger_than: int = 0) -> int:
-    """Kills every process that has `mark`, and what these start meanwhile. Blocks.
+    """Kill every process with `mark` and its children; return how many. Blocks.
 
-    Args:
-        mark: What the command was given in its environment.
-        younger_than: A process id; older processes need not be looked at, which spares a command
-            that has ended by itself a look at each process of the machine.
-
-    Returns:
-        How many were killed.
+    Ids below `younger_than` are not examined, which saves reading each process of the machine after
+    a command that ended by itself.
     """
     if _last_process() < younger_than:
-        # The numbers have begun anew: a small one may be young.
+        # The ids have wrapped around: a small one may be young.
         younger_than = 0
     ended = 0
     for _ in range(_ROUNDS):
@@ -62,7 +55,7 @@ def end_strays(mark: str, younger_than: int = 0) -> int:
 
 
 def is_group_alive(group: int) -> bool:
-    """Whether a process of the group is left that can still do something. Blocks."""
+    """Return True if the group has a process that is no zombie. Blocks."""
     for name in _processes():
         # pid (name) state ppid pgrp ...; the name may hold anything, see proc(5).
         fields = _content(f"/proc/{name}/stat").rpartition(b")")[2].split()
@@ -72,7 +65,6 @@ def is_group_alive(group: int) -> bool:
 
 
 def _last_process() -> int:
-    """The number of the process that was started last."""
     try:
         return int(_content("/proc/loadavg").split()[-1])
     except (ValueError, IndexError):
@@ -80,13 +72,13 @@ def _last_process() -> int:
 
 
 def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
-    """The processes with `mark` in their environment, each with a handle that stays its own."""
+    """Yield the processes with `mark`, each with a handle that stays its own."""
     for name in _processes():
         if int(name) <= younger_than or not _has_mark(name, mark):
             continue
         with contextlib.suppress(OSError):
             handle = os.pidfd_open(int(name))
-            # The number may have gone to another process before there was a handle.
+            # The id may have gone to another process before the handle existed.
             if _has_mark(name, mark):
                 yield int(name), handle
             else:
@@ -94,8 +86,7 @@ def _marked(mark: bytes, younger_than: int) -> Iterator[tuple[int, int]]:
 
 
 def _processes() -> list[str]:
-    """The number of each process, as the name of its folder."""
-    # Names are all that is needed: a path object for each would cost more than the rest.
+    # Only names are needed: a path object for each would cost more than the rest.
     return [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - see above
 
 
@@ -108,9 +99,9 @@ def _has_mark(pid: str, mark: bytes) -> bool:
 
 
 def _content(path: str) -> bytes:
-    """What a file below /proc holds; nothing for a process that has ended or is another user's."""
+    """Return a file below /proc; empty for an ended process or another user's."""
     try:
-        # Without the layers of `open`: this is done for each process of the machine.
+        # Without the layers of `open`: this runs for each process of the machine.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
@@ -131,6 +122,6 @@ def _kill(pid: int, handle: int) -> None:
     waiting = select.poll()
     waiting.register(handle, select.POLLIN)
     waiting.poll(_SECONDS_TO_DIE * 1000)
-    # An orphan is ours to reap where this process is the first of its container.
+    # An orphan must be reaped here where this process is the first of its container.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

@@ -1,10 +1,10 @@
 """How does a program run so that nothing of it is left when its run ends?
 
 The program starts in a session, and so in a process group, of its own. Its output is read as it
-comes, and what is too much is dropped. At the deadline, when the bell rings or when the output is a
-flood, the whole group is asked to end (SIGTERM), then killed. A group is signalled only while its
-leader is not reaped, so that its number cannot have gone to others; the kernel kills a group at
-once, so that no fork outruns it.
+arrives, and the excess is dropped. At the deadline, when the bell rings or when output floods in,
+the whole group gets SIGTERM, then SIGKILL. A group is signalled only while its leader is not
+reaped, so that its number cannot have been reused; the kernel kills a group at once, so that no
+fork escapes.
 """
 
 from __future__ import annotations
@@ -40,18 +40,16 @@ __all__ = ["MAX_FLOOD", "Bell", "Command", "End", "Finished", "Supervisor", "end
 MAX_FLOOD: Final = 64 * 1024 * 1024
 """Bytes of output, kept or dropped, after which a program is ended."""
 _GRACE: Final = 1.0
-"""Seconds, at most, between the request to end and the kill."""
+"""The most seconds between SIGTERM and SIGKILL."""
 _CHUNK: Final = 64 * 1024
 _LARGE: Final = 512 * 1024
-"""Bytes of output, of which little more is kept by default."""
+"""Bytes of output whose decoding takes long; the default keeps little more."""
 _DRAIN_READS: Final = 32
-"""More than a pipe holds; bounded, for a process that got away may still write."""
+"""More than a pipe holds; bounded, as an escaped process may keep writing."""
 _SECONDS_TO_VANISH: Final = 1.0
 
 
 class End(Enum):
-    """Why a program has ended."""
-
     ITSELF = "itself"
     TIMEOUT = "timeout"
     FLOOD = "flood"
@@ -59,86 +57,69 @@ class End(Enum):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What is to be started."""
-
     program: str
-    """The absolute path."""
     argv: Sequence[str]
-    """With the name that the program is to see as its own."""
+    """Its first item is the name that the program sees as its own."""
     env: Mapping[str, str]
-    """The whole environment."""
     cwd: str | None = None
     max_output: int = _CHUNK
-    """The most bytes that are kept, for each of the two streams."""
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What has become of a program."""
-
     exit_code: int | None
-    """Negative: the number of the signal that ended it; None: another part of this process took
-    the exit code away."""
+    """Negative: the number of the signal that ended it; None: another part of this process reaped
+    it."""
     stdout: Captured
     stderr: Captured
     end: End
 
     @property
     def is_large(self) -> bool:
-        """Whether it takes a while to make texts of what was kept."""
         return self.stdout.kept + self.stderr.kept > _LARGE
 
 
 class Bell:
-    """Tells a supervisor, from any thread, that its program is to end."""
+    """A thread-safe signal that asks a supervisor to end its program."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._file = -1
         self.rings = 0
-        """How often it has rung, as far as `listen` has heard."""
+        """Number of rings that `listen` has received."""
 
     def open(self) -> None:
-        """Makes what it rings with; raises `OSError` when this process has no file left."""
+        """Open its pipe; raise `OSError` when this process has no descriptor left."""
         self._file = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def close(self) -> None:
-        """Rings no more; calling it again does nothing."""
         with self._lock:
             file, self._file = self._file, -1
             if file >= 0:
                 os.close(file)
 
     def ring(self) -> None:
-        """Asks for the end; the second time, for the kill. After `close` it does nothing."""
+        """Ask for the end; the second time, for SIGKILL. After `close`, do nothing."""
         with self._lock:
             if self._file >= 0:
                 os.eventfd_write(self._file, 1)
 
     def fileno(self) -> int:
-        """What a selector waits for."""
         return self._file
 
     def listen(self) -> bool:
-        """Whether it has ever rung."""
         with contextlib.suppress(BlockingIOError):
             self.rings += os.eventfd_read(self._file)
         return self.rings > 0
 
 
 class Supervisor:
-    """Runs one command in the calling thread, which is of no use for anything else afterwards.
-
-    Args:
-        command: What is to be started.
-        deadline: When all must be over, on the monotonic clock; None: no limit.
-        bell: Ends the run early.
-    """
+    """Runs one command; the calling thread must not be used for anything afterwards."""
 
     def __init__(self, command: Command, deadline: float | None, bell: Bell) -> None:
         self._command = command
         self._bell = bell
         seconds = math.inf if deadline is None else max(deadline - monotonic(), 0.0)
-        # The caller's time is for the whole run: the end of the group takes a part of it.
+        # The caller's deadline covers the whole run: reserve time to end the group.
         self._grace = min(_GRACE, seconds / 10)
         self._kill_at = monotonic() + seconds - min(_GRACE / 4, seconds / 20)
         self._end_at = self._kill_at - self._grace
@@ -146,11 +127,7 @@ class Supervisor:
         self._streams: dict[int, Captured] = {}
 
     def run(self) -> Finished:
-        """Runs the command to its end. Blocks.
-
-        Raises:
-            ToolExecutionError: It cannot be started.
-        """
+        """Run the command to its end; raise `ToolExecutionError` if it cannot start. Blocks."""
         if self._bell.listen():
             raise ToolExecutionError("the call ended before its program was started")
         mark = new_mark()
@@ -197,7 +174,6 @@ class Supervisor:
                 os.close(stream)
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Reads the output until the program has ended, or is to be killed."""
         try:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
@@ -227,7 +203,6 @@ class Supervisor:
         return None if moment == math.inf else max(moment - monotonic(), 0.0)
 
     def _must_end(self) -> bool:
-        """Finds out whether the program must end now, and notes why."""
         if self._bell.rings:
             self._end = End.STOPPED
         elif monotonic() >= self._end_at:
@@ -237,7 +212,6 @@ class Supervisor:
         return self._end is not End.ITSELF
 
     def _read(self, stream: int) -> bool:
-        """Reads what is there; false at the end of the stream."""
         try:
             data = os.read(stream, _CHUNK)
         except BlockingIOError:
@@ -246,7 +220,7 @@ class Supervisor:
         return bool(data)
 
     def _drain(self, stream: int) -> None:
-        """Reads what the dead have left in the pipe, without waiting for its end."""
+        """Read what is left in the pipe, without waiting for its end."""
         for _ in range(_DRAIN_READS):
             before = self._streams[stream].size
             self._read(stream)
@@ -264,15 +238,9 @@ def _start_problem(error: Exception, command: Command) -> str:
 
 
 def end_group(process: subprocess.Popen[bytes], mark: str, *, is_complete: bool) -> int | None:
-    """Kills what is left of the group and of the command, and reaps the program.
+    """Kill what is left of the command; return its exit code.
 
-    Args:
-        process: The leader of the group.
-        mark: What the command has in its environment.
-        is_complete: Whether to look at each process of the machine for the mark.
-
-    Returns:
-        The exit code; see `Finished`.
+    `is_complete` means to look for `mark` in every process of the machine.
     """
     _signal_group(process, signal.SIGKILL)
     exit_code = _reap(process)
@@ -292,7 +260,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def _reap(process: subprocess.Popen[bytes]) -> int | None:
-    """Waits for the program; `Popen.wait` would call an exit code that it cannot learn 0."""
+    """Wait for the program; `Popen.wait` would return 0 for a lost exit code."""
     code: int | None = None
     with contextlib.suppress(ChildProcessError):
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED)
@@ -303,17 +271,17 @@ def _reap(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def _wait_for_group(group: int) -> None:
-    """Waits until the kernel has done away with the killed, which takes a moment."""
+    """Wait until the kernel has ended the killed processes."""
     give_up_at = monotonic() + _SECONDS_TO_VANISH
     while monotonic() < give_up_at:
-        # Orphans are ours to reap where this process is the first of its container.
+        # Orphans must be reaped here where this process is the first of its container.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-group, os.WNOHANG)
         try:
             os.killpg(group, 0)
         except (ProcessLookupError, PermissionError):
             return
-        # What is dead may wait long for a parent that takes note of it; it does nothing any more.
+        # A zombie may wait long for its parent to reap it; it does nothing any more.
         if not is_group_alive(group):
             return
         sleep(0.001)

@@ -1,7 +1,7 @@
 """Which system calls may a script make in the sandbox, and what are their numbers?
 
-What is not listed here is refused. Landlock knows files, signals and TCP, and nothing else: so a
-call is listed only if it reaches nothing beside these, or the process itself.
+All others are refused. Landlock covers only files, signals and TCP: so a call is listed only if it
+reaches nothing beyond these or the process itself.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _FILES: Final = frozenset(
         "memfd_create",
     }
 )  # fmt: skip
-"""What names, reads and changes files: Landlock says which ones. The kernel itself keeps the set-id
-bits out of the modes of folders."""
+"""Calls that name, read and change files: Landlock decides which files. The kernel itself keeps the
+set-id bits out of the modes of folders."""
 
 _WAITING: Final = frozenset(
     {
@@ -48,7 +48,6 @@ _WAITING: Final = frozenset(
         "futex_wait", "futex_requeue", "sched_yield", "getrandom", "restart_syscall",
     }
 )  # fmt: skip
-"""Time, and waiting for something."""
 
 _MEMORY: Final = frozenset(
     {
@@ -57,7 +56,6 @@ _MEMORY: Final = frozenset(
         "pkey_free", "remap_file_pages", "membarrier",
     }
 )  # fmt: skip
-"""The memory of the process itself."""
 
 _PROCESSES: Final = frozenset(
     {
@@ -73,7 +71,7 @@ _PROCESSES: Final = frozenset(
         "sigaltstack",
     }
 )  # fmt: skip
-"""Its own processes: Landlock keeps signals among them, and none can change another one."""
+"""Its own processes: Landlock confines signals to them, and no call changes another process."""
 
 _SOCKETS: Final = frozenset(
     {
@@ -81,24 +79,24 @@ _SOCKETS: Final = frozenset(
         "sendmsg", "recvmsg",
     }
 )  # fmt: skip
-"""Of an open socket: without network there are pairs of streams only, and both ends stay inside."""
+"""For open sockets: without network there are only stream pairs, and both ends stay inside."""
 
 ALLOWED: Final = _FILES | _WAITING | _MEMORY | _PROCESSES | _SOCKETS
-"""With any argument."""
+"""Permitted with any argument."""
 
 NETWORK: Final = frozenset(
     {
         "connect", "bind", "listen", "accept", "accept4", "sendmmsg", "recvmmsg",
     }
 )  # fmt: skip
-"""With `network: true` only."""
+"""Permitted with `network: true` only."""
 
 ATTRIBUTES: Final = frozenset(
     {
         "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "futimesat", "utimensat",
     }
 )  # fmt: skip
-"""Where all that may only be read is mounted so: Landlock knows no owners and times."""
+"""Permitted where all else is mounted read-only: Landlock has no rules for owners and times."""
 
 LOOKED_INTO: Final = frozenset(
     {
@@ -107,15 +105,16 @@ LOOKED_INTO: Final = frozenset(
         "mknodat",
     }
 )  # fmt: skip
-"""With certain arguments only: see `call_filter`."""
+"""Permitted with certain arguments only: see `call_filter`."""
 
 ABSENT: Final = frozenset(
     {
         "clone3", "flock", "openat2",
     }
 )  # fmt: skip
-"""As on a kernel without them, so that programs do without: the flags of `clone3` and the modes of
-`openat2` are out of reach here; `flock` would lock others out of a file that may only be read."""
+"""Reported as missing, so that programs use others: the flags of `clone3` and the modes of
+`openat2` are out of reach here; `flock` could lock other users out of a file that may only be
+read."""
 
 UNSUPPORTED: Final = frozenset(
     {
@@ -124,10 +123,10 @@ UNSUPPORTED: Final = frozenset(
         "removexattr", "lremovexattr", "fremovexattr", "removexattrat",
     }
 )  # fmt: skip
-"""As on a file system without them: Landlock does not say of which files."""
+"""Reported as unsupported by the file system: Landlock does not restrict them by file."""
 
 NEWEST: Final = 469
-"""The last call that this list has weighed up; a library does without a younger one."""
+"""The last call reviewed for this list; libraries do without younger ones."""
 
 _YOUNG: Final[Mapping[str, int]] = {
     "pidfd_open": 434, "clone3": 435, "close_range": 436, "openat2": 437, "faccessat2": 439,
@@ -135,10 +134,9 @@ _YOUNG: Final[Mapping[str, int]] = {
     "futex_wait": 455, "futex_requeue": 456, "mseal": 462, "setxattrat": 463, "getxattrat": 464,
     "listxattrat": 465, "removexattrat": 466,
 }  # fmt: skip
-"""These have the same number everywhere."""
+"""The same numbers on every processor."""
 
 ARCHITECTURES: Final[Mapping[str, int]] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""How the kernel names the processors."""
 
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "x86_64": {
@@ -233,5 +231,4 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """The numbers of the calls above that this kind of processor has."""
     return {**_NUMBERS[machine], **_YOUNG}

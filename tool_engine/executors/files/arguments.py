@@ -1,7 +1,7 @@
 """What did a call ask of a file tool?
 
-The arguments were validated against the definition. A definition of one's own may declare fewer
-rules than an executor needs, so each value is held against the executor's own here.
+The arguments were validated against the definition. A custom definition may declare fewer rules
+than an executor needs, so each value is checked against the executor's own rules here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ __all__ = ["flag", "text", "whole"]
 
 
 def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
-    """The text that `params` has under `name`; raises `ToolExecutionError` for anything else."""
     value = params.get(name)
     if value is None and default is not None:
         return default
@@ -24,7 +23,6 @@ def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
 
 
 def flag(params: dict[str, Any], name: str) -> bool:
-    """Whether `params` has true under `name`."""
     value = params.get(name, False)
     if not isinstance(value, bool) and value is not None:
         raise ToolExecutionError(f"{name} must be true or false, got {type(value).__name__}")
@@ -32,7 +30,6 @@ def flag(params: dict[str, Any], name: str) -> bool:
 
 
 def whole(params: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
-    """The whole number that `params` has under `name`, between `least` and `most`."""
     value = params.get(name)
     if value is None:
         return default

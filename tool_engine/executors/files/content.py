@@ -1,7 +1,7 @@
 """What is in a file, if it is a regular file of text and not too large?
 
-Nothing else is ever opened: the kind is looked at before the file is opened and again afterwards,
-and the opening itself can neither wait for a pipe nor follow a link.
+Nothing else is ever opened: the kind is checked before and after opening the file, and the opening
+itself can neither wait for a pipe nor follow a link.
 """
 
 from __future__ import annotations
@@ -33,24 +33,17 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """One regular file as it was at one moment."""
-
     data: bytes
     status: os.stat_result
 
     @property
     def version(self) -> str:
-        """Names the content: two files with the same bytes have the same version."""
+        """An id of the content, the same for the same bytes."""
         return version_of(self.data)
 
 
 def read_content(place: Place, max_bytes: int) -> FileContent:
-    """The file at `place`.
-
-    Raises:
-        ToolExecutionError: It is not there, no regular file, larger than `max_bytes`, may not be
-            read, or changes all the time.
-    """
+    """Read a regular file that does not change meanwhile; raise `ToolExecutionError`."""
     status = status_of(place)
     if status is None:
         raise not_there(place.path, place.name, place.folder)
@@ -67,7 +60,7 @@ def read_content(place: Place, max_bytes: int) -> FileContent:
 
 
 def status_of(place: Place) -> os.stat_result | None:
-    """What the system knows of the entry itself, not of what a link leads to; None: not there."""
+    """Return the entry's own status, not that of a link's target."""
     try:
         return os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -77,11 +70,7 @@ def status_of(place: Place) -> os.stat_result | None:
 
 
 def text_of(data: bytes, path: str) -> str:
-    """`data` as text, its byte order mark included.
-
-    Raises:
-        ToolExecutionError: It is binary, or text in another encoding than UTF-8.
-    """
+    """Return `data` as text; raise `ToolExecutionError` unless it is UTF-8. Keeps the BOM."""
     if data[:2] in _UTF_16:
         raise ToolExecutionError(f"{path!r} is UTF-16 text; only UTF-8 is read, convert it first")
     zero = data.find(b"\0")
@@ -100,7 +89,6 @@ def text_of(data: bytes, path: str) -> str:
 
 
 def version_of(data: bytes) -> str:
-    """A short name of exactly these bytes."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -121,7 +109,7 @@ def _read_whole(file: int, path: str, max_bytes: int) -> FileContent:
 
 
 def _read_bytes(file: int, path: str, max_bytes: int) -> bytes:
-    """All bytes; the size that a file has is only what it says."""
+    """Read all bytes; the size in a file's status is only a claim."""
     parts: list[bytes] = []
     size = 0
     while part := os.pread(file, _CHUNK, size):

@@ -1,7 +1,6 @@
 """What does an edit look like as a unified diff?
 
-The places that change are known, so nothing has to be searched for: the cost is that of the lines
-that are shown.
+The changed places are known, so nothing is searched for: the cost is that of the shown lines.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"
 
 
 class Change(NamedTuple):
-    """One part of a text that is replaced."""
+    """One replaced part of a text."""
 
     start: int
     end: int
@@ -24,20 +23,17 @@ class Change(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Whole lines in which something changes."""
-
     start: int
     end: int
     changes: list[Change]
 
     @property
     def size(self) -> int:
-        """The characters that it takes at most to show it."""
         return 2 * (self.end - self.start) + sum(len(change.new) for change in self.changes)
 
 
 def edited(text: str, changes: list[Change], start: int = 0, end: int | None = None) -> str:
-    """The text between two places with the changes made, in order and without overlap."""
+    """Return a part of the text with the ordered, separate changes made."""
     parts, position = [], start
     for change in changes:
         parts += [text[position : change.start], change.new]
@@ -46,7 +42,7 @@ def edited(text: str, changes: list[Change], start: int = 0, end: int | None = N
 
 
 def unified_diff(text: str, changes: list[Change], path: str) -> str:
-    """The diff of `changes` to `text`; places beyond 20,000 characters are counted, not shown."""
+    """Return a diff; places beyond 20,000 characters are counted, not shown."""
     parts = [f"--- a/{path}\n+++ b/{path}\n"]
     room, shift, line, position = _MOST_CHARACTERS, 0, 1, 0
     hunks = _hunks(text, _spans(text, changes))
@@ -67,7 +63,7 @@ def _spans(text: str, changes: list[Change]) -> list[_Span]:
     spans: list[_Span] = []
     for change in changes:
         if spans and change.start < spans[-1].end:
-            # Its line is known: looking for both ends again and again would take for ever.
+            # The line is known: finding both ends again each time would take quadratic time.
             spans[-1].changes.append(change)
         else:
             start = text.rfind("\n", 0, change.start) + 1
@@ -78,7 +74,7 @@ def _spans(text: str, changes: list[Change]) -> list[_Span]:
             end = _line_end(text, change.end - 1)
         is_cut = bool(change.new) or change.start > span.start
         if change.end == end and is_cut and not change.new.endswith("\n"):
-            # The line goes on in the one that followed.
+            # The line continues in the following one.
             end = _line_end(text, end)
         spans[-1] = span._replace(end=end)
     return spans
@@ -89,7 +85,6 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
-    """The spans that stand so near to one another that their context touches."""
     hunks: list[list[_Span]] = []
     for span in spans:
         if hunks and text.count("\n", hunks[-1][-1].end, span.start) <= 2 * _CONTEXT:
@@ -100,7 +95,7 @@ def _hunks(text: str, spans: list[_Span]) -> list[list[_Span]]:
 
 
 def _hunk(text: str, hunk: list[_Span], line: int, shift: int) -> tuple[str, int]:
-    """The text of a hunk whose first change is in `line`, and by how many lines it grows."""
+    """Return a hunk's text and by how many lines it grows."""
     start = hunk[0].start
     for _ in range(_CONTEXT):
         start = text.rfind("\n", 0, max(start - 1, 0)) + 1

@@ -26,7 +26,7 @@ _MOST_SHOWN: Final = 10
 
 
 class FileEditExecutor:
-    """Runs `edit_file`: replaces a text that occurs exactly once, or every one of its places."""
+    """The executor of `edit_file`: it replaces one place, or all, of a text."""
 
     def __init__(self) -> None:
         self._entries = CompiledEntries(compile_entry)
@@ -34,15 +34,14 @@ class FileEditExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Replaces `old_text` by `new_text` in the file at `path`.
+        """Replace `old_text` by `new_text` in the file at `path`.
 
         Returns:
             `path`, the number of `replacements`, a unified `diff` and the new `version`.
 
         Raises:
             ToolExecutionError: `old_text` is not there, or at several places without
-                `replace_all`; or the file cannot be written. Then it is as it was.
-            DefinitionError: The tool's entry is wrong.
+                `replace_all`; or the file cannot be written. Then it is unchanged.
         """
         entry = self._entries.of(tool)
         old, new = text(params, "old_text"), text(params, "new_text")
@@ -69,11 +68,7 @@ class FileEditExecutor:
             }
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """What would change, as a diff: for whoever is asked for consent. Nothing is written.
-
-        Raises:
-            ToolExecutionError: The file cannot be edited like this.
-        """
+        """Return the diff for the approver; raise `ToolExecutionError` if it cannot be made."""
         entry = self._entries.of(tool)
         old, new = text(params, "old_text"), text(params, "new_text")
         with entry.open().place(text(params, "path"), writes=True) as place:
@@ -85,7 +80,6 @@ class FileEditExecutor:
 
 
 def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) -> list[Change]:
-    """Where `old` stands in `before`, by the positions in `before` itself."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if not old:
         raise ToolExecutionError("old_text is empty; give the text that is to be replaced")
@@ -108,7 +102,6 @@ def _changes(before: str, old: str, new: str, path: str, *, replaces_all: bool) 
 
 
 def _starts(plain: str, old: str, *, step: int) -> list[int]:
-    """The places of `old`; without a step over it, just enough to say that they are several."""
     most = _MOST_SHOWN + 1 if step == 1 and len(old) > 1 else _MOST_CHANGES + 1
     starts: list[int] = []
     start = plain.find(old)
@@ -119,16 +112,16 @@ def _starts(plain: str, old: str, *, step: int) -> list[int]:
 
 
 class _Positions:
-    """Where a position in the text without CR is in the text with them; asked in rising order."""
+    """The positions in a text with CRs; ask in rising order."""
 
     def __init__(self, before: str) -> None:
         self._before = before
         self._passed = 0
-        """The CRs before the place that was asked for last: the texts differ by so many."""
+        """The CRs before the last position: the texts differ by so many."""
         self._next = before.find("\r\n")
 
     def of(self, plain: int) -> int:
-        """The position in the real text; a line ending is never split."""
+        """Return the position in the real text; never inside a line ending."""
         while 0 <= self._next < plain + self._passed:
             self._passed += 1
             self._next = self._before.find("\r\n", self._next + 2)
@@ -136,13 +129,12 @@ class _Positions:
 
 
 def _ends_with_cr(text: str) -> bool:
-    """Whether most lines end with CR LF."""
     with_cr = text.count("\r\n")
     return with_cr > text.count("\n") - with_cr
 
 
 def _check_growth(size: int, max_bytes: int) -> None:
-    # Before the new text is made: a short call must not make a huge one.
+    # Check before making the new text: a short call must not make a huge one.
     if size > max_bytes:
         raise ToolExecutionError(
             f"the file would have more than {max_bytes} bytes, the most that this tool writes"

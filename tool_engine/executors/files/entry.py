@@ -1,7 +1,6 @@
 """What does a definition's `entry` say about the folder of a file tool, and is it right?
 
-`check_entry` finds every mistake, for the loader or the engine to report before the first call;
-`FileEntry` is what the executors read.
+`check_entry` finds every mistake before the first call; `FileEntry` is what the executors read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["DEFAULT_MAX_BYTES", "FileEntry", "check_entry", "compile_entry"]
 
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
-"""The largest file that is read or written, in bytes, where the definition names no other."""
+"""The largest file that is read or written, in bytes, unless the definition names another."""
 MAX_BYTES_LIMIT: Final = 64 * 1024 * 1024
 _ENTRY_KEYS: Final = ("type", "handler", "root", "config")
 _CONFIG_KEYS: Final = ("max_bytes", "ignore")
@@ -51,21 +50,15 @@ _PARAMETERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """What the file executors read in a definition."""
-
     root: TextTemplate
     folder: str | None
-    """The folder of the definition, from which a relative root counts; None for one in code."""
+    """The definition's folder, which a relative root starts from; None for a tool in code."""
     max_bytes: int
     ignore: tuple[str, ...] | None
-    """Globs of what is left out of listings and searches; None: the usual ones."""
+    """Globs to leave out of listings and searches; None: the default ones."""
 
     def open(self) -> FileRoot:
-        """The root as the environment names it now.
-
-        Raises:
-            ToolExecutionError: A variable that it names is not set.
-        """
+        """Open the root; raise `ToolExecutionError` if its variable is not set."""
         parts = self.root.parts
         text = "".join(_variable(p.name) if isinstance(p, SecretPart) else str(p) for p in parts)
         path = Path(self.folder or Path.cwd(), Path(text).expanduser())

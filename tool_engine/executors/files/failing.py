@@ -1,4 +1,4 @@
-"""In which words does a model hear that the operating system refused something?"""
+"""Which message does a model get when the operating system refuses something?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["failed", "not_regular", "not_there"]
 
 _MOST_NAMES: Final = 2_000
-"""Names of a folder that are compared with one that is not there."""
+"""The most names of a folder that are compared with a missing one."""
 _REASONS: Final = {
     errno.EACCES: "may not be opened by this process (permission denied)",
     errno.EPERM: "may not be changed by this process (operation not permitted)",
@@ -44,19 +44,17 @@ _KINDS: Final = (
 
 
 def failed(error: OSError, path: str) -> ToolExecutionError:
-    """What to say about `error`, which came up at `path`; never a path of the system."""
+    """Return an error for the call's `path`, without paths of the system."""
     reason = _REASONS.get(error.errno or 0) or f"cannot be used: {error.strerror or 'input/output'}"
     return ToolExecutionError(f"{path!r} {reason}")
 
 
 def not_regular(mode: int, path: str) -> ToolExecutionError:
-    """What to say about something that is not a regular file."""
     kind = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "no regular file")
     return ToolExecutionError(f"{path!r} is {kind}; only regular files are read and written")
 
 
 def not_there(path: str, name: str, folder: int, cure: str = "") -> ToolExecutionError:
-    """What to say about a `name` that `folder` does not have: which names are like it."""
     near = suggest_near(name, _names_in(folder))
     hint = near or cure or "; list the folder to see what there is"
     where = "" if path.rpartition("/")[2] == name else f" (there is no {name!r})"

@@ -1,9 +1,9 @@
 """What may no file tool write, whatever its root is and however it was registered?
 
 The files that this process trusts (see `tool_engine.trusted`), the folder of the tool's own
-definition, and what `git` reads to run programs: a folder needs no name for that, only the files of
-a repository. Folders are compared by what they are, not by how they are spelled, so that no link,
-mount or case makes another one of them; what is not there yet is compared by its path.
+definition, and what `git` reads to run programs: a folder needs no special name for that, only a
+repository's files. Folders are compared by identity, not by spelling, so that no link, mount or
+case hides one; what does not exist yet is compared by its path.
 """
 
 from __future__ import annotations
@@ -23,31 +23,23 @@ __all__ = ["Guard", "check_no_repository"]
 _OWN: Final = "the folder of this tool's own definition"
 _SETTINGS: Final = "the settings of git"
 _OF_GIT: Final = frozenset({".gitattributes", ".gitmodules", ".gitconfig"})
-# What a file system with short names calls them.
+# Their short names on some file systems.
 _SHORT: Final = re.compile(r"(?:git|gitatt|gitmod|gitcon|gi[0-9a-f]{4})~\d+")
 
 _REPOSITORIES: Final = (("HEAD", "objects", "refs"), ("HEAD", "commondir"))
-"""What a folder must hold so that git takes it for a repository, and follows its `config`."""
+"""Names that a folder must hold for git to treat it as a repository and follow its `config`."""
 
 Identity = tuple[int, int]
 
 
 class Guard(NamedTuple):
-    """What must not be written, as it is now."""
-
     paths: tuple[TrustedPath, ...]
     folders: dict[Identity, TrustedPath]
-    """Trusted folders that are there."""
     places: dict[Identity, list[TrustedPath]]
-    """What is trusted, by the folder that it is in."""
 
     @classmethod
     def now(cls, definition_folder: str | None = None) -> Guard:
-        """The guard of one write. Blocks.
-
-        Args:
-            definition_folder: That of the tool's own definition; None for a tool of code.
-        """
+        """Return the guard of one write. Blocks; a tool of code has no folder."""
         paths = [*trusted_paths(), *_settings_of_git()]
         if definition_folder is not None:
             path = os.path.realpath(definition_folder)
@@ -62,7 +54,6 @@ class Guard(NamedTuple):
         return cls(tuple(paths), folders, places)
 
     def check_root(self, root: str) -> None:
-        """Raises `ToolExecutionError` for a root that is in a trusted folder."""
         real = Path(os.path.realpath(root))
         for folder in (real, *real.parents):
             found = self.folders.get(_identity(str(folder)) or (-1, -1))
@@ -73,18 +64,17 @@ class Guard(NamedTuple):
                 )
 
     def check_folder(self, folder: int, shown: str) -> None:
-        """Raises `ToolExecutionError` for the descriptor of a trusted folder."""
         found = self.folders.get(_identity_of(os.fstat(folder)))
         if found is not None:
             raise _refused(shown, found)
 
     def check_name(self, folder: int, path: str, name: str, shown: str) -> None:
-        """Raises `ToolExecutionError` for an entry that is trusted, or is to be.
+        """Raise `ToolExecutionError` for an entry that is trusted or would become it.
 
         Args:
-            folder: The descriptor of the folder that it is in.
+            folder: The descriptor of its folder.
             path: The real path of that folder, as far as it is known.
-            name: Of the entry.
+            name: The entry's name.
             shown: The path of the call.
         """
         same = plain(name).partition(":")[0]
@@ -110,7 +100,6 @@ class Guard(NamedTuple):
 
 
 def _settings_of_git() -> Iterator[TrustedPath]:
-    """Where git looks for settings outside of repositories."""
     home = os.path.expanduser("~")  # noqa: PTH111 - without a home this is no error
     folder = f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git"
     yield TrustedPath(os.path.realpath(folder), Kind.FOLDER, _SETTINGS)
@@ -119,13 +108,7 @@ def _settings_of_git() -> Iterator[TrustedPath]:
 
 
 def check_no_repository(folder: int, shown: str, added: str = "") -> None:
-    """Raises `ToolExecutionError` if git takes the folder for a repository.
-
-    Args:
-        folder: Its descriptor.
-        shown: The path of the call.
-        added: The name of an entry that is to be there, too, as `plain` gives it.
-    """
+    """Raise if git would treat the folder with the `added` entry as a repository."""
     if any(
         all(plain(name) == added or _holds(folder, name) for name in needed)
         for needed in _REPOSITORIES

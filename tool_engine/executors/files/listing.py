@@ -21,7 +21,7 @@ _MOST_ENTRIES: Final = 5_000
 
 
 class FolderReadExecutor:
-    """Runs `read_folder`: what is in a folder, and in those below it."""
+    """The executor of `read_folder`: what is in a folder and below it."""
 
     def __init__(self) -> None:
         self._entries = CompiledEntries(compile_entry)
@@ -29,15 +29,14 @@ class FolderReadExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The entries of the folder `path`, sorted, `limit` at most.
+        """Return the entries of the folder `path`, sorted, at most `limit`.
 
         Returns:
-            `path`, `entries` (each with `path` from the tool's folder on, `type`, and, of a file,
-            `size`) and, when something was left out, `cut`: what, a sentence each.
+            `path`, `entries` (each with `path` relative to the tool's folder, `type`, and, of a
+            file, `size`) and, when something was left out, `cut`: a sentence for each kind.
 
         Raises:
             ToolExecutionError: There is no such folder, or it may not be read.
-            DefinitionError: The tool's entry is wrong.
         """
         entry = self._entries.of(tool)
         depth = whole(params, "depth", 1, 1, MAX_DEPTH)

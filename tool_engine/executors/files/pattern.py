@@ -1,7 +1,7 @@
-"""Does a text match a pattern that a model wrote, in a time that nobody can blow up?
+"""How does a text match a model's pattern in a time that no pattern can blow up?
 
 Patterns run on the engine that also checks the patterns of definitions: it takes linear time and
-knows no lookaround and no back-reference. A glob becomes such a pattern.
+has no lookaround and no back-reference. A glob becomes such a pattern.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tool_engine.errors import ToolExecutionError
 __all__ = ["MOST_CHARACTERS", "LinearPattern", "glob_pattern", "literal_pattern"]
 
 MOST_CHARACTERS: Final = 4096
-"""A text is matched as far as this: one step may not keep the whole process waiting."""
+"""The matched part of a text: one step may not keep the whole process waiting."""
 _MAX_LENGTH: Final = 500
-# How large a compiled pattern may be, which bounds the cost of each character.
+# The largest compiled pattern, which bounds the cost of each character.
 _MAX_SIZE: Final = 48 * 1024
 _SYNTAX: Final = frozenset("\\^$.|?*+()[]{}/")
 
 
 class LinearPattern:
-    """A compiled pattern; says whether it is found anywhere in a text.
+    """A compiled pattern that is searched for anywhere in a text.
 
     Args:
         pattern: A regular expression.
-        what: What the pattern is called in errors.
-        given: What the caller wrote, where the pattern was made of it: that is judged and shown.
+        what: The pattern's name in errors.
+        given: The caller's text, if the pattern was made of it; it is judged and shown.
 
     Raises:
         ToolExecutionError: It is no pattern, too long, too large, or needs more than linear time.
@@ -42,7 +42,7 @@ class LinearPattern:
             raise ToolExecutionError(
                 f"the {what} is {len(given)} characters long; the most are {_MAX_LENGTH}"
             )
-        # Loaded by name on first use: only patterns need it.
+        # Loaded on first use: only patterns need it.
         rules: Any = import_module("jsonschema_rs")
         options = rules.RegexOptions(size_limit=_MAX_SIZE, dfa_size_limit=_MAX_SIZE)
         try:
@@ -56,31 +56,25 @@ class LinearPattern:
         self._is_valid = validator.is_valid
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern is found in `text`, which holds no lone surrogate."""
         return bool(self._is_valid(text[:MOST_CHARACTERS]))
 
 
 def literal_pattern(text: str) -> str:
-    """The pattern that finds exactly `text`."""
     return "".join(f"\\{c}" if c in _SYNTAX else c for c in text)
 
 
 def glob_pattern(glob: str) -> str:
-    """The pattern of a glob such as `src/**/*.{ts,tsx}`, for paths with `/`.
+    """Return the pattern of a glob such as `src/**/*.{ts,tsx}`, for paths with `/`.
 
     `*` and `?` stay within a name, `**` spans folders, `[ab]` is one of these, `{a,b}` one of
-    these; a glob without `/` fits the name in every folder.
-
-    Raises:
-        ToolExecutionError: A bracket or brace is not closed, or braces are nested.
+    these; a glob without `/` fits the name in every folder. A bracket or brace that is not closed,
+    and nested braces, raise `ToolExecutionError`.
     """
     wanted = glob.removeprefix("./") if "/" in glob.rstrip("/") else f"**/{glob}"
     return f"^{_Glob(wanted.strip('/')).pattern()}$"
 
 
 class _Glob:
-    """Reads one glob from left to right."""
-
     def __init__(self, glob: str) -> None:
         self._rest = glob
         self._glob = glob

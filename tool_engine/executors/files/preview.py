@@ -1,4 +1,4 @@
-"""What would `write_file` change, before it does? A look that changes nothing."""
+"""What would `write_file` change if it ran?"""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ __all__ = ["preview_of_write"]
 
 
 def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
-    """The difference between what is at `path` and `content`.
-
-    Raises:
-        ToolExecutionError: The file cannot be written.
-    """
+    """Return the diff of a write; raise `ToolExecutionError` if it would fail."""
     path, content = text(params, "path"), text(params, "content")
     try:
         before, path = _before(entry, path)
     except ToolExecutionError:
         if not flag(params, "create_folders"):
             raise
-        # What there is to say about a folder that is not there is said when the tool runs.
+        # A missing folder is reported when the tool runs.
         before = None
     if before is None:
         return "A new file:\n" + unified_diff("", [Change(0, 0, content)], path)
@@ -36,7 +32,6 @@ def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
 
 
 def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
-    """What the file holds, and its path for messages; None: there is none."""
     with entry.open().place(path, writes=True) as place:
         if writable(place) is None:
             return None, place.path
@@ -44,7 +39,6 @@ def _before(entry: FileEntry, path: str) -> tuple[str | None, str]:
 
 
 def _change(before: str, after: str) -> Change:
-    """The lines in which two texts differ, from the first one to the last one."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])
@@ -54,7 +48,6 @@ def _change(before: str, after: str) -> Change:
 
 
 def _alike(one: list[str], other: list[str]) -> int:
-    """How many lines at the beginning are the same."""
     pairs = zip(one, other, strict=False)
     differing = (number for number, (a, b) in enumerate(pairs) if a != b)
     return next(differing, min(len(one), len(other)))

@@ -22,7 +22,7 @@ _STEP: Final = 64 * 1024
 
 
 class FileReadExecutor:
-    """Runs `read_file`: a part of a text file, by lines, and where the rest begins."""
+    """The executor of `read_file`: some lines, and where the rest begins."""
 
     def __init__(self) -> None:
         self._entries = CompiledEntries(compile_entry)
@@ -30,7 +30,7 @@ class FileReadExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The lines from `offset` (1 is the first, -1 the last one) on, `limit` at most.
+        """Return `limit` lines from `offset` (1: the first, -1: the last) on.
 
         Returns:
             `content`, where it stands (`first_line`, `last_line`, `total_lines`), the file's
@@ -39,7 +39,6 @@ class FileReadExecutor:
 
         Raises:
             ToolExecutionError: The file cannot be read, or has no such line.
-            DefinitionError: The tool's entry is wrong.
         """
         entry = self._entries.of(tool)
         offset = whole(params, "offset", 1, -_MOST, _MOST)
@@ -57,15 +56,12 @@ class FileReadExecutor:
 
 
 class _Lines:
-    """A text by its lines, which end with a line feed alone or after a carriage return."""
-
     def __init__(self, whole_text: str) -> None:
         self._text = whole_text.removeprefix("\ufeff").replace("\r\n", "\n")
         ends = self._text.count("\n")
         self.total = ends if not self._text or self._text.endswith("\n") else ends + 1
 
     def number(self, offset: int, path: str) -> int:
-        """The line that `offset` means; raises `ToolExecutionError` when there is none."""
         if offset == 0:
             raise ToolExecutionError("offset counts from 1; -1 is the last line")
         first = offset if offset > 0 else max(1, self.total + offset + 1)
@@ -74,7 +70,6 @@ class _Lines:
         return first
 
     def part(self, first: int, column: int, limit: int, path: str) -> dict[str, Any]:
-        """The content from a place on, with the numbers that tell where it is."""
         begin = self._start(first)
         start = begin + column - 1
         if column > 1 and start >= self._end(begin):
@@ -86,7 +81,7 @@ class _Lines:
             last, end = last + 1, self._end(end)
         following = (last + 1, 1) if last < self.total else None
         if last < first <= self.total:
-            # Not even the rest of this one line fits: it is cut.
+            # Not even the rest of this one line fits: cut it.
             last, end = first, start + MAX_CHARACTERS
             following = (first, column + MAX_CHARACTERS)
         return {
@@ -98,7 +93,6 @@ class _Lines:
         }
 
     def _end(self, position: int) -> int:
-        """Where the line ends that `position` is in: after its line feed."""
         return self._text.find("\n", position) + 1 or len(self._text)
 
     def _start(self, line: int) -> int:

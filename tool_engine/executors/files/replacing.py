@@ -1,7 +1,7 @@
-"""How does a file get its new content, so that at every moment it is the old one or the new one?
+"""How does a file get its new content, so that it is always the old one or the new one?
 
-The new content is written to a hidden file beside it, brought to the disk, and renamed over the
-old one. Whatever ends the process in between, the file is whole. One writer at a time changes a
+The new content is written to a hidden file beside it, synced to disk, and renamed over the old
+one. Whatever ends the process in between, the file is whole. One writer at a time changes a
 folder, among all the processes that use these tools.
 """
 
@@ -33,12 +33,8 @@ _PERMISSIONS: Final = 0o777
 
 @contextlib.contextmanager
 def changing(place: Place, deadline: float | None) -> Iterator[None]:
-    """Keeps other file tools, also those of other processes, from changing the folder meanwhile.
-
-    Raises:
-        ToolExecutionError: Another one held the folder for 10 seconds, or until the deadline.
-    """
-    # A descriptor of its own: locks belong to descriptors, and this one is closed with the lock.
+    """Lock the folder for all processes; raise after 10 s or at the deadline."""
+    # A descriptor of its own: locks belong to descriptors, and this one closes with the lock.
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
     try:
         folder = os.open(".", flags, dir_fd=place.folder)
@@ -52,12 +48,7 @@ def changing(place: Place, deadline: float | None) -> Iterator[None]:
 
 
 def writable(place: Place) -> os.stat_result | None:
-    """What the system knows of the file that is to be replaced; None when there is none.
-
-    Raises:
-        ToolExecutionError: Something else than a regular file is there, or a file that is
-            read-only.
-    """
+    """Return the file's status, or None; raise unless it is regular and writable."""
     status = status_of(place)
     if status is None:
         return None
@@ -71,18 +62,17 @@ def writable(place: Place) -> os.stat_result | None:
 def put(
     place: Place, data: bytes, replaced: os.stat_result | None, deadline: float | None = None
 ) -> None:
-    """Makes `data` the content of the file at `place`.
+    """Make `data` the content of the file at `place`.
 
     Args:
         place: Where.
         data: The new content.
-        replaced: The file that is replaced, as it was seen; None: there was none, and none is
-            replaced.
-        deadline: When the call must have ended, on the monotonic clock: its caller was told then
-            that it has failed, so nothing is changed any more.
+        replaced: The status of the file to replace, as it was seen; None: none may be replaced.
+        deadline: When the call must have ended, on the monotonic clock; it has failed for its
+            caller then, so nothing is changed any more.
 
     Raises:
-        ToolExecutionError: The file is not as it was seen, the time is over, or the system refuses.
+        ToolExecutionError: The file has changed, the time is over, or the system refuses.
     """
     name = temporary_name()
     try:
@@ -97,25 +87,17 @@ def put(
 
 
 def temporary_name() -> str:
-    """The name of a file that is being written."""
     return f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
 
 
 def settle(
     place: Place, name: str, replaced: os.stat_result | None, deadline: float | None
 ) -> None:
-    """Makes the file `name`, which is complete and beside it, the one at `place`.
+    """Make the complete file `name` the one at `place`; arguments as for `put`.
 
-    Args:
-        place: Where.
-        name: The new file; it may be there still afterwards, under both names.
-        replaced: As for `put`.
-        deadline: As for `put`.
-
-    Raises:
-        ToolExecutionError: The file is not as it was seen, the time is over, or git would take the
-            folder for a repository now.
-        OSError: The system refuses.
+    Afterwards the file may still exist under its old name as well. Like `put`, it raises
+    `ToolExecutionError`, also where git would now treat the folder as a repository, and `OSError`
+    where the system refuses.
     """
     _check_time(place, deadline)
     _check_unchanged(place, replaced)
@@ -127,7 +109,7 @@ def settle(
 
 
 def _add(place: Place, name: str) -> None:
-    """Gives the new file its name; a rename would replace what somebody else puts there."""
+    """Link the file to its name; a rename could replace another file."""
     try:
         os.link(
             name,
@@ -144,13 +126,13 @@ def _add(place: Place, name: str) -> None:
     try:
         check_no_repository(place.folder, place.path)
     except ToolExecutionError:
-        # Another call brought the rest of a repository since the look at the name.
+        # Another call completed a repository after the name was checked.
         os.unlink(place.name, dir_fd=place.folder)
         raise
 
 
 def _write(folder: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
-    # Nobody may read in the new file what they could not read in the old one.
+    # The new file must not be readable for users who could not read the old one.
     file = os.open(name, _FLAGS, 0o666 if replaced is None else 0o600, dir_fd=folder)
     try:
         rest = memoryview(data)
@@ -169,7 +151,7 @@ def _write(folder: int, name: str, data: bytes, replaced: os.stat_result | None)
 
 
 def _check_time(place: Place, deadline: float | None) -> None:
-    # A thread runs on when its call was given up.
+    # The thread keeps running after its call was given up.
     if deadline is not None and time.monotonic() > deadline:
         raise ToolExecutionError(f"the time of the call was over; {place.path!r} was not written")
 
@@ -192,13 +174,13 @@ def _changed(place: Place) -> ToolExecutionError:
 
 
 def _sync_folder(folder: int) -> None:
-    # Some file systems cannot bring a folder to the disk; the rename has happened all the same.
+    # Some file systems cannot sync a folder; the rename has happened all the same.
     with contextlib.suppress(OSError):
         os.fsync(folder)
 
 
 def _lock(folder: int, path: str, deadline: float | None) -> None:
-    # Loaded by name: other systems than those with descriptors of folders do not have it.
+    # Loaded by name: only systems with folder descriptors have it.
     fcntl: Any = import_module("fcntl")
     give_up = min(time.monotonic() + _PATIENCE, math.inf if deadline is None else deadline)
     while True:

@@ -1,4 +1,4 @@
-"""Where below its root does the path of a call lead, without ever leaving the root?
+"""Where below its root does a call's path lead, without ever leaving the root?
 
 A path is walked component by component. Each folder is opened relative to the one before it, by
 descriptor and with O_NOFOLLOW, so that a folder which is swapped for a link between two steps is
@@ -23,46 +23,43 @@ from tool_engine.executors.files.guard import Guard, check_no_repository
 __all__ = ["TEMPORARY", "FileRoot", "Place"]
 
 MAX_DEPTH: Final = 128
-"""The most folders that a path may lead through: each takes a descriptor during the walk."""
+"""The most folders in a path: each takes a descriptor during the walk."""
 _MAX_LINKS: Final = 16
 _MAX_PATH: Final = 4096
 _MAX_NAME: Final = 255
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 TEMPORARY: Final = ".tool-engine-"
-"""How the names begin of files that are being written, or were when their process died."""
+"""The prefix of files that are being written, or were when their process died."""
 
 
 class Place(NamedTuple):
-    """An entry of a folder, which may or may not be there."""
+    """An entry of a folder, which may or may not exist."""
 
     folder: int
-    """The descriptor of the folder, open as long as the context manager that gave the place."""
+    """The folder's descriptor, open while the context manager that gave the place is."""
     name: str
     """No link when the walk saw it; open it with O_NOFOLLOW."""
     path: str
-    """As in the call, for messages: relative to the root."""
+    """The call's path, relative to the root, for messages."""
 
 
 class FileRoot(NamedTuple):
-    """The folder that a tool stays in."""
-
     path: str
-    """Absolute. The author of the definition answers for it: links in it are followed."""
+    """Absolute. Links in it are followed: the author of the definition vouches for it."""
     guarded: str | None = None
-    """The folder of the tool's own definition: it is never written to, beside what this process
-    trusts."""
+    """The folder of the tool's own definition, which is protected like what this process trusts."""
 
     @contextlib.contextmanager
     def place(
         self, path: str, *, writes: bool = False, makes: bool | None = None
     ) -> Iterator[Place]:
-        """The place that `path` names, for a file.
+        """Open the place that `path` names, for a file.
 
         Args:
             path: Relative to the root, or absolute and below it.
-            writes: Whether the file is to be written: see `Guard`.
-            makes: Whether folders that are missing are made; None: that cannot be asked for.
+            writes: True if the file is to be written: see `Guard`.
+            makes: True to make missing folders; None: the tool has no such option.
 
         Raises:
             ToolExecutionError: The path leads out of the root, names no file, or cannot be walked.
@@ -76,18 +73,13 @@ class FileRoot(NamedTuple):
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Iterator[tuple[int, str]]:
-        """The descriptor of the folder that `path` names, and the path for messages.
-
-        Raises:
-            ToolExecutionError: As for `place`, or there is no folder of this name.
-        """
+        """Open the folder `path`: its descriptor, and the path for messages."""
         shown, parts = self._parts(path)
         with self._walk(shown, writes=False, makes=None) as walk:
             walk.to_folder(parts)
             yield walk.folder, shown
 
     def _parts(self, path: str) -> tuple[str, list[str]]:
-        """The path as it is shown, and its components."""
         root = self.path.rstrip("/")
         if path.startswith("/"):
             if path.rstrip("/") != root and not path.startswith(f"{root}/"):
@@ -130,7 +122,7 @@ class FileRoot(NamedTuple):
 
 
 class _Walk:
-    """One walk from a root; closes the folders that it has come through."""
+    """One walk from a root; it closes the folders on its way."""
 
     def __init__(
         self, root: int, path: str, shown: str, guard: Guard | None, makes: bool | None
@@ -145,7 +137,6 @@ class _Walk:
 
     @property
     def folder(self) -> int:
-        """The folder that the walk has come to."""
         return self._folders[-1] if self._folders else self._root
 
     def close(self) -> None:
@@ -153,11 +144,9 @@ class _Walk:
             os.close(self._folders.pop())
 
     def to_folder(self, parts: list[str]) -> None:
-        """Goes to the folder at the end of `parts`."""
         self._go(deque(parts), is_file=False)
 
     def to_file(self, parts: list[str]) -> str:
-        """Goes to the folder of the file at the end of `parts`; returns the file's name there."""
         name = self._go(deque(parts), is_file=True)
         if name is None:
             raise ToolExecutionError(f"{self._shown!r} is a folder; give the path of a file")
@@ -184,11 +173,10 @@ class _Walk:
         self._names.pop()
 
     def _link(self, name: str) -> list[str] | None:
-        """The components of the target, if `name` is a symbolic link."""
         try:
             target = os.readlink(name, dir_fd=self.folder)
         except OSError:
-            return None  # not a link, or not there: opening it tells which
+            return None  # not a link, or not there: opening it shows which
         self._links += 1
         if self._links > _MAX_LINKS:
             raise ToolExecutionError(
@@ -207,7 +195,7 @@ class _Walk:
         self._names.append(name)
         if self._guard is not None:
             self._guard.check_folder(self.folder, self._shown)
-            # Another call may have made the rest of a repository since the look at the name.
+            # Another call may have completed a repository after the name was checked.
             check_no_repository(above, self._shown)
 
     def _open(self, name: str) -> int:
@@ -232,7 +220,7 @@ class _Walk:
         try:
             check_no_repository(self.folder, self._shown)
         except ToolExecutionError:
-            # Two calls that each bring a part both look afterwards, so one of them sees it all.
+            # Two calls that each make a part both check afterwards, so one of them sees it all.
             os.rmdir(name, dir_fd=self.folder)
             raise
 

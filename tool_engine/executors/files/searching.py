@@ -1,8 +1,8 @@
-"""How does `search_files` find the lines that match, whatever pattern and files it is given?
+"""How does `search_files` find matching lines, whatever its pattern and files are?
 
-Files are searched in blocks of lines. A block without a match is done in one step; only in the
-others each line is looked at. A step is short even for the costliest pattern, so that the rest of
-the process never waits for it.
+Files are searched in blocks of lines. A block without a match takes one step; only in the others
+each line is examined. A step is short even for the costliest pattern, so that the rest of the
+process never waits for it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = ["FileSearchExecutor"]
 MAX_DEPTH: Final = 64
 _BLOCK: Final = 2_048
 _SHOWN: Final = 500
-"""The most characters of a line that are shown."""
+"""The most characters that are shown of a line."""
 _MOST_SHOWN: Final = 100_000
 _DEFAULT_MATCHES: Final = 100
 _MOST_MATCHES: Final = 1_000
 _MOST_CONTEXT: Final = 10
-# What would mean something else in a block of lines than in one line.
+# Constructs that mean something else in a block of lines than in one line.
 _LINE_ONLY: Final = ("(?", "\\A", "\\z", "\\Z")
 
 
 class FileSearchExecutor:
-    """Runs `search_files`: the lines that match a pattern, with their places."""
+    """The executor of `search_files`: the lines that match a pattern, with their places."""
 
     def __init__(self) -> None:
         self._entries = CompiledEntries(compile_entry)
@@ -57,16 +57,15 @@ class FileSearchExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """The lines of the files at or below `path` in which `pattern` is found.
+        """Return the lines at or below `path` in which `pattern` is found.
 
         Returns:
-            `matches` (each with `path` from the tool's folder on, `line`, `text`, and the lines
+            `matches` (each with `path` relative to the tool's folder, `line`, `text`, and the lines
             `before` and `after` when `context` asks for them), `files_searched`, and, when
-            something was left out, `cut`: what, a sentence each.
+            something was left out, `cut`: a sentence for each kind.
 
         Raises:
             ToolExecutionError: The pattern cannot be used, or there is no such folder.
-            DefinitionError: The tool's entry is wrong.
         """
         entry = self._entries.of(tool)
         search = _Search(params, entry.max_bytes, Budget(context.deadline))
@@ -78,7 +77,6 @@ class FileSearchExecutor:
 
 @contextlib.contextmanager
 def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterator[Iterator[Place]]:
-    """The files that are to be searched, each with its path from the root on."""
     root, path = entry.open(), text(params, "path", ".")
     glob = text(params, "glob", "")
     wanted = LinearPattern(glob_pattern(glob), "glob", glob) if glob else None
@@ -101,8 +99,6 @@ def _places(entry: FileEntry, params: dict[str, Any], budget: Budget) -> Iterato
 
 
 class _Search:
-    """One search, as far as it has come."""
-
     def __init__(self, params: dict[str, Any], max_bytes: int, budget: Budget) -> None:
         self.budget = budget
         self._max_bytes = max_bytes
@@ -117,7 +113,6 @@ class _Search:
         self._long_lines = 0
 
     def take(self, place: Place) -> None:
-        """Searches one file."""
         try:
             found = text_of(read_content(place, self._max_bytes).data, place.path)
         except ToolExecutionError:
@@ -127,7 +122,6 @@ class _Search:
         self._search(found.removeprefix("\ufeff").replace("\r\n", "\n"), place.path)
 
     def result(self) -> dict[str, Any]:
-        """What was found, and what was left out."""
         if self._left_out:
             self.budget.note(
                 f"{self._left_out} files were left out: binary, not UTF-8, not to be read, or "
@@ -183,7 +177,7 @@ class _Search:
 
 
 def _tests(params: dict[str, Any]) -> tuple[Callable[[str], bool], Callable[[str], bool]]:
-    """Whether the pattern is found in a line; whether it may be found in one of several lines."""
+    """Return two tests: is it in this line, and may it be in these lines?"""
     pattern, is_literal = text(params, "pattern"), flag(params, "literal")
     ignores_case = flag(params, "ignore_case")
     _check(pattern, is_literal=is_literal)
@@ -218,7 +212,6 @@ def _always(_block: str) -> bool:
 
 
 def _block_end(whole_text: str, start: int) -> int:
-    """Where the block of whole lines ends that begins at `start`; a long line is a block."""
     end = whole_text.rfind("\n", start, start + _BLOCK) + 1
     return end if end > start else whole_text.find("\n", start) + 1 or len(whole_text)
 

@@ -1,7 +1,7 @@
-"""What is in a folder and in the folders below it, in an order that is always the same?
+"""What is in a folder and in the folders below it, always in the same order?
 
-Folders are opened by descriptor from the one above, never through a link. How much is looked at is
-bounded in every direction, and what was left out is told.
+Folders are opened by descriptor from their parents, never through a link. The amount examined is
+bounded in every direction, and the result says what was left out.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ DEFAULT_IGNORED: Final = (
     ".ruff_cache",
     ".tox",
 )
-"""What is left out of listings and searches, unless the definition or the call says otherwise."""
+"""Left out of listings and searches, unless the definition or the call says otherwise."""
 
 MOST_NAMES: Final = 100_000
-"""Of a folder with more entries, the first ones by name are looked at."""
+"""Of a folder with more entries, only the first ones by name are examined."""
 MOST_ENTRIES: Final = 1_000_000
 _RUN: Final = 2_000
 _SHARE: Final = 0.8
@@ -51,10 +51,9 @@ _MOST_NOTES: Final = 10
 
 
 class Budget:
-    """How much may still be looked at in one call, and what was left out.
+    """The remaining work of one call, and what was left out.
 
-    Args:
-        deadline: When the call must have ended, on the monotonic clock; None: within 20 seconds.
+    `deadline` is on the monotonic clock; None: within 20 seconds.
     """
 
     def __init__(self, deadline: float | None) -> None:
@@ -63,16 +62,13 @@ class Budget:
         self._end = now + seconds * _SHARE
         self._entries = MOST_ENTRIES
         self.notes: dict[str, None] = {}
-        """What was left out, a sentence each."""
         self.is_used_up = False
 
     def note(self, text: str) -> None:
-        """Keeps a sentence for the result; only the first few of many."""
         if len(self.notes) < _MOST_NOTES:
             self.notes[text] = None
 
     def spend(self) -> bool:
-        """Counts one entry; false when no more may be looked at."""
         self._entries -= 1
         if self._entries < 0:
             self.stop(f"stopped after {MOST_ENTRIES} entries; choose a folder further down")
@@ -81,17 +77,12 @@ class Budget:
         return not self.is_used_up
 
     def stop(self, why: str) -> None:
-        """Ends the walk."""
         self.is_used_up = True
         self.notes[why] = None
 
 
 class IgnoreRules:
-    """Which entries are left out.
-
-    Args:
-        globs: Of their names, or of their paths from the folder on; empty: none.
-    """
+    """Which entries are left out: globs of their names, or of their paths."""
 
     def __init__(self, globs: tuple[str, ...]) -> None:
         self._names = frozenset(glob for glob in globs if not set(glob) & set("*?[{/"))
@@ -99,19 +90,15 @@ class IgnoreRules:
         self._patterns = [LinearPattern(glob_pattern(glob), "glob", glob) for glob in patterns]
 
     def hides(self, name: str, path: str) -> bool:
-        """Whether the entry is left out, and all that is below it."""
         return name in self._names or any(each.matches(path) for each in self._patterns)
 
 
 class Entry(NamedTuple):
-    """One entry of a tree, with the folder that it is in open."""
-
     place: Place
-    """Its `path` is relative to where the walk began."""
+    """Its `path` is relative to the start of the walk."""
     kind: str
     """`file`, `folder`, `link` or `other`."""
     size: int
-    """Bytes of a file."""
 
 
 class _Level(NamedTuple):
@@ -123,13 +110,10 @@ class _Level(NamedTuple):
 def walk_tree(
     folder: int, depth: int, ignored: IgnoreRules, budget: Budget
 ) -> Generator[Entry, None, None]:
-    """The entries below `folder`, each folder before what is in it, by name.
+    """Yield the entries below `folder` by name, each folder before its content.
 
-    Args:
-        folder: Stays open, and is the caller's to close.
-        depth: 1 is the folder alone.
-        ignored: What is left out.
-        budget: Ends the walk when it is used up.
+    The caller closes `folder`; a `depth` of 1 is the folder alone. The walk ends when `budget` is
+    spent.
     """
     levels = [_Level(folder, "", _names(folder, "", budget))]
     try:
@@ -170,7 +154,6 @@ def _descend(levels: list[_Level], entry: Entry, budget: Budget) -> None:
 
 
 def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
-    """The names in a folder, sorted; of many, the first `MOST_NAMES`."""
     count = 0
 
     def found() -> Iterator[str]:
@@ -195,10 +178,10 @@ def _names(folder: int, prefix: str, budget: Budget) -> Iterator[str]:
 
 
 def _first(names: Iterator[str], most: int) -> Iterator[str]:
-    """The first `most` of `names`, sorted; of more, about twice as many are held at a time."""
+    """Return the first `most` names, sorted; hold at most twice as many."""
     runs: list[list[str]] = []
     held = 0
-    # In small steps: while a list is sorted nothing else of the process can run.
+    # In small steps: sorting a list blocks the whole process.
     while run := sorted(islice(names, _RUN)):
         runs.append(run)
         held += len(run)
@@ -208,7 +191,7 @@ def _first(names: Iterator[str], most: int) -> Iterator[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written in JSON; others are bytes of some other encoding."""
+    """Return True if JSON can hold the name, which may be bytes."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 

@@ -18,7 +18,7 @@ __all__ = ["FileWriteExecutor", "check_version", "encoded"]
 
 
 class FileWriteExecutor:
-    """Runs `write_file`: the file is the old one or the new one at every moment, never a part."""
+    """The executor of `write_file`: the file is always the old or new one."""
 
     def __init__(self) -> None:
         self._entries = CompiledEntries(compile_entry)
@@ -26,18 +26,17 @@ class FileWriteExecutor:
     def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Writes `content` to `path`.
+        """Write `content` to `path`.
 
-        With `create_only` a file that is there is left as it is; with `expected_version` it is
-        replaced only if it is the one that was read; `create_folders` makes what is missing of
-        the path. The new file keeps the permissions of the old one.
+        With `create_only` an existing file is left as it is; with `expected_version` it is replaced
+        only if it is the version that was read; `create_folders` makes missing folders. The new
+        file keeps the permissions of the old one.
 
         Returns:
-            `path`, `bytes`, `created` (whether there was no such file) and the new `version`.
+            `path`, `bytes`, `created` (True if there was no such file) and the new `version`.
 
         Raises:
-            ToolExecutionError: The file cannot be written; then it is as it was.
-            DefinitionError: The tool's entry is wrong.
+            ToolExecutionError: The file cannot be written; then it is unchanged.
         """
         entry = self._entries.of(tool)
         data = encoded(text(params, "content"), "content", entry.max_bytes)
@@ -63,20 +62,12 @@ class FileWriteExecutor:
             }
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
-        """What would change, as a diff: for whoever is asked for consent. Nothing is written.
-
-        Raises:
-            ToolExecutionError: The file cannot be written.
-        """
+        """Return the diff for the approver; raise `ToolExecutionError` if it cannot be made."""
         return preview_of_write(self._entries.of(tool), params)
 
 
 def encoded(content: str, name: str, max_bytes: int) -> bytes:
-    """`content` in UTF-8; `name` is the parameter that it came in.
-
-    Raises:
-        ToolExecutionError: It is too large, or holds what no text file does.
-    """
+    """Return `content` in UTF-8; raise if too large or not a file's text."""
     if "\0" in content:
         raise ToolExecutionError(f"{name} has a zero character in it; only text is written")
     try:
@@ -94,7 +85,6 @@ def encoded(content: str, name: str, max_bytes: int) -> bytes:
 
 
 def check_version(version: str, expected: str, path: str) -> None:
-    """Raises `ToolExecutionError` unless the file is the one that was read."""
     if version != expected:
         raise ToolExecutionError(
             f"{path!r} has changed since it was read (expected_version {expected[:40]!r}, it is "

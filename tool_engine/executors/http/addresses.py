@@ -1,9 +1,8 @@
 """Which network addresses may a tool reach?
 
 Everything that is not plain public unicast is refused, unless the tool's own definition lists the
-host and port. The table is our own, with its sources: `ipaddress.is_global` lets through forms
-that reach a private host by way of a translation (RFC 6052, RFC 5214), and does not know the
-clouds' metadata services.
+host and port. The table is our own, with its sources: `ipaddress.is_global` admits forms that reach
+a private host by translation (RFC 6052, RFC 5214), and does not know the clouds' metadata services.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ SPECIAL_RANGES: Final[tuple[tuple[str, str, str], ...]] = (
     ("fec0::/10", "site-local", "RFC 3879"),
     ("ff00::/8", "multicast", "RFC 4291"),
 )
-"""Range, what it is, and where that is written; the first that matches names the reason."""
+"""Range, what it is, and its source; the first match gives the reason."""
 
 METADATA_ADDRESSES: Final = frozenset(
     ip_address(text)
@@ -106,13 +105,13 @@ METADATA_ADDRESSES: Final = frozenset(
         "168.63.129.16",  # Azure wire server; lies in public space
     )
 )
-"""Services that hand credentials to whoever asks from inside a machine."""
+"""Services that hand credentials to any program inside a machine."""
 
 _NETWORKS: Final = tuple((ip_network(text), what) for text, what, _ in SPECIAL_RANGES)
-# RFC 4291: all unicast that IANA has given out so far lies here.
+# RFC 4291: all unicast that IANA has assigned so far is here.
 _GLOBAL_IPV6: Final = IPv6Network("2000::/3")
 _ISATAP: Final = frozenset({0x00005EFE, 0x02005EFE})
-# Where each translation keeps the IPv4 address: how far to shift it down.
+# For each translation, the shift of the embedded IPv4 address.
 _EMBEDDED: Final = (
     (IPv6Network("::ffff:0:0/96"), 0),
     (IPv6Network("::ffff:0:0:0/96"), 0),
@@ -131,24 +130,21 @@ _ALLOW: Final = re.compile(
 
 
 class AddressRefusedError(ToolExecutionError):
-    """The tool may not reach this address; the message says how its author can allow it."""
+    """A forbidden address; the message says how the author can permit it."""
 
 
 class AllowEntry(msgspec.Struct, frozen=True):
-    """One line of `entry.allow`."""
-
     host: str
-    """A name in lower case, a suffix with a leading dot, or an address."""
+    """A lower-case name, a suffix with a leading dot, or an address."""
     port: int | None
     """None: any."""
     address: _Address | None = None
 
     @classmethod
     def parse(cls, text: object) -> AllowEntry:
-        """Reads `host:port`, `*.suffix:port`, `address:port` or `[address]:port`; port may be `*`.
+        """Read `host:port`, `*.suffix:port`, `address:port` or `[address]:port`.
 
-        Raises:
-            ValueError: It is none of these; the message says what to write.
+        The port may be `*`. The message of `ValueError` says what to write.
         """
         match = _ALLOW.fullmatch(text) if isinstance(text, str) else None
         if match is None:
@@ -171,13 +167,11 @@ class AllowEntry(msgspec.Struct, frozen=True):
         return cls(host.strip("[]"), port, address)
 
     def matches_name(self, host: str, port: int) -> bool:
-        """Whether it lists this host name and port."""
         if self.port not in (None, port) or self.address is not None:
             return False
         return host.endswith(self.host) if self.host[0] == "." else host == self.host
 
     def matches_address(self, address: _Address, port: int) -> bool:
-        """Whether it lists this address, literally, and port."""
         return self.port in (None, port) and self.address == address
 
 
@@ -188,11 +182,9 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def parse(cls, texts: Iterable[object]) -> AllowList:
-        """Reads the lines of `entry.allow`; raises `ValueError` for the first that is wrong."""
         return cls(tuple(AllowEntry.parse(text) for text in texts))
 
     def lists(self, host: str, port: int) -> bool:
-        """Whether a line opens this host, by its name or as an address, and port."""
         address = _parse_address(host)
         return any(
             entry.matches_name(host.rstrip("."), port)
@@ -201,11 +193,11 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def permitted(self, host: str, port: int, addresses: Iterable[str]) -> list[str]:
-        """Those of `addresses`, which `host` stands for, that may be dialled.
+        """Return those of the host's `addresses` that may be dialled.
 
-        A public address always may. One special address that is not listed refuses the host as a
-        whole: an answer that mixes both kinds is how a rebinding attack looks. Only where some
-        of the addresses are listed one by one are the others left out instead.
+        A public address always may. One special address that is not listed refuses the whole host:
+        an answer that mixes both kinds looks like a rebinding attack. Only where some of the
+        addresses are listed one by one, the others are left out instead.
 
         Raises:
             AddressRefusedError: None may be dialled, or not all of them.
@@ -233,14 +225,14 @@ class AllowList(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def ends_in_number(host: str) -> bool:
-    """Whether a URL host is meant as an IPv4 address, in whatever spelling (WHATWG URL, 3.5)."""
+    """Return True for any spelling of an IPv4 address (WHATWG URL, 3.5)."""
     last = host.rstrip(".").rpartition(".")[2].lower()
     return last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last) is not None
 
 
 @lru_cache(maxsize=4096)
 def special_range(address: _Address) -> str | None:
-    """What is special about `address`; None for plain public unicast."""
+    """Return what is special about `address`; None for plain public unicast."""
     if address in METADATA_ADDRESSES:
         return "cloud metadata"
     for network, what in _NETWORKS:
@@ -254,7 +246,7 @@ def special_range(address: _Address) -> str | None:
 
 
 def is_metadata(address: _Address) -> bool:
-    """Whether it is a metadata service, or leads to one by way of a translation."""
+    """Return True for a metadata service, also one behind a translation."""
     if address in METADATA_ADDRESSES:
         return True
     return isinstance(address, IPv6Address) and any(
@@ -263,7 +255,7 @@ def is_metadata(address: _Address) -> bool:
 
 
 def _only_literally(address: _Address) -> bool:
-    """Whether no name may open it: a metadata service, or where the next one will be."""
+    """Return True if only a literal entry may open it, as for metadata services."""
     if is_metadata(address):
         return True
     if address.is_link_local:
@@ -301,14 +293,14 @@ def _parse_address(text: str) -> _Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    # A zone picks the interface, which no table can judge.
+    # A zone selects the interface, which no table can judge.
     return None if isinstance(address, IPv6Address) and address.scope_id else address
 
 
 def _refusal(host: str, port: int, address: str, what: str) -> str:
     shown = _bracketed(host)
     subject = f"{shown}:{port} is" if host == address else f"{shown}:{port} leads to {address},"
-    # A name may be pointed anywhere by whoever owns it, so it never opens a metadata service.
+    # The owner of a name may point it anywhere, so it never opens a metadata service.
     known = _parse_address(address)
     listed = _bracketed(address) if known is not None and _only_literally(known) else shown
     return (

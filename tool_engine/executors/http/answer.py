@@ -1,4 +1,4 @@
-"""What does a call return for the HTTP answer that it got?"""
+"""What does a call return for its HTTP answer?"""
 
 from __future__ import annotations
 
@@ -27,18 +27,15 @@ __all__ = [
 ]
 
 _LARGE: Final = 128 * 1024
-"""A body of more bytes is read in a thread."""
+"""A larger body, in bytes, is read in a thread."""
 _IN_TIME: Final = frozenset({408, 409, 423, 425, 429})
-"""Refusals (RFC 9110, 15.5; RFC 4918, 8470, 6585) of what may be granted a little later."""
+"""Refusals (RFC 9110, 15.5; RFC 4918, 8470, 6585) that may succeed a little later."""
 
 
 class HTTPAnswer(msgspec.Struct, frozen=True):
-    """What came back."""
-
     status: int
     reason: str
     received: Mapping[str, str]
-    """The headers as they came: a `MultiMapping`, or a plain one."""
     content_type: str
     charset: str | None
     body: bytes
@@ -46,7 +43,6 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers by name; the values of one that came several times as one text."""
         received = self.received
         headers = dict(received)
         if not isinstance(received, MultiMapping) or len(received) == len(
@@ -60,27 +56,21 @@ class HTTPAnswer(msgspec.Struct, frozen=True):
 
 
 def is_quick(size: int) -> bool:
-    """Whether what is done with this many bytes may be done in the event loop."""
     return size <= _LARGE
 
 
 async def apart(size: int, function: Callable[..., Any], *args: Any) -> Any:
-    """What `function` makes of `args`; beside the event loop where they hold many bytes."""
+    """Return `function(*args)`, in a thread if the arguments hold many bytes."""
     return function(*args) if is_quick(size) else await asyncio.to_thread(function, *args)
 
 
 def described(answer: HTTPAnswer) -> dict[str, Any]:
-    """The whole answer, whatever its status: `{"status_code", "headers", "body"}`."""
     body = read_body(answer.body, answer.content_type, answer.charset)
     return {"status_code": answer.status, "headers": answer.headers, "body": body}
 
 
 def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
-    """The body, or what `select` finds in it; `{"status_code"}` where there is none.
-
-    Raises:
-        ToolExecutionError: The status is no success, or the body is not what the entry needs.
-    """
+    """Return the body or what `select` finds in it; `{"status_code"}` without a body."""
     check_success(answer)
     if select is None:
         if not answer.body:
@@ -92,7 +82,6 @@ def selected(answer: HTTPAnswer, select: ParsedResult | None) -> Any:
 
 
 def check_success(answer: HTTPAnswer) -> None:
-    """Raises `ToolExecutionError` unless the status says that the body was asked for."""
     if not 200 <= answer.status < 300:
         said = excerpt(answer.body, answer.content_type, answer.charset)
         message = f"{answer.origin} answered {answer.status} {answer.reason}".rstrip() + f": {said}"
@@ -104,12 +93,11 @@ def check_success(answer: HTTPAnswer) -> None:
 
 
 def is_final_status(status: int) -> bool:
-    """Whether the same request would be refused again: it is the client's mistake, not the time."""
+    """Return True if the same request would be refused at any time."""
     return 400 <= status < 500 and status not in _IN_TIME
 
 
 def json_of(answer: HTTPAnswer) -> Any:
-    """The JSON value of the body; raises `ToolExecutionError` for what is none, or says so."""
     if not is_json_type(answer.content_type):
         raise ToolExecutionError(
             f"{answer.origin} answered with {answer.content_type or 'no content type'}, and "
@@ -124,11 +112,7 @@ def json_of(answer: HTTPAnswer) -> Any:
 
 
 def searched(expression: ParsedResult, value: Any, path: str, origin: str) -> Any:
-    """What `expression`, which stands at `path`, finds in `value`, which came from `origin`.
-
-    Raises:
-        ToolExecutionError: The expression needs something else, such as a list.
-    """
+    """Return what `expression`, from `path`, finds in `value`, from `origin`."""
     try:
         return expression.search(value)
     except (JMESPathError, RecursionError, TypeError) as error:

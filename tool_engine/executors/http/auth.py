@@ -1,7 +1,7 @@
-"""How does a request say who sends it?
+"""How does a request prove who sends it?
 
-A definition names the kind and the secrets; nothing of a call gets a say in it. What is made here
-goes to the host of the definition and to no other.
+The definition names the kind and the secrets; a call cannot change them. A credential goes to the
+host of the definition and to no other.
 """
 
 from __future__ import annotations
@@ -29,16 +29,13 @@ __all__ = [
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What a request carries to say who sends it."""
-
     header: tuple[str, str] | None = None
-    """Name and value."""
     query: str | None = None
     """`name=value`, percent-encoded."""
 
 
 class KeyAuth(msgspec.Struct, frozen=True):
-    """A secret in a header, such as a bearer token, or in the query."""
+    """A secret, such as a bearer token, in a header or the query."""
 
     name: str
     value: TextTemplate
@@ -46,16 +43,13 @@ class KeyAuth(msgspec.Struct, frozen=True):
 
     @property
     def secrets(self) -> list[SecretPart]:
-        """What it takes."""
         return self.value.secrets
 
     @property
     def header_name(self) -> str | None:
-        """The header that it sets; None: none."""
         return None if self.is_in_query else self.name
 
     def credential(self, secrets: SecretScope) -> Credential:
-        """What is sent."""
         value = filled_in(self.value, secrets)
         if self.is_in_query:
             return Credential(query=query_text(self.name, value))
@@ -70,20 +64,14 @@ class BasicAuth(msgspec.Struct, frozen=True):
 
     @property
     def secrets(self) -> list[SecretPart]:
-        """What it takes."""
         return [*self.username.secrets, *self.password.secrets]
 
     @property
     def header_name(self) -> str | None:
-        """The header that it sets."""
         return "Authorization"
 
     def credential(self, secrets: SecretScope) -> Credential:
-        """What is sent.
-
-        Raises:
-            ToolExecutionError: The user name has a colon, which ends it.
-        """
+        """Return the header; raise `ToolExecutionError` for a user name with a colon."""
         username = filled_in(self.username, secrets)
         if ":" in username:
             raise ToolExecutionError(
@@ -95,29 +83,24 @@ class BasicAuth(msgspec.Struct, frozen=True):
 
 
 class TokenAuth(msgspec.Struct, frozen=True):
-    """An access token for the tool itself (OAuth 2, client credentials; RFC 6749, 4.4)."""
+    """An access token for the tool itself (client credentials: RFC 6749, 4.4)."""
 
     token_url: URLTemplate
     client_id: TextTemplate
     client_secret: TextTemplate
     form: tuple[tuple[str, TextTemplate], ...]
-    """What is sent to the token endpoint beside the grant type and the client."""
     is_in_body: bool
-    """Whether id and secret are sent in the form instead of a header."""
 
     @property
     def secrets(self) -> list[SecretPart]:
-        """What it takes."""
         texts = (self.client_id, self.client_secret, *(text for _, text in self.form))
         return [part for text in texts for part in text.secrets] + self.token_url.secrets
 
     @property
     def header_name(self) -> str | None:
-        """The header that it sets."""
         return "Authorization"
 
     def credential(self, secrets: SecretScope) -> Credential:
-        """Nothing yet: the token has to be fetched first."""
         del secrets
         return NO_CREDENTIAL
 
@@ -127,12 +110,11 @@ AuthPlan = KeyAuth | BasicAuth | TokenAuth
 
 
 def filled_in(template: TextTemplate, secrets: SecretScope) -> str:
-    """The text of a template that takes no parameter."""
     return template.render({}, secrets) or ""
 
 
 def basic_value(username: str, password: str, secrets: SecretScope) -> str:
-    """The value of an `Authorization` header, hidden from now on."""
+    """Return the value of an `Authorization` header, hidden from now on."""
     encoded = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
     secrets.hide_value(encoded)
     return f"Basic {encoded}"

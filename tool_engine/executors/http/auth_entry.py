@@ -1,7 +1,7 @@
 """What does `entry.request.auth` say, and is it right?
 
-A credential comes from the environment or from a file: one that is written out is a mistake of
-the definition, and so is one that a call would choose.
+A credential comes from the environment or a file: one that is written out is a mistake of the
+definition, and so is one that a call would choose.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
         "client_auth",
     ),
 }
-"""Kind of authentication -> its keys."""
 
 _PATH: Final = "entry.request.auth"
 _CLIENT_AUTH: Final = ("header", "body")
@@ -48,7 +47,6 @@ _OWN_FIELDS: Final = (
 
 
 def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
-    """Reads `entry.request.auth`; None, with the reader's problems, where it is wrong."""
     if not isinstance(auth, Mapping):
         reader.problem(_PATH, f"must be a mapping such as {{type: bearer, ...}}, got {auth!r}")
         return None
@@ -66,8 +64,6 @@ def read_auth(reader: EntryReader[Any], auth: Any) -> AuthPlan | None:
 
 
 class _AuthReader:
-    """Reads the keys of one mapping."""
-
     def __init__(self, reader: EntryReader[Any], auth: Mapping[str, Any]) -> None:
         self._reader = reader
         self._auth = auth
@@ -80,7 +76,7 @@ class _AuthReader:
         username, password = self._text("username"), self._text("password")
         if any(isinstance(part, str) and ":" in part for part in username.parts):
             self._problem("username", "has a ':', where a server takes it to end; correct it")
-        # Some services take a key as the user name, and no password.
+        # Some services take a key as the user name, without a password.
         is_key = username.has_secret and not password.parts
         if not is_key:
             self._check_secret("password", password)

@@ -1,8 +1,8 @@
 """What does the body of an HTTP answer say?
 
-A body is JSON only if its content type says so; text is decoded by the charset that is declared,
-else by what fits; anything else is described instead of guessed at. The work on a body is bounded:
-small bytes can stand for very many values, and what is no text of its charset is slow to decode.
+A body is JSON only if its content type says so; text is decoded by the declared charset, else by
+what fits; anything else is described, never guessed. The work on a body is bounded: a few bytes can
+stand for very many values, and bytes that are wrong for their charset decode slowly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tool_engine.redaction.splitting import place_to_cut
 __all__ = ["BodyError", "excerpt", "is_json_type", "read_body", "read_json"]
 
 _MAX_BINARY: Final = 64 * 1024
-# A reading cannot be interrupted: these take about 0.1 s, in which nothing else can run.
+# A reading cannot be interrupted: these take about 0.1 s, and block everything else.
 _MOST: Final = (
     ((b"[", b"{"), 200_000, "lists and objects"),
     ((b":",), 250_000, "entries of objects"),
     ((b",",), 1_000_000, "values"),
 )
 _SMALL: Final = 200_000
-"""Bytes that cannot hold too many of any of them."""
+"""Bytes that cannot exceed any of these limits."""
 _LOOKED_AT: Final = 32 * 1024
 _MAX_EXCERPT: Final = 4096
 _UTF16_BOMS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -42,7 +42,7 @@ _TEXT_TYPE: Final = re.compile(
 )
 _META_CHARSET: Final = re.compile(rb"""<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*["']?
     ([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE | re.VERBOSE)  # fmt: skip
-# Python knows encodings that are slow on hostile bytes, such as punycode, so these only.
+# Python has encodings that are slow on hostile bytes, such as punycode, so these only.
 _CHARSETS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16|utf-16-le|utf-16-be|utf-32|utf-32-le|utf-32-be|iso8859-\d+|"
     r"cp\d{3,4}|koi8-[ru]|gb2312|gbk|gb18030|big5|big5hkscs|shift_jis|euc_jp|euc_kr|iso2022_jp|"
@@ -56,18 +56,14 @@ class BodyError(ValueError):
 
 @lru_cache(maxsize=256)
 def is_json_type(content_type: str) -> bool:
-    """Whether `content_type`, without its parameters, says JSON."""
     return _JSON_TYPE.fullmatch(content_type.lower()) is not None
 
 
 def read_json(body: bytes, charset: str | None) -> Any:
-    """The JSON value in `body`.
+    """Return the JSON value in `body`; raise `BodyError`.
 
     Of a name that an object has twice the last value counts, as everywhere (ECMA-262, JSON.parse).
-
-    Raises:
-        BodyError: It is not JSON, holds a number beyond the range of a float such as NaN, is
-            nested too deep, or has too many values.
+    A number beyond the range of a float, NaN, too deep nesting and too many values are errors.
     """
     codec = _known_charset(charset)
     try:
@@ -82,7 +78,7 @@ def read_json(body: bytes, charset: str | None) -> Any:
 
 
 def read_body(body: bytes, content_type: str, charset: str | None) -> Any:
-    """What `body` says: a JSON value, a text, or a mapping that describes binary data.
+    """Return a JSON value, a text, or a description of binary data.
 
     Binary data is `{"content_type", "size", "base64"}`, with a `note` instead of `base64` where
     it is larger than 64 KiB. JSON that cannot be read is returned as the text it is.
@@ -99,11 +95,10 @@ def read_body(body: bytes, content_type: str, charset: str | None) -> Any:
 
 
 def excerpt(body: bytes, content_type: str, charset: str | None) -> str:
-    """The first 300 characters of `body` on one line, for a message."""
     start, is_whole = body[:_LOOKED_AT], len(body) <= _LOOKED_AT
     is_declared = _is_text_type(content_type)
     value = _text(start, charset, is_declared=is_declared, is_whole=is_whole) or ""
-    # A server may echo a secret where it is cut in two, and half of it would not be recognised.
+    # A server may echo a secret across the cut, and half of it would not be recognised.
     value = redact_text(value[: place_to_cut(value, _MAX_EXCERPT)])
     line = " ".join("".join(char if char.isprintable() else " " for char in value).split())
     if not line:
@@ -118,7 +113,7 @@ def _is_text_type(content_type: str) -> bool:
 def _text(
     body: bytes, charset: str | None, *, is_declared: bool, is_whole: bool = True
 ) -> str | None:
-    """The text of `body`; None for what is not declared as text and does not read as text."""
+    """Return the text of `body`; None if undeclared and not text."""
     codec = _known_charset(charset)
     if codec is None:
         codec = "utf-16" if is_declared and body.startswith(_UTF16_BOMS) else "utf-8-sig"
@@ -133,23 +128,22 @@ def _text(
 def _doubtful_text(body: bytes, charset: str | None) -> str:
     meta = _META_CHARSET.search(body[:2048])
     codec = _known_charset(charset) or (_known_charset(meta[1].decode("ascii")) if meta else None)
-    # windows-1252 is what browsers take for a text that declares nothing.
+    # Browsers read an undeclared text as windows-1252.
     codec = _with_byte_order(codec or "cp1252", body)
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    # In pieces: one call for megabytes of wrong bytes would let nothing else run for a second.
+    # In pieces: one call for megabytes of wrong bytes would block everything for a second.
     texts = [decoder.decode(body[at : at + _PIECE]) for at in range(0, len(body), _PIECE)]
     return "".join([*texts, decoder.decode(b"", final=True)])
 
 
 def _with_byte_order(codec: str, body: bytes) -> str:
-    """`codec`, or what stands for it where a body does not begin with its byte order."""
     if codec not in _BOMS or body.startswith(_BOMS[codec]):
         return codec
     return f"{codec}-le"  # as browsers do
 
 
 def _check_count(body: bytes) -> None:
-    # Signs inside of texts count too: to tell them apart would cost more than the reading.
+    # Signs inside of texts count too: excluding them would cost more than the reading.
     if len(body) <= _SMALL:
         return
     for signs, most, what in _MOST:

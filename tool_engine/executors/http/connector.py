@@ -1,4 +1,4 @@
-"""What dials the addresses of an HTTP tool, and reads what comes back?"""
+"""How does an HTTP tool dial addresses and read from connections?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Selector: Final[type[selectors.BaseSelector]] = getattr(
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names, and refuses the addresses that a tool may not reach.
+    """A resolver that refuses the addresses that a tool may not reach.
 
     aiohttp dials what this returns and nothing else, so a name that is bound anew between a check
     and the dialling gains nothing.
@@ -37,12 +37,7 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of `host` that may be dialled.
-
-        Raises:
-            AddressRefusedError: None may be.
-            OSError: There are none.
-        """
+        """Return the addresses that may be dialled; raise `AddressRefusedError` if none may."""
         found = await self._inner.resolve(host, port, family)
         if not found:
             raise OSError(None, "it has no address")
@@ -51,35 +46,27 @@ class GuardedResolver(AbstractResolver):
         return [result for result in found if result["host"] in permitted]
 
     async def close(self) -> None:
-        """Closes the resolver that does the work."""
         await self._inner.close()
 
 
 class WholeAnswers(ResponseHandler):
-    """Reads answers; one without a length ends where its connection is closed in order."""
+    """A reader that ends an answer without length at an orderly close."""
 
     def is_connected(self) -> bool:
-        """Whether the next request may be sent on it, which is asked while it is idle."""
-        # A server that hangs up on an idle connection is noticed at the next step of the event
-        # loop, and what is sent before that can never be answered.
+        """Return True if an idle connection can take the next request."""
+        # A server's hang-up on an idle connection is noticed at the next step of the event
+        # loop, and a request that is sent before that can never be answered.
         return super().is_connected() and not _has_news(self.transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Marks a body that was on its way as cut off, if the connection did not just end."""
-        # aiohttp takes a reset for the end of a body that said nothing of its length.
+        """Mark an unfinished body as cut off, unless the connection ended in order."""
+        # aiohttp takes a reset for the end of a body without a length.
         if exc is not None and self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(aiohttp.ClientPayloadError(f"connection lost: {exc}"), exc)
         super().connection_lost(exc)
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Opens connections to what a resolver permits.
-
-    Args:
-        resolver: Finds the addresses.
-        options: What aiohttp's connector takes besides.
-    """
-
     def __init__(self, resolver: GuardedResolver, **options: Any) -> None:
         # Admission limits how many calls run; a second limit here would queue unseen.
         super().__init__(resolver=resolver, limit=0, **options)
@@ -88,15 +75,14 @@ class GuardedConnector(aiohttp.TCPConnector):
 
     async def _create_connection(self, *args: Any) -> Any:
         protocol = await super()._create_connection(*args)
-        # What was read at once is parsed at once, with nothing else running: a quarter of what
-        # asyncio takes. Its own transports have this; one that has not reads as it does.
+        # One read is parsed in one step, which blocks: a quarter of what asyncio takes.
+        # Only its own transports have this limit; another one reads as it does.
         with contextlib.suppress(AttributeError):
             protocol.transport.max_size = _READ_SIZE  # type: ignore[union-attr]
         return protocol
 
 
 def _has_news(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether anything has arrived that was not read yet, the end of the connection included."""
     connection = None if transport is None else transport.get_extra_info("socket")
     if connection is None:
         return False

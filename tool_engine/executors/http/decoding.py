@@ -1,8 +1,7 @@
-"""How is a compressed answer decoded, so that no input can make it large at once?
+"""How is a compressed answer decoded so that no input can make it large at once?
 
-A decoder gives what it has read in pieces of bounded size, as they are asked for. Whoever takes
-the pieces can stop at any of them, which is what makes a size limit hold against a small answer
-that decodes to gigabytes.
+A decoder yields pieces of bounded size on demand. The consumer can stop at any piece, so that a
+size limit holds against a small answer that decodes to gigabytes.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any, Final, Protocol
 __all__ = ["PIECE", "Decoder", "DecodingError", "accepted_encodings", "decoder_for"]
 
 PIECE: Final = 64 * 1024
-"""About the most bytes that a decoder gives at a time."""
+"""About the most bytes that a decoder yields at a time."""
 _SLICE: Final = 16 * 1024
-# RFC 1952, 2.2 lets a file be made of several; more is how an empty answer keeps a reader busy.
+# RFC 1952, 2.2 permits several members; many empty ones would keep a reader busy.
 _MAX_MEMBERS: Final = 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _BROTLI: Final = "brotli"
@@ -28,22 +27,19 @@ class DecodingError(ValueError):
 
 
 class Decoder(Protocol):
-    """Decodes one answer."""
-
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces to which `data` decodes; it must be read to its end before the next one."""
+        """Yield the pieces of `data`; exhaust them before the next call."""
 
     def close(self) -> None:
-        """Raises `DecodingError` if the answer is not complete."""
+        """Raise `DecodingError` if the answer is not complete."""
 
 
 def accepted_encodings() -> str:
-    """What can be decoded here, as the value of `Accept-Encoding`."""
     return "gzip, deflate" if _brotli() is None else "gzip, deflate, br"
 
 
 def decoder_for(encoding: str) -> Decoder:
-    """What decodes an answer with this `Content-Encoding` (RFC 9110, 8.4).
+    """Return the decoder for this `Content-Encoding` (RFC 9110, 8.4).
 
     Raises:
         DecodingError: It is unknown, needs a library that is not installed, or is more than one:
@@ -73,13 +69,11 @@ def decoder_for(encoding: str) -> Decoder:
 
 
 class _Plain:
-    """An answer that is not encoded."""
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         yield data
 
     def close(self) -> None:
-        """A plain answer ends where its connection says."""
+        """A plain answer has no end of its own."""
 
 
 class _Deflated:
@@ -91,7 +85,7 @@ class _Deflated:
         self._members = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        # What follows a member is copied at its end, so the slices bound that work.
+        # The rest of a member is copied at its end, so the slices bound that work.
         for start in range(0, len(data), _SLICE):
             yield from self._decode(data[start : start + _SLICE])
 
@@ -101,7 +95,7 @@ class _Deflated:
 
     def _decode(self, data: bytes) -> Iterator[bytes]:
         piece = b""
-        # A full piece may have left more inside, even when all input is taken.
+        # A full piece may have left more inside, even when all input is consumed.
         while data or len(piece) == PIECE:
             if self._inner is None or self._inner.eof:
                 data = self._begin(data)
@@ -116,7 +110,6 @@ class _Deflated:
                 yield piece
 
     def _begin(self, data: bytes) -> bytes:
-        """Starts a member; returns what of `data` belongs to it."""
         if self._members and self._is_gzip:
             data = data.lstrip(b"\0")  # padding after the last member
         if not data:
@@ -134,8 +127,6 @@ class _Deflated:
 
 
 class _Brotli:
-    """Brotli (RFC 7932)."""
-
     def __init__(self, library: Any) -> None:
         self._error = library.error
         self._inner = library.Decompressor()
@@ -160,7 +151,6 @@ class _Brotli:
 
 
 def _brotli() -> Any:
-    """The library; None where it is not installed, or too old to bound what it gives."""
     try:
         library = import_module(_BROTLI)
     except ImportError:

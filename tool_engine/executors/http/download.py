@@ -1,6 +1,6 @@
-"""How does the body of an answer become a file, without ever being in memory as a whole?
+"""How does an answer's body become a file without being in memory as a whole?
 
-It is written to a hidden file beside its place, and gets its name when all of it is there. What is
+It is written to a hidden file beside its place, and renamed when it is complete. A body that is
 cut off, too large, refused or cancelled leaves nothing behind.
 """
 
@@ -25,9 +25,9 @@ __all__ = ["Download"]
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _BLOCK: Final = 256 * 1024
-"""Bytes that are collected for one step of a thread."""
+"""Bytes that are collected for one write in a thread."""
 _OVERLAP: Final = 4096
-"""A secret of at most so many bytes is seen where two pieces meet."""
+"""Bytes of overlap: a secret of at most this length is found where two pieces meet."""
 
 ResultT = TypeVar("ResultT")
 
@@ -36,9 +36,9 @@ class Download:
     """One file that is being written; used with `async with`.
 
     Args:
-        plan: Where it goes, and what of the file system it may change.
+        plan: The root, and how far the file system may be changed.
         path: The file, below the root of `plan`.
-        secrets: What must not get into the file: a server could echo it, for others to read.
+        secrets: Must not get into the file: a server could echo them, for others to read.
     """
 
     def __init__(self, plan: SavePlan, path: str, secrets: SecretScope) -> None:
@@ -53,7 +53,6 @@ class Download:
         self._size = 0
 
     async def __aenter__(self) -> Self:
-        """Opens the file; raises `ToolExecutionError` where none may be written."""
         try:
             await _to_its_end(self._open)
         except BaseException:
@@ -62,32 +61,20 @@ class Download:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Removes the hidden file."""
         await _to_its_end(self._held.close)
 
     async def write(self, piece: bytes) -> None:
-        """Appends `piece`.
-
-        Raises:
-            ToolExecutionError: The disk is full, or a secret of the call is in the data.
-        """
+        """Append `piece`; raise for a full disk, or a secret of the call."""
         self._pending.append(piece)
         self._pending_size += len(piece)
         if self._pending_size >= _BLOCK:
             await self._flush()
 
     async def finish(self, deadline: float | None) -> dict[str, Any]:
-        """Gives the file its name: it is complete.
+        """Name the complete file; return `path`, `size` and `sha256` (hexadecimal).
 
-        Args:
-            deadline: When the call must have ended, on the monotonic clock; nothing is changed
-                afterwards.
-
-        Returns:
-            `path`, `size` in bytes and `sha256` in hexadecimal digits.
-
-        Raises:
-            ToolExecutionError: Somebody else changed what is there, or the system refuses.
+        Nothing is changed after `deadline`, on the monotonic clock. `ToolExecutionError` where the
+        existing file has changed, or the system refuses.
         """
         await self._flush()
         return await _to_its_end(self._settle, deadline)
@@ -108,7 +95,7 @@ class Download:
                 "name"
             )
         self._name = temporary_name()
-        # Nobody may read in the new file what they could not read in the old one.
+        # The new file must not be readable for users who could not read the old one.
         mode = 0o666 if self._replaced is None else 0o600
         try:
             self._file = os.open(self._name, _FLAGS, mode, dir_fd=place.folder)
@@ -154,10 +141,9 @@ class Download:
 
 
 async def _to_its_end(function: Callable[..., ResultT], *args: Any) -> ResultT:
-    """Runs `function` in a thread, and lets nothing happen before it has ended.
+    """Run `function` in a thread and wait for its end, even when cancelled.
 
-    A thread cannot be stopped: what it uses must not be closed while it runs, even if the call is
-    cancelled meanwhile.
+    A thread cannot be stopped: what it uses must stay open while it runs.
     """
     # No task: those are all cancelled when the loop ends, and the thread would run on.
     work = asyncio.get_running_loop().run_in_executor(None, partial(function, *args))
@@ -168,6 +154,6 @@ async def _to_its_end(function: Callable[..., ResultT], *args: Any) -> ResultT:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        work.exception()  # seen: it does not matter any more
+        work.exception()  # the error is consumed: it does not matter any more
         raise cancelled
     return work.result()

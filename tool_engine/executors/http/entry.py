@@ -1,7 +1,7 @@
 """What does a definition's `entry` say about its HTTP request, and is it right?
 
-`check_entry` finds every mistake, for the loader or the engine to report before the first call;
-`compile_entry` makes the plan that the HTTP executor runs. Nothing here needs a network.
+`check_entry` finds every mistake before the first call; `compile_entry` makes the executor's plan.
+Nothing here needs a network.
 """
 
 from __future__ import annotations
@@ -27,18 +27,15 @@ _MAX_BYTES_LIMIT: Final = 1024 * 1024 * 1024
 
 
 class HTTPEntry(msgspec.Struct, frozen=True):
-    """What the HTTP executor reads in a definition."""
-
     plan: RequestPlan | None
     """None: the call's own parameters name the URL, as in `http_request`."""
     select: ParsedResult | None
-    """The JMESPath expression that picks the output."""
     allow: AllowList
     max_bytes: int
     pages: PagesPlan | None = None
     save_to: SavePlan | None = None
     resent: frozenset[str] = frozenset()
-    """The methods of requests that may be sent again when the server hangs up on them."""
+    """The methods whose requests may be sent again when the server hangs up."""
 
 
 class _Reader(EntryReader[HTTPEntry]):

@@ -1,8 +1,8 @@
-"""How is an HTTP tool run, so that a hostile parameter cannot turn it against its owner?
+"""How is an HTTP tool run so that a hostile parameter cannot turn it against its owner?
 
 One executor serves `http_request`, whose parameters name the URL, and declarative tools, whose
-YAML does. Every address is checked before it is dialled, on the first request and on each
-redirect, against what the tool's own definition allows.
+YAML does. Every address is checked before it is dialled, on the first request and on each redirect,
+against what the tool's own definition permits.
 """
 
 from __future__ import annotations
@@ -62,8 +62,6 @@ Take = Callable[[aiohttp.ClientResponse], Awaitable[HTTPAnswer]]
 
 
 class _Sending(msgspec.Struct):
-    """What all requests of one call share."""
-
     entry: HTTPEntry
     context: ToolExecutionContext
     budget: Budget
@@ -71,16 +69,14 @@ class _Sending(msgspec.Struct):
     """Seconds for each answer; None: only the call's own deadline counts."""
 
     async def keep(self, response: aiohttp.ClientResponse) -> HTTPAnswer:
-        """Reads the answer into memory."""
         return await read_answer(response, self.budget)
 
 
 class HTTPExecutor:
-    """Runs `http_request` and every tool whose entry declares a `request`.
+    """The executor of `http_request` and of tools with a `request`.
 
-    Args:
-        allow: Hosts beyond the public network that every tool may reach, in the form of
-            `entry.allow`; for a tool of its own, write them in its definition instead.
+    `allow` lists hosts beyond the public network that every tool may reach, as in `entry.allow`;
+    for a single tool, write them in its definition instead.
     """
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
@@ -91,7 +87,7 @@ class HTTPExecutor:
         self._entries = CompiledEntries(self._compile)
         self._tokens = AccessTokens(self._post_for_token)
         self._names = NameThreads()
-        # Apart by what may be reached: a connection that one tool was allowed to open must not be
+        # Separate by permitted hosts: a connection that one tool was permitted to open must not be
         # reused for another that was not.
         self._sessions: dict[
             tuple[asyncio.AbstractEventLoop, AllowList, bool], aiohttp.ClientSession
@@ -100,7 +96,7 @@ class HTTPExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """Sends the request and returns the answer.
+        """Send the request and return the answer.
 
         Returns:
             For `http_request`, `{"status_code", "headers", "body"}`, whatever the status is. For
@@ -111,7 +107,6 @@ class HTTPExecutor:
             ToolExecutionError: The request was refused or failed, or a declarative tool's answer
                 is not a success.
             TimeoutError: No complete answer arrived within the parameter `timeout`.
-            DefinitionError: The tool's entry is wrong.
         """
         entry = self._entries.of(tool)
         secrets = SecretScope()
@@ -128,7 +123,6 @@ class HTTPExecutor:
             raise error.reworded(message) from None
 
     async def close(self) -> None:
-        """Closes every connection; calling it again does nothing."""
         await self._tokens.close()
         self._names.close()
         sessions, self._sessions = self._sessions, {}
@@ -156,7 +150,7 @@ class HTTPExecutor:
         if entry.save_to is not None:
             return await self._save(request, sending, entry.save_to, params)
         answer = await self._answer(request, sending)
-        # Most answers are small, and nothing is awaited for them that need not be.
+        # Most answers are small: spare them an await.
         if is_quick(len(answer.body)):
             return selected(answer, entry.select)
         return await apart(len(answer.body), selected, answer, entry.select)
@@ -168,7 +162,6 @@ class HTTPExecutor:
         plan: SavePlan,
         params: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Writes the body of the answer to a file; a status that is no success is an error."""
         path = plan.path.render(params, request.secrets) or ""
         async with Download(plan, path, request.secrets) as download:
 
@@ -178,7 +171,7 @@ class HTTPExecutor:
                 await pour(response, sending.budget, download.write)
                 return answer_of(response)
 
-            # What is to be kept as it is need not be packed for the way.
+            # A file keeps the bytes as they are: compressing them for the way gains nothing.
             request.headers = {"Accept-Encoding": "identity"} | request.headers
             answer = await self._answer(request, sending, keep)
             check_success(answer)
@@ -198,7 +191,6 @@ class HTTPExecutor:
         allow: AllowList,
         context: ToolExecutionContext,
     ) -> HTTPRequest:
-        """The request of a declarative tool, with its credentials."""
         if plan.secrets:
             await secrets.read_files(plan.secrets)
         request = request_of_plan(plan, params, secrets, context.call_id)
@@ -230,7 +222,7 @@ class HTTPExecutor:
     async def _answer(
         self, request: HTTPRequest, sending: _Sending, take: Take | None = None
     ) -> HTTPAnswer:
-        """The answer to `request`; `take` reads it, in place of what keeps the body in memory."""
+        """Send `request`; `take` reads the answer, by default into memory."""
         first = request.url
         deadline = None if sending.timeout is None else asyncio.timeout(sending.timeout)
         try:
@@ -293,7 +285,7 @@ class HTTPExecutor:
         return session
 
     def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
-        """What dials; `tool_engine.testing` puts in its place what cannot reach a network."""
+        """Return the connector; `tool_engine.testing` overrides it with one without a network."""
         return GuardedConnector(GuardedResolver(allow, NameResolver(self._names)))
 
     async def _forget_closed_loops(self) -> None:
@@ -302,14 +294,14 @@ class HTTPExecutor:
 
 
 def _resent_methods(tool: Tool) -> frozenset[str]:
-    """Which requests may be sent again when the server hangs up on them (RFC 9110, 9.2)."""
+    """Return the methods to send again after a hang-up (RFC 9110, 9.2)."""
     if tool.may_retry:
         return frozenset(METHODS)
     return frozenset() if tool.effect == "write" else SAFE_METHODS
 
 
 def _back_off(response: aiohttp.ClientResponse, context: ToolExecutionContext) -> None:
-    """Passes on that the server asks for a pause, before its body is read: others may be next."""
+    """Report the requested pause before reading the body: other calls may be next."""
     _pause(pause_asked_for(response.status, response.headers), context)
 
 
@@ -327,13 +319,12 @@ def _timeout_of(params: Mapping[str, Any]) -> float | None:
 
 @lru_cache(maxsize=4096)
 def _check_literal(host: str, port: int, allow: AllowList) -> None:
-    """Checks an address that is spelled out, for which aiohttp asks no resolver."""
     if ":" in host or ends_in_number(host):
         allow.permitted(host, port, [host])
 
 
 def _check_whole(response: aiohttp.ClientResponse, request: HTTPRequest) -> None:
-    """Refuses a part of an answer of which no part was asked for (RFC 9110, 15.3.7)."""
+    """Refuse a partial answer to a request for the whole (RFC 9110, 15.3.7)."""
     if response.status == _PARTIAL and not any(name.lower() == "range" for name in request.headers):
         response.close()
         raise ToolExecutionError(
@@ -343,20 +334,19 @@ def _check_whole(response: aiohttp.ClientResponse, request: HTTPRequest) -> None
 
 
 def _reason(error: Exception, url: URL) -> str:
-    """A sentence for what aiohttp or the socket reported."""
     place = url.host_port_subcomponent
     for kind, sentence in _REASONS:
         if isinstance(error, kind):
             cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
             detail = getattr(cause, "strerror", None) or cause
             if isinstance(cause, OSError) and (cause.errno or 0) > 0:
-                # asyncio puts the address into the text, where the reason belongs.
+                # asyncio puts the address into the text, in place of the reason.
                 detail = os.strerror(cause.errno or 0)
             return sentence.format(place=place, host=url.host, detail=detail)
     return f"the request to {place} failed: {type(error).__name__}"
 
 
-# The more particular class comes first.
+# The more specific class comes first.
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (aiohttp.ClientConnectorDNSError, "the host name {host!r} cannot be resolved: {detail}"),
     (

@@ -36,10 +36,10 @@ _BODY: Final = ("content-type", "content-encoding", "content-language", "content
 
 
 def header_problem(name: str, value: str) -> str | None:
-    """What is wrong with a header, without its value; None when it may be sent.
+    """Return what is wrong with a header, without its value; None if nothing.
 
-    Headers that frame the message or name its host belong to the connection: a value of somebody
-    else's could smuggle a second request or reach another site behind the same address.
+    Headers that frame the message or name its host belong to the connection: a foreign value could
+    smuggle a second request or reach another site behind the same address.
     """
     if not _TOKEN.fullmatch(name):
         return f"the header name {name[:80]!r} has characters that a header name cannot have"
@@ -55,13 +55,7 @@ def header_problem(name: str, value: str) -> str | None:
 def without_credentials(
     headers: Mapping[str, str], secrets: SecretScope, private: Collection[str] = ()
 ) -> dict[str, str]:
-    """The headers that may follow a redirect to another host.
-
-    Args:
-        headers: Those of the first request.
-        secrets: What no value may hold.
-        private: The names, in lower case, of others that stay behind.
-    """
+    """Return the headers for another host, without `secrets` and `private` (lower-case names)."""
     return {
         name: value
         for name, value in headers.items()
@@ -70,5 +64,4 @@ def without_credentials(
 
 
 def without_body_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a redirected request that no longer has a body."""
     return {name: value for name, value in headers.items() if name.lower() not in _BODY}

@@ -1,6 +1,6 @@
-"""With which key does a write say that it is the one that was sent before?
+"""With which key does a server recognise a repeated write?
 
-A server that knows `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) carries out one
+A server that supports `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header) carries out one
 of several requests with the same key, so that a write may be tried again.
 """
 
@@ -20,17 +20,16 @@ __all__ = ["CALL_ID", "IDEMPOTENCY_HEADER", "idempotency_key", "parse_idempotenc
 
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CALL_ID: Final = "call_id"
-"""The placeholder that is filled in with the id of the call, unless a parameter has the name."""
+"""The placeholder for the id of the call, unless a parameter has this name."""
 _MAX_LENGTH: Final = 255
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _NO_SECRETS: Final = SecretScope()
 
 
 def parse_idempotency_key(value: Any) -> TextTemplate:
-    """Reads `entry.request.idempotency_key`; `true` stands for the id of the call.
+    """Read `entry.request.idempotency_key`; `true` means the id of the call.
 
-    Raises:
-        TemplateError: It is no text, or the same for every call.
+    A text that is the same for every call is a `TemplateError`.
     """
     if value is True:
         value = f"{{{CALL_ID}}}"
@@ -54,12 +53,7 @@ def parse_idempotency_key(value: Any) -> TextTemplate:
 
 
 def idempotency_key(template: TextTemplate, params: Mapping[str, Any], call_id: str | None) -> str:
-    """The key of one call, the same in each of its attempts.
-
-    Raises:
-        ToolExecutionError: It is longer than 255 characters, or a parameter that it needs is
-            missing or empty.
-    """
+    """Return the call's key, the same in each attempt, at most 255 characters."""
     values = {CALL_ID: call_id or str(uuid.uuid4()), **params}
     for name in template.parameters:
         if values.get(name) in (None, ""):

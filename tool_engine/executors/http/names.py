@@ -1,7 +1,7 @@
-"""How are host names looked up, so that one that nobody answers for keeps no other work waiting?
+"""How are host names looked up so that a silent name server delays no other work?
 
-The system's own look-up blocks a thread, for many seconds where a name server is silent. asyncio
-has a few threads for all that blocks; names have theirs.
+The system's look-up blocks a thread, for many seconds where a name server is silent. asyncio's few
+threads serve all blocking work; names have their own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
 
 class NameThreads:
-    """The threads in which names are looked up; there are none before the first name."""
-
     def __init__(self) -> None:
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
 
     def look_up(self, host: str, port: int, family: socket.AddressFamily) -> Future[list[Any]]:
-        """What `socket.getaddrinfo` finds, some time later."""
         ask = partial(
             socket.getaddrinfo,
             host,
@@ -44,7 +41,7 @@ class NameThreads:
             return self._pool.submit(ask)
 
     def close(self) -> None:
-        """Lets the threads end, without waiting; another look-up starts new ones."""
+        """Let the threads end, without waiting; another look-up starts new ones."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -52,19 +49,12 @@ class NameThreads:
 
 
 class NameResolver(AbstractResolver):
-    """Asks the operating system for the addresses of a name.
-
-    Args:
-        threads: Where it waits for them.
-    """
-
     def __init__(self, threads: NameThreads) -> None:
         self._threads = threads
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of `host`; raises `socket.gaierror` where there are none."""
         found = await asyncio.wrap_future(self._threads.look_up(host, port, family))
         return [
             ResolveResult(
@@ -79,10 +69,9 @@ class NameResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """The threads belong to whoever made them."""
+        """Do nothing: the threads belong to the executor."""
 
 
 def _text(address: tuple[Any, ...]) -> str:
-    """The address itself, with the zone that an IPv6 one may have."""
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])

@@ -1,8 +1,8 @@
-"""How are the pages of a long answer put together, and when is it whole?
+"""How are the pages of a long answer joined, and when is it complete?
 
 A server may name the next page in its `Link` header (RFC 8288), as a URL in the body, or by a
-cursor that is sent with the next request. It is hostile, too: a next page must be on the host that
-was asked, a page that was read already ends the reading, and there is a limit on pages.
+cursor that is sent with the next request. Servers may be hostile: a next page must be on the same
+host, a repeated page ends the reading, and the number of pages is limited.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Page(msgspec.Struct, frozen=True):
 async def read_pages(
     make: Make, plan: PagesPlan, select: ParsedResult | None, fetch: Fetch
 ) -> dict[str, Any]:
-    """The items of all pages, in their order.
+    """Return the items of all pages, in order.
 
     Args:
         make: Makes the request for the first page.
@@ -71,8 +71,8 @@ async def read_pages(
         `items`, `pages` (how many were read) and `is_complete`, with a `note` where it is false.
 
     Raises:
-        ToolExecutionError: A page is no success, is not what the definition says, or names a next
-            page on another host. What was read before is given up.
+        ToolExecutionError: A page fails, is not what the definition says, or names a next page on
+            another host. Earlier pages are discarded.
     """
     request, items, size = await make(), [], 0
     seen = {str(request.url)}
@@ -104,11 +104,7 @@ async def read_pages(
 
 
 def next_link(header: str) -> str | None:
-    """The target of the link with the relation `next` in a `Link` header; None: there is none.
-
-    Raises:
-        ToolExecutionError: The header cannot be read, or is longer than any honest one.
-    """
+    """Return the target of the relation `next` in a `Link` header, or None."""
     if len(header) > _MAX_LINK:
         raise ToolExecutionError(
             f"the answer has a Link header of {len(header)} characters; the most is {_MAX_LINK}"
@@ -131,7 +127,7 @@ def _is_next(parameters: str) -> bool:
     for match in _PARAMETER.finditer(parameters):
         name = match["name"].lower()
         if name == "anchor":
-            return False  # a link from some other place
+            return False  # a link from another place
         if name == "rel" and relations is None:  # only the first one counts
             relations = (match["quoted"] or match["token"] or "").lower().split()
     return "next" in (relations or ())
@@ -162,7 +158,6 @@ def _read(answer: HTTPAnswer, plan: PagesPlan) -> _Page:
 
 
 async def _following(make: Make, current: HTTPRequest, found: str, plan: PagesPlan) -> HTTPRequest:
-    """The request for the next page."""
     if plan.cursor_param is not None:
         if len(found) > _MAX_CURSOR:
             raise ToolExecutionError(
@@ -186,7 +181,6 @@ async def _following(make: Make, current: HTTPRequest, found: str, plan: PagesPl
 
 
 def _with_entry(url: URL, name: str, value: str) -> URL:
-    """`url` with one query entry of this name."""
     others = [
         entry
         for entry in url.raw_query_string.split("&")

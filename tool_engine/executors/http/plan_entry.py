@@ -25,16 +25,16 @@ __all__ = ["METHODS", "PLAN_KEYS", "SAFE_METHODS", "RequestPlan", "read_plan"]
 
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 PLAN_KEYS: Final = ("method", "query", "headers", "json", "auth", "idempotency_key")
-"""The keys of `entry.request` that mean something only beside a `url`."""
+"""Keys of `entry.request` that need a `url`."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Those that change nothing (RFC 9110, 9.2.1), and so have no body to send."""
+"""Methods that change nothing (RFC 9110, 9.2.1), and so have no body to send."""
 
 _Query = tuple[tuple[str, JSONTemplate], ...]
 _Headers = tuple[tuple[str, TextTemplate], ...]
 
 
 class RequestPlan(msgspec.Struct, frozen=True):
-    """The request of a declarative tool, ready to be filled in."""
+    """The request of a declarative tool, with its placeholders."""
 
     method: str
     url: URLTemplate
@@ -44,23 +44,15 @@ class RequestPlan(msgspec.Struct, frozen=True):
     auth: AuthPlan | None = None
     idempotency_key: TextTemplate | None = None
     private_headers: frozenset[str] = frozenset()
-    """Names, in lower case, of headers that take a secret: they stay with the host."""
+    """Lower-case names of headers with a secret: they stay with the host."""
     is_body_secret: bool = False
-    """Whether the body takes a secret."""
     secrets: tuple[SecretPart, ...] = ()
-    """Every secret that it takes."""
 
 
 def read_plan(
     reader: EntryReader[Any], request: Mapping[str, Any], used: Collection[str] = ()
 ) -> RequestPlan | None:
-    """Reads `entry.request`, which has a `url`; None, or any plan, beside the problems found.
-
-    Args:
-        reader: Reads the entry.
-        request: The request.
-        used: Parameters that another part of the entry takes.
-    """
+    """Read `entry.request` with a `url`; `used` are parameters used elsewhere in the entry."""
     return _PlanReader(reader, used).plan(request)
 
 
@@ -97,7 +89,6 @@ class _PlanReader:
         return self._with_secrets(plan)
 
     def _with_secrets(self, plan: RequestPlan) -> RequestPlan:
-        """The plan, with what follows from which parts of it are secret."""
         auth, body = plan.auth, [] if plan.json is None else plan.json.texts
         private = [name for name, text in plan.headers if self._is_secret(text)]
         texts = [text for _, text in plan.headers] + body

@@ -1,4 +1,4 @@
-"""How is the body of an HTTP answer read, within a limit that holds for what it decodes to?"""
+"""How is an HTTP answer's body read, within a limit on its decoded size?"""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Budget:
     """The bytes that all answers of one call may have together.
 
     Args:
-        max_bytes: The most, after decoding. Before it, an answer may have twice as many: what
-            decodes to nothing is no reason to read for ever.
-        cure: What to do where it is too little.
+        max_bytes: The most, after decoding. Before it, an answer may have twice as many: one that
+            decodes to nothing must end as well.
+        cure: The advice in the error when it is too little.
     """
 
     def __init__(
@@ -39,22 +39,16 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        """The decoded bytes so far."""
         return self.max_bytes - self._decoded
 
     def spend(self, *, encoded: int = 0, decoded: int = 0) -> bool:
-        """Takes these bytes off; False when there are not so many left."""
         self._encoded -= encoded
         self._decoded -= decoded
         return self._encoded >= 0 and self._decoded >= 0
 
 
 async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPAnswer:
-    """The whole answer, decoded, in memory.
-
-    Raises:
-        ToolExecutionError: It is larger than the budget, cannot be decoded, or is cut off.
-    """
+    """Return the whole answer; raise if cut off or beyond the budget."""
     if "Content-Encoding" not in response.headers:
         size = response.content_length
         if size is not None and budget.spend(encoded=size, decoded=size):
@@ -69,7 +63,6 @@ async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPA
 
 
 def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer:
-    """What `response` says, with the body that was read."""
     return HTTPAnswer(
         status=response.status,
         reason=_printable(response.reason or ""),
@@ -84,11 +77,7 @@ def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer
 async def pour(
     response: aiohttp.ClientResponse, budget: Budget, write: Callable[[bytes], Awaitable[None]]
 ) -> None:
-    """Decodes the body and gives it to `write`, piece by piece.
-
-    Raises:
-        ToolExecutionError: It is larger than the budget, cannot be decoded, or is cut off.
-    """
+    """Decode the body into `write`, piece by piece; raise as `read_answer`."""
     decoder: Decoder | None = None
     since_breath = 0
     try:
@@ -113,7 +102,6 @@ async def pour(
 
 
 def is_success(response: aiohttp.ClientResponse) -> bool:
-    """Whether the status says that the body is what was asked for."""
     return 200 <= response.status < 300
 
 

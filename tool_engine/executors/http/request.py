@@ -46,33 +46,28 @@ class HTTPRequest(msgspec.Struct):
     secrets: SecretScope
     is_body_secret: bool = False
     private_headers: frozenset[str] = frozenset()
-    """Names, in lower case, of headers that only the first host may receive."""
+    """Lower-case names of headers that only the first host may receive."""
     query_key: str | None = None
     """`name=value`, percent-encoded: a credential that only the first host may receive."""
     renew: Callable[[str], Awaitable[str]] | None = None
-    """Fetches another access token than the one that was refused; None: there is none."""
+    """Replaces the access token that was refused, given here; None: the request has none."""
     token: str | None = None
-    """The access token that it carries."""
 
     def carry(self, token: str) -> None:
-        """Sends this access token (RFC 6750, 2.1), hidden from now on."""
+        """Send this access token (RFC 6750, 2.1), hidden from now on."""
         self.secrets.hide_value(token)
         self.token = token
         self.headers["Authorization"] = f"Bearer {token}"
 
     def traced_headers(self) -> dict[str, str]:
-        """The headers to send, with those of a trace where its host is to learn of one."""
+        """Return the headers, with a trace's if the host may receive it."""
         told = trace_headers(self.url.host or "")
         if not told or any(name.lower() in told for name in self.headers):
-            return self.headers  # what the tool itself says of a trace is not mixed with ours
+            return self.headers  # a definition's own trace headers are not mixed with ours
         return self.headers | told
 
     async def has_new_token(self, status: int) -> bool:
-        """Whether another access token was got in place of one that was refused; at most once.
-
-        Raises:
-            AccessTokenError: None was to be had.
-        """
+        """Replace a refused access token, at most once; return True if that worked."""
         if status != _UNAUTHORIZED or self.renew is None or self.token is None:
             return False
         renew, self.renew = self.renew, None
@@ -80,13 +75,10 @@ class HTTPRequest(msgspec.Struct):
         return True
 
     def go_to(self, target: URL) -> None:
-        """Sends what is left of this request to another URL.
+        """Send the rest of this request to another URL.
 
-        Credentials stay with the host that they were meant for: once the request has left it,
-        they are gone, and do not come back when it returns.
-
-        Raises:
-            ToolExecutionError: The place must not get the body, or the URL itself.
+        Credentials stay with their host: once the request has left it, they are gone, and do not
+        come back when it returns.
         """
         if is_same_party(self.url, target):
             self.url = target if self.query_key is None else _with_key(target, self.query_key)
@@ -106,11 +98,6 @@ class HTTPRequest(msgspec.Struct):
         self.url = target
 
     def redirect(self, status: int, location: str) -> None:
-        """Turns this request into the one that follows a redirect.
-
-        Raises:
-            ToolExecutionError: The place may not be reached, or must not get the body.
-        """
         target = redirect_target(self.url, location)
         method = redirect_method(status, self.method)
         if method != self.method:
@@ -121,7 +108,7 @@ class HTTPRequest(msgspec.Struct):
 
 
 def request_of_call(params: Mapping[str, Any], secrets: SecretScope) -> HTTPRequest:
-    """The request of `http_request`: url, method, headers and body as the call gives them.
+    """Return the request of `http_request`, as the call gives it.
 
     A body that is a text is sent as text, any other as JSON; an empty one of a GET not at all.
     """
@@ -139,14 +126,7 @@ def request_of_call(params: Mapping[str, Any], secrets: SecretScope) -> HTTPRequ
 def request_of_plan(
     plan: RequestPlan, params: Mapping[str, Any], secrets: SecretScope, call_id: str | None = None
 ) -> HTTPRequest:
-    """The request of a declarative tool, with the call's parameters filled in.
-
-    Args:
-        plan: What the definition says.
-        params: The validated parameters.
-        secrets: Resolves the secrets; the files among them have been read.
-        call_id: The same for each attempt of a call, for its idempotency key.
-    """
+    """Return the filled-in request of a declarative tool; secret files were read before."""
     origin, rest = plan.url.render(params, secrets)
     credential = NO_CREDENTIAL if plan.auth is None else plan.auth.credential(secrets)
     if text := _query(plan, params, secrets, credential.query):
@@ -189,7 +169,7 @@ def _headers(
 
 
 def _with_key(url: URL, key: str) -> URL:
-    """A redirect on the same host seldom repeats the credential that came in the query."""
+    """Add the credential again: redirects on the same host seldom repeat it."""
     name = key.partition("=")[0]
     query = url.raw_query_string
     if any(entry.partition("=")[0] == name for entry in query.split("&")):
@@ -198,9 +178,9 @@ def _with_key(url: URL, key: str) -> URL:
 
 
 def _parse_planned(origin: str, rest: str) -> URL:
-    """The URL of a definition, whose `rest` is sent as it was percent-encoded, and not anew.
+    """Return the URL, with `rest` sent exactly as it was percent-encoded.
 
-    A parser that reads `%3B` as `;` would let a parameter write `..;`, which some servers take
+    A parser that decodes `%3B` to `;` would let a parameter write `..;`, which some servers take
     for `..`.
     """
     start, is_in_query = _parse_origin(origin)
@@ -215,7 +195,7 @@ def _parse_planned(origin: str, rest: str) -> URL:
 
 @lru_cache(maxsize=256)
 def _parse_origin(origin: str) -> tuple[str, bool]:
-    """What a URL begins with, in the form in which it is dialled; whether its query has begun."""
+    """Return a URL's start in dialled form, and True if its query has begun."""
     url = parse_url(origin)
     text = str(url)
     if not origin.endswith("/"):

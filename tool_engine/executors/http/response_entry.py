@@ -37,53 +37,38 @@ _LINK: Final = "link"
 
 
 class PagesPlan(msgspec.Struct, frozen=True):
-    """How the pages of a long answer are read."""
-
     next: ParsedResult | None
-    """Finds the URL of the next page, or its cursor; None: the `Link` header names the URL."""
+    """Finds the URL or cursor of the next page; None: the `Link` header names the URL."""
     cursor_param: str | None
-    """The entry of the query in which the cursor is sent; None: `next` finds a URL."""
+    """The query entry that sends the cursor; None: `next` finds a URL."""
     items: ParsedResult
-    """Finds the list in each page."""
     max_pages: int
 
 
 class SavePlan(msgspec.Struct, frozen=True):
-    """Where the body of an answer is written."""
-
     root: TextTemplate
     folder: str | None
-    """The folder of the definition, from which a relative root counts; None for one in code."""
+    """The definition's folder, which a relative root starts from; None for a tool in code."""
     path: TextTemplate
     create_only: bool
     create_folders: bool
 
     def open(self) -> FileRoot:
-        """The root as the environment names it now; raises `ToolExecutionError`."""
         return FileEntry(root=self.root, folder=self.folder, max_bytes=0, ignore=None).open()
 
 
 class ResponsePlan(msgspec.Struct, frozen=True):
-    """What becomes of an answer."""
-
     select: ParsedResult | None = None
     pages: PagesPlan | None = None
     save_to: SavePlan | None = None
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The parameters that it takes."""
         return frozenset(() if self.save_to is None else self.save_to.path.parameters)
 
 
 def read_response(reader: EntryReader[Any], response: Any, method: str | None) -> ResponsePlan:
-    """What `response` says; what is wrong in it is noted with `reader`.
-
-    Args:
-        reader: Reads the entry.
-        response: A JMESPath expression, or a mapping with `select`, `pages` and `save_to`.
-        method: That of the declared request; None: the call names the URL.
-    """
+    """Return what `response` says; `method` is None if the call names the URL."""
     if not isinstance(response, Mapping):
         return ResponsePlan(select=_expression(reader, response, _PATH))
     reader.keys(response, _KEYS, _PATH)

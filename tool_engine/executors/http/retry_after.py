@@ -1,4 +1,4 @@
-"""For how long does a server ask not to be called?"""
+"""How long a pause does a server ask for?"""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["pause_asked_for"]
 _STATUS: Final = frozenset({429, 503})
 # RFC 9110, 10.2.3 knows whole seconds; some servers send fractions.
 _MOST: Final = 1e9
-"""Seconds; a number with hundreds of digits would be an infinity, which nobody can wait for."""
+"""Seconds; a number with hundreds of digits would be infinite."""
 _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
 def pause_asked_for(status: int, headers: Mapping[str, str]) -> float | None:
-    """The seconds that `Retry-After` names in an answer 429 or 503; None: it asks for no pause.
+    """Return the `Retry-After` seconds of an answer 429 or 503, or None.
 
-    A date counts from the server's own `Date`, so that it does not matter whose clock is right.
-    What cannot be read, and what is not in the future, is no pause.
+    A date counts from the server's own `Date`, which makes the clocks irrelevant. What cannot be
+    read, and what is not in the future, is no pause.
     """
     if status not in _STATUS:
         return None

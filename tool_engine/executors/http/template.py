@@ -33,17 +33,15 @@ _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
 class URLTemplate(msgspec.Struct, frozen=True):
-    """A URL with placeholders."""
-
     origin: tuple[str | SecretPart, ...]
-    """Up to the end of the host and port; holds no parameter."""
+    """Up to the end of the host and port; has no parameter."""
     path: TextTemplate
-    """Percent-encoded, but for what is filled in; so is the query."""
+    """Percent-encoded, except its placeholders; so is the query."""
     query: TextTemplate | None
 
     @classmethod
     def parse(cls, text: Any) -> URLTemplate:
-        """Reads a URL; raises `TemplateError` when a parameter could change where it leads."""
+        """Read a URL; raise `TemplateError` if a parameter could change its host."""
         if not isinstance(text, str):
             raise TemplateError(f"must be a text, got {text!r}")
         origin, rest = _split_origin(TextTemplate.parse(text).parts)
@@ -62,21 +60,15 @@ class URLTemplate(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> set[str]:
-        """The names of the parameters that it takes."""
         return self.path.parameters | (self.query.parameters if self.query else set())
 
     @property
     def secrets(self) -> list[SecretPart]:
-        """The secrets that it takes."""
         parts = (*self.origin, *self.path.parts, *(self.query.parts if self.query else ()))
         return [part for part in parts if isinstance(part, SecretPart)]
 
     def render(self, params: Mapping[str, Any], secrets: SecretScope) -> tuple[str, str]:
-        """The fixed start of the URL and, percent-encoded, the rest.
-
-        Raises:
-            ToolExecutionError: A parameter is missing, or would leave its path segment.
-        """
+        """Return the fixed start of the URL and, percent-encoded, the rest."""
         origin = self.origin[0]
         if len(self.origin) > 1 or not isinstance(origin, str):
             origin = "".join(
@@ -97,7 +89,6 @@ class URLTemplate(msgspec.Struct, frozen=True):
 
 
 def query_text(name: str, value: Any) -> str:
-    """`name=value` for a query, percent-encoded; a list repeats the name."""
     items = value if isinstance(value, list) else [value]
     return "&".join(f"{quote(name, safe='')}={quote(value_text(name, i), safe='')}" for i in items)
 
@@ -105,7 +96,6 @@ def query_text(name: str, value: Any) -> str:
 def _split_origin(
     parts: tuple[Part, ...],
 ) -> tuple[tuple[str | SecretPart, ...], tuple[Part, ...]]:
-    """Cuts after the host and port."""
     origin: list[str | SecretPart] = []
     for index, part in enumerate(parts):
         if isinstance(part, ParameterPart):
@@ -167,7 +157,7 @@ def _render(
         if isinstance(part, str):
             texts.append(part)
         elif isinstance(part, SecretPart):
-            # A webhook's secret is often several segments of a path.
+            # A webhook's secret often spans several path segments.
             texts.append(quote(secrets.resolve(part), safe="/"))
         elif (value := params.get(part.name)) is None:
             raise ToolExecutionError(f"the URL needs the parameter {part.name!r}")
@@ -203,5 +193,4 @@ def _value(_name: str, text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether `text` has letters and digits only, as most have: it is sent as it is."""
     return text.isascii() and text.isalnum()

@@ -1,7 +1,7 @@
 """Which access token does a tool send, and when is a new one fetched?
 
-One token serves all calls that ask the same endpoint for the same, until shortly before it ends.
-Of many calls that miss it at once, one fetches it. The fetch belongs to none of them, so that it
+One token serves all calls that send the same to the same endpoint, until shortly before it expires.
+Of many calls that miss it at once, one fetches it. The fetch belongs to no call, so that it
 outlives the one that began it.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 MAX_TOKEN_BYTES: Final = 64 * 1024
 """The most bytes of an endpoint's answer that are read."""
 TOKEN_TIMEOUT: Final = 30.0
-"""Seconds that an endpoint has for its answer."""
+"""Seconds for an endpoint's answer."""
 _MARGIN: Final = 30.0
 _UNSAID_LIFETIME: Final = 300.0
 # RFC 6750, 2.1, and the few other visible characters that tokens are made of in practice.
@@ -47,14 +47,13 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
 class AccessTokenError(ToolExecutionError):
-    """There is no access token; the message names the endpoint and the reason, but no secret."""
+    """A failed fetch; the message names endpoint and reason, never a secret."""
 
     pause: float | None = None
-    """The seconds for which the endpoint asks not to be called."""
 
 
 class TokenRequest(msgspec.Struct, frozen=True):
-    """What is sent to a token endpoint; equal ones get one token."""
+    """A request to a token endpoint; equal requests share a token."""
 
     url: URL
     headers: tuple[tuple[str, str], ...]
@@ -63,7 +62,6 @@ class TokenRequest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Host and port, for messages."""
         return self.url.host_port_subcomponent or ""
 
 
@@ -71,11 +69,7 @@ Post = Callable[[TokenRequest], Awaitable[HTTPAnswer]]
 
 
 def token_request(auth: TokenAuth, secrets: SecretScope, allow: AllowList) -> TokenRequest:
-    """What a tool sends to its token endpoint (RFC 6749, 2.3.1 and 4.4.2).
-
-    Raises:
-        ToolExecutionError: The URL is none, or would carry the secret in clear.
-    """
+    """Return the request for a token (RFC 6749, 2.3.1 and 4.4.2)."""
     url = parse_url("".join(auth.token_url.render({}, secrets)))
     if url.scheme == "http" and not allow.lists(url.raw_host or "", url.port or 0):
         raise AccessTokenError(
@@ -98,13 +92,6 @@ def token_request(auth: TokenAuth, secrets: SecretScope, allow: AllowList) -> To
 
 
 class AccessTokens:
-    """The tokens of one executor.
-
-    Args:
-        post: Sends a request, follows no redirect, and reads at most `MAX_TOKEN_BYTES`.
-        clock: Counts the seconds that a token is good for.
-    """
-
     def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
         self._post = post
         self._clock = clock
@@ -117,11 +104,7 @@ class AccessTokens:
         return f"AccessTokens(known={len(self._known)}, fetches={len(self._fetches)})"
 
     async def get(self, wanted: TokenRequest, *, refused: str | None = None) -> str:
-        """The token; fetches it where there is none that is still good.
-
-        Args:
-            wanted: What to send for it.
-            refused: A token that a service did not take: another one is needed.
+        """Return the token; fetch it if none is valid or a service `refused` it.
 
         Raises:
             AccessTokenError: The endpoint cannot be reached, or gives none.
@@ -139,11 +122,9 @@ class AccessTokens:
         return fetch.result()[0]
 
     def forget(self) -> None:
-        """Lets go of every token: the next call fetches one."""
         self._known = {}
 
     async def close(self) -> None:
-        """Ends the fetches of this loop, and forgets the tokens."""
         running = asyncio.get_running_loop()
         self.forget()
         fetches = [task for (loop, _), task in self._fetches.items() if loop is running]
@@ -156,7 +137,7 @@ class AccessTokens:
         loop = asyncio.get_running_loop()
         fetch = self._fetches.get((loop, wanted))
         if fetch is None:
-            # In a context of its own: what belongs to one call must not follow the others' token.
+            # In a context of its own: one call's context must not follow a token of all calls.
             fetch = loop.create_task(self._fetched(wanted), context=Context())
             self._fetches[loop, wanted] = fetch
             fetch.add_done_callback(lambda task: self._forget(loop, wanted, task))
@@ -169,7 +150,7 @@ class AccessTokens:
         task: asyncio.Task[tuple[str, float]],
     ) -> None:
         self._fetches.pop((loop, wanted), None)
-        # Looked at, so that nothing is logged about an error for which nobody waits any more.
+        # Consume the error, so that asyncio logs nothing when no call waits for it any more.
         if not task.cancelled():
             task.exception()
 
@@ -184,7 +165,7 @@ class AccessTokens:
 
 
 def _failure(wanted: TokenRequest, error: BaseException) -> AccessTokenError:
-    """Each waiting call raises an error of its own."""
+    """Return a separate error for each waiting call."""
     if isinstance(error, TimeoutError):
         reason = f"no complete answer within {TOKEN_TIMEOUT:g} seconds"
     elif isinstance(error, ToolExecutionError):
@@ -200,7 +181,7 @@ def _failure(wanted: TokenRequest, error: BaseException) -> AccessTokenError:
 
 
 def _read(answer: HTTPAnswer) -> tuple[str, float]:
-    """The token in an answer (RFC 6749, 5.1), and the seconds that it is good for."""
+    """Return the token of an answer (RFC 6749, 5.1), and its valid seconds."""
     if not 200 <= answer.status < 300:
         raise _refusal(answer)
     if not is_json_type(answer.content_type):
@@ -231,14 +212,14 @@ def _refusal(answer: HTTPAnswer) -> AccessTokenError:
         )
     said = excerpt(answer.body, answer.content_type, answer.charset)
     failure = AccessTokenError(f"{status}: {said}", is_final=is_final_status(answer.status))
-    # As they are spelled over HTTP/2 and by some servers over HTTP/1.1, too.
+    # HTTP/2, and some HTTP/1.1 servers, send lower-case names.
     headers = {name.title(): value for name, value in answer.headers.items()}
     failure.pause = pause_asked_for(answer.status, headers)
     return failure
 
 
 def _lifetime(value: Any) -> float:
-    """Seconds; some endpoints send the number as text, and some send none."""
+    """Return the seconds; some endpoints send a text, and some nothing."""
     if value is None:
         return _UNSAID_LIFETIME
     try:

@@ -1,4 +1,4 @@
-"""Is this URL one that a request may be sent to, and where does a redirect lead?
+"""May a request be sent to this URL, and where does a redirect lead?
 
 The URL that is checked is the very object that aiohttp dials, so that two parsers can never
 disagree on the host.
@@ -30,12 +30,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re
 
 
 def parse_url(text: str) -> URL:
-    """The URL that `text` spells, its host in the one form in which it is dialled.
-
-    Raises:
-        ToolExecutionError: It is not an http or https URL, or it is spelled in a way that
-            different programs read differently.
-    """
+    """Return the URL, its host in the dialled form; refuse ambiguous spellings."""
     if len(text) > MAX_URL_LENGTH:
         raise ToolExecutionError(
             f"the URL is {len(text)} characters long; the most is {MAX_URL_LENGTH}"
@@ -55,9 +50,9 @@ def parse_url(text: str) -> URL:
 
 
 def redirect_target(current: URL, location: str) -> URL:
-    """Where a redirect from `current` leads; raises `ToolExecutionError` for a place it may not.
+    """Return the target of a redirect; raise `ToolExecutionError` for a forbidden one.
 
-    A fragment is dropped. From https to http is refused: what was private would travel in clear.
+    A fragment is dropped. From https to http is refused: private data would travel in clear.
     """
     try:
         joined = str(current.join(URL(location)))
@@ -72,14 +67,14 @@ def redirect_target(current: URL, location: str) -> URL:
 
 
 def redirect_method(status: int, method: str) -> str:
-    """The method with which a redirect is followed (RFC 9110, 15.4)."""
+    """Return the method that follows a redirect (RFC 9110, 15.4)."""
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         return "GET"
     return method
 
 
 def is_same_party(one: URL, other: URL) -> bool:
-    """Whether what was meant for `one` may be sent to `other`.
+    """Return True if a credential for `one` may be sent to `other`.
 
     That is the same origin, or the same host on its way from http to https.
     """

@@ -1,4 +1,4 @@
-"""What does the entry of a tool say about the Python function that runs it?"""
+"""What does a tool's entry say about the Python function that runs it?"""
 
 from __future__ import annotations
 
@@ -30,41 +30,34 @@ _SIZE: Final = re.compile(r"([0-9]{1,12}) ?([A-Za-z]+)", re.ASCII)
 
 
 class PythonEntry(msgspec.Struct, frozen=True):
-    """A handler in a Python module, and how it is run."""
-
     module: str
     name: str
-    """With points, for what belongs to an object of the module."""
+    """Dotted, for an attribute of an object in the module."""
     is_isolated: bool = False
     memory: int = DEFAULT_MEMORY
-    """Bytes of address space that one worker process may use."""
+    """Bytes of address space for one worker process."""
     cpu: float | None = None
     """Seconds of processor time for one call; None: only the call's deadline counts."""
     workers: int = DEFAULT_WORKERS
-    """How many worker processes there may be at once."""
+    """The most worker processes at once."""
     approved: str | None = None
-    """The hash that the module's file must have; None: it may be any."""
+    """The hash that the module's file must have; None: any."""
 
     @property
     def place(self) -> str:
-        """As the definition writes it."""
         return f"{self.module}:{self.name}"
 
 
 def is_isolated(tool: Tool) -> bool:
-    """Whether the handler of a tool runs in worker processes."""
     config = tool.implementation_config.get("config")
     return isinstance(config, Mapping) and config.get("isolation") == "process"
 
 
 def is_place(handler: str) -> bool:
-    """Whether a handler names a place in a Python module, and no executor."""
     return ":" in handler
 
 
 class _Reader(EntryReader[PythonEntry]):
-    """Reads the entry."""
-
     def read(self) -> PythonEntry | None:
         self.keys(self.tool.implementation_config, _ENTRY_KEYS, "entry")
         config = self.config(_CONFIG_KEYS)
@@ -126,7 +119,7 @@ class _Reader(EntryReader[PythonEntry]):
 
 
 class _Checker(_Reader):
-    """Looks into the source as well, which blocks; it runs nothing of it."""
+    """A reader that also checks the source, without running it. Blocks."""
 
     def read(self) -> PythonEntry | None:
         entry = super().read()
@@ -153,7 +146,7 @@ def _is_number(value: Any, above: float, most: float) -> bool:
 
 
 def _size(value: Any) -> int | None:
-    """The bytes of 268435456 or "256MiB"; None for what is neither."""
+    """Return the bytes of 268435456 or "256MiB"; None for what is neither."""
     if type(value) is int:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None

@@ -24,12 +24,10 @@ from tool_engine.model.trace import trace_headers
 __all__ = ["ProcessExecutor"]
 
 _TO_END: Final = 0.25
-"""Seconds, at most, that are kept of a call's time for the end of its processes."""
+"""The most seconds of a call's time that are reserved to end its processes."""
 
 
 class _Call(OwnThread[Any]):
-    """One call, which has a thread while it lasts."""
-
     def __init__(
         self,
         pool: WorkerPool,
@@ -38,7 +36,7 @@ class _Call(OwnThread[Any]):
         timeout: float | None,
         trace: dict[str, str],
     ) -> None:
-        # The caller's time is for the whole run: the end of the processes takes a part of it.
+        # The caller's deadline covers the whole run: reserve time to end the processes.
         super().__init__(None if timeout is None else timeout - min(_TO_END, timeout / 10))
         self._pool, self._params, self._context, self._trace = pool, params, context, trace
 
@@ -47,11 +45,7 @@ class _Call(OwnThread[Any]):
 
 
 class ProcessExecutor:
-    """Runs the handlers of tools with `isolation: process`.
-
-    Args:
-        approved: The hash of the code that was approved for a tool; None where any may run.
-    """
+    """The executor of handlers with `isolation: process`, whose code may need approval."""
 
     def __init__(self, approved: Callable[[Tool], str | None] = lambda _: None) -> None:
         self._approved = approved
@@ -64,20 +58,19 @@ class ProcessExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """What the handler returns, as JSON values.
+        """Return the handler's value, as JSON values.
 
-        A cancelled call ends its worker process, with all that it has started, before it passes on.
+        A cancelled call ends its worker process, with all that it started, before it passes on.
 
         Raises:
             ToolExecutionError: The handler failed, cannot be imported, or its process died.
             TimeoutError: It did not end in time; nothing of the call is left.
-            DefinitionError: The tool's entry is wrong.
         """
         wire, timeout = context.to_wire(), seconds_left(context)
         return await _Call(self._pool(tool), params, wire, timeout, trace_headers()).run()
 
     async def close(self) -> None:
-        """Ends the worker processes that wait for a call; the others end with theirs."""
+        """End the idle worker processes; the others end with their calls."""
         pools, self._pools = self._pools, {}
         if pools:
             await asyncio.to_thread(_close, [pool for _, pool in pools.values()])
@@ -92,7 +85,7 @@ class ProcessExecutor:
                 f"isolation: process works on Linux only, this is {sys.platform}: nowhere else can "
                 "it be made sure that nothing of a call is left"
             )
-        # A definition that was changed starts anew: so do its processes, with the code of now.
+        # A changed definition gets new processes, with the present code.
         pool = WorkerPool(replace(self._entries.of(tool), approved=approved))
         self._pools[tool.name] = (tool, pool)
         if known is not None:

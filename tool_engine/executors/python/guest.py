@@ -2,12 +2,12 @@
 
 This file is run as a script of its own, and imports nothing of the engine. Two processes come of
 it. The *guest* imports the handler's module, then answers one request after the other. Its parent,
-the *guardian*, runs nobody's code: it waits for the end of the guest or of the engine, and then
-ends all that the guest has started, sessions of its own included, before it ends itself as the
-guest did.
+the *guardian*, runs no foreign code: it waits for the end of the guest or of the engine, then ends
+all that the guest has started, sessions of its own included, before it ends itself as the guest
+did.
 
-A message is its length in four bytes, then JSON. Nothing else is ever read from the guest: what it
-says can be wrong, but it cannot run in the engine.
+A message is its length in four bytes, then JSON. Nothing else is ever read from the guest: its
+messages can be wrong, but cannot run code in the engine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["MAX_MESSAGE", "main"]
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
 IDLE_SECONDS: Final = 300.0
-"""After so long without a request the worker ends by itself; another one is started when needed."""
+"""A worker without a request for so long ends itself; another one starts when needed."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MOST_CHARACTERS: Final = 4_000
@@ -45,12 +45,12 @@ _SECONDS_TO_CLEAN: Final = 1.0
 
 
 def main() -> NoReturn:
-    """Starts the guest, and becomes its guardian."""
+    """Start the guest, and become its guardian."""
     requests, answers = (int(word) for word in sys.argv[1:3])
     for file in (requests, answers):
         os.set_inheritable(file, False)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # What became another user, by `sudo` for one, could not be killed.
+    # A process of another user, by `sudo` for one, could not be killed.
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     guardian = os.getpid()
     guest = os.fork()
@@ -63,7 +63,7 @@ def main() -> NoReturn:
     if os.getppid() == guardian:
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
             code = _serve(requests, answers)
-    # Without the clean-up of the interpreter, for which threads of the handler could wait.
+    # Without the interpreter's clean-up, which could wait for threads of the handler.
     os._exit(code)
 
 
@@ -71,7 +71,7 @@ def main() -> NoReturn:
 
 
 def _guard(guest: int, requests: int) -> NoReturn:
-    """Waits for an end, cleans up and ends likewise."""
+    """Wait for an end, clean up, and end in the same way."""
     waiting = select.poll()
     waiting.register(requests, 0)  # no data, only the end of the engine
     waiting.register(os.pidfd_open(guest), select.POLLIN)
@@ -85,7 +85,7 @@ def _guard(guest: int, requests: int) -> NoReturn:
 
 
 def _reap_all(guest: int) -> int:
-    """Ends all that has become a child of this process; returns the status of the guest."""
+    """End and reap all children of this process; return the guest's status."""
     status = 0
     give_up_at = time.monotonic() + _SECONDS_TO_CLEAN
     while time.monotonic() < give_up_at:
@@ -121,7 +121,6 @@ def _die_by(number: int) -> None:
 
 
 def _serve(requests: int, answers: int) -> int:
-    """Answers until there are no more requests; returns the exit code."""
     settings = _read(requests)
     if settings is None:
         return 0
@@ -157,7 +156,7 @@ def _find(module: str, name: str, approved: str | None = None) -> Any:
 
 
 def _signature(function: Any) -> dict[str, Any]:
-    """What the engine must know to tell whether the function fits its tool."""
+    """Return what the engine needs to check the function against its tool."""
     parameters: list[list[Any]] | None = None
     with contextlib.suppress(ValueError, TypeError):
         parameters = [
@@ -176,7 +175,6 @@ def _signature(function: Any) -> dict[str, Any]:
 def _answer(
     function: Callable[..., Any], runner: asyncio.Runner, request: Any, cpu: float | None
 ) -> bytes:
-    """Calls the handler; returns what is to be sent."""
     if cpu:
         used = resource.getrusage(resource.RUSAGE_SELF)
         limit = math.ceil(used.ru_utime + used.ru_stime + cpu)
@@ -210,7 +208,7 @@ async def _wait(value: Any) -> Any:
 
 @contextlib.contextmanager
 def _traced(headers: Mapping[str, str]) -> Iterator[None]:
-    """Lets the handler see which trace it is part of, as if it ran in the engine."""
+    """Give the handler the call's trace, as if it ran in the engine."""
     names = {name.upper(): value for name, value in headers.items()}
     os.environ.update(names)
     # A handler that has no use for OpenTelemetry must not pay for its import.
@@ -229,7 +227,7 @@ def _traced(headers: Mapping[str, str]) -> Iterator[None]:
 
 
 def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
-    """The context of the call, as far as it can cross to another process."""
+    """Return the parts of the call's context that can cross to another process."""
     calls = importlib.import_module("tool_engine.model.call")
     errors = importlib.import_module("tool_engine.errors")
 
@@ -245,11 +243,11 @@ def _context(wire: Mapping[str, Any], seconds: float | None) -> Any:
 
 
 class _HandlerError(Exception):
-    """What the handler returned cannot leave its process."""
+    """A handler's value that cannot leave its process."""
 
 
 def _check_keys(value: Any) -> None:
-    """JSON would turn the keys 1 and "1" into one."""
+    """Refuse keys that JSON would merge, such as 1 and "1"."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -314,7 +312,6 @@ def _write(answers: int, data: bytes) -> None:
 
 
 def _read(requests: int) -> Any:
-    """The next message; None at the end of all."""
     head = _read_bytes(requests, 4)
     if len(head) < 4:
         return None

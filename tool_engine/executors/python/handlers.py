@@ -29,11 +29,11 @@ from tool_engine.model.tool import Tool
 __all__ = ["PythonHandlers"]
 
 _SECONDS_TO_IMPORT: Final = 60.0
-"""What an isolated handler has for its import when it is checked."""
+"""The time to import an isolated handler when it is checked."""
 
 
 class PythonHandlers:
-    """The handlers that were imported; each module is imported once, as everywhere in Python.
+    """The imported handlers; each module is imported once, as everywhere in Python.
 
     Args:
         processes: Runs those with `isolation: process`.
@@ -48,12 +48,7 @@ class PythonHandlers:
         self._known: dict[str, ToolExecutor] = {}
 
     def check(self, tool: Tool, *, may_import: bool) -> list[DefinitionProblem]:
-        """What is wrong with the tool's entry and its handler. Blocks.
-
-        Args:
-            tool: The tool.
-            may_import: Whether the code may run that an import runs. If not, the source is read.
-        """
+        """Return the problems of entry and handler; `may_import` runs the module's code. Blocks."""
         problems = check_entry(tool)
         if problems or not may_import:
             return problems
@@ -70,10 +65,10 @@ class PythonHandlers:
         return []
 
     def resolve(self, tool: Tool) -> ToolExecutor:
-        """The executor of the tool's handler.
+        """Return the executor of the tool's handler.
 
-        On an event loop nothing is imported, for that blocks: a module that was not imported when
-        its tool was loaded is imported by the first call, in its thread.
+        An import blocks, so nothing is imported on an event loop: a module that was not imported
+        when its tool was loaded is imported by the first call, in its thread.
 
         Raises:
             DefinitionError: It cannot be imported, is no function, or does not fit the tool.
@@ -101,13 +96,12 @@ class PythonHandlers:
 
 
 class _LaterExecutor:
-    """Imports a handler in the thread of a call."""
+    """An executor that imports a handler in the thread of a call."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
 
     def execute(self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext) -> Any:
-        """What the handler returns; the coroutine of an async one, which the backend awaits."""
         return self._load().execute(tool, params, context)
 
 
@@ -124,7 +118,7 @@ def _import(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
         module = import_source(entry.module, approved)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may raise anything, and its neighbours are no part
+    except BaseException as error:  # a module may raise anything; others must not suffer
         words = f"{type(error).__name__}: {error}"
         raise DefinitionError(
             _problem(tool, f"the module {entry.module} cannot be imported: {words}")
@@ -139,7 +133,7 @@ def _import(entry: PythonEntry, tool: Tool, approved: str | None) -> Any:
 
 
 def _check_apart(entry: PythonEntry, tool: Tool) -> None:
-    """Lets a process of the handler's own import it, and looks at what it takes."""
+    """Import the handler in a process of its own, and check its signature."""
     pool, bell = WorkerPool(entry), Bell()
     bell.open()
     try:

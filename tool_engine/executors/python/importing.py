@@ -1,7 +1,7 @@
-"""Which code runs when the module of a handler is imported?
+"""Which code runs when a handler's module is imported?
 
-The bytes that its file has at that moment, which are hashed and compiled: what Python compiled
-before, and keeps in `__pycache__`, may be other code, and says itself whether it needs a check.
+The bytes of its file at that moment, which are hashed and compiled: compiled code in `__pycache__`
+may differ, and decides itself if it needs a check.
 
 This file imports nothing of the engine: a worker process loads it by its path.
 """
@@ -26,11 +26,11 @@ class OtherCodeError(ImportError):
 
 
 _approved: Final[ContextVar[tuple[str, str | None]]] = ContextVar("approved", default=("", None))
-"""The module that is being imported, and the hash of what was approved of it."""
+"""The module that is being imported, and its approved hash."""
 
 
 class _FromSource(SourceFileLoader):
-    """Compiles a module from the bytes that it hashes."""
+    """A loader that compiles a module from the bytes that it hashes."""
 
     code_hash = ""
 
@@ -43,14 +43,14 @@ class _FromSource(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules as Python does, and has some of them compiled from their source."""
+    """A finder like Python's that has some modules compiled from source."""
 
     def __init__(self) -> None:
         self._modules: set[str] = set()
         self._packages: set[str] = set()
 
     def take(self, module: str, *, with_package: bool) -> None:
-        """Has a module compiled from its source, and all modules of its package, if wanted."""
+        """Have a module, or all of its package, compiled from source."""
         self._modules.add(module)
         if with_package:
             self._packages.add(module.partition(".")[0])
@@ -75,15 +75,9 @@ FINDER: Final = _Finder()
 
 
 def import_source(module: str, approved: str | None = None) -> ModuleType:
-    """Imports a module from its source, at most once in a process.
+    """Import a module once in a process; raise `OtherCodeError` for unapproved code.
 
-    Args:
-        module: Its name.
-        approved: The hash of the file that may run; None: any may.
-
-    Raises:
-        OtherCodeError: Its file is another one, or was when this process imported it.
-        Exception: What the module raises.
+    With `approved`, the file must have this hash, now and when this process imported it.
     """
     FINDER.take(module, with_package=approved is not None)
     token = _approved.set((module, approved))
@@ -96,23 +90,19 @@ def import_source(module: str, approved: str | None = None) -> ModuleType:
 
 
 def check_running(module: str, approved: str | None) -> None:
-    """Raises `OtherCodeError` where this process has imported other code than was approved."""
     running = running_hash(module)
     if running is not None:
         _check((module, approved), running)
 
 
 def running_hash(module: str) -> str | None:
-    """The hash of the file that a module was compiled from, as it was then.
-
-    None where that was not seen: it is not imported, or the program imported it by itself.
-    """
+    """Return the hash of a module's file as compiled here; None if it was not."""
     loader = getattr(getattr(sys.modules.get(module), "__spec__", None), "loader", None)
     return getattr(loader, "code_hash", None) or None if type(loader) is _FromSource else None
 
 
 def hash_of(data: bytes) -> str:
-    """The hash of code, as lock files have it."""
+    """Return the hash of code, as lock files have it."""
     return f"sha256:{sha256(data).hexdigest()}"
 
 

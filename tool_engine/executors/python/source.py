@@ -1,8 +1,8 @@
-"""What does the source of a module say about a handler, without running any of it?
+"""What does a module's source say about a handler, without running any of it?
 
 A definition can be checked where its code must not run: by `tool-engine validate`, in an editor, in
-a pipeline that gets definitions from strangers. What the source does not tell, such as what a
-decorator makes of a function, shows when the module is imported.
+a pipeline with definitions from strangers. What the source does not show, such as a decorator's
+result, is found when the module is imported.
 """
 
 from __future__ import annotations
@@ -36,19 +36,13 @@ class SourceError(ValueError):
 
 
 class ModuleSource:
-    """What is known of one module.
-
-    Args:
-        module: Its name.
-        tree: Its source; None where it has none, as a module in C.
-    """
+    """The source of one module; `tree` is None for a module in C."""
 
     def __init__(self, module: str, tree: ast.Module | None) -> None:
         self._module = module
         self._tree = tree
 
     def check(self, name: str, tool: Tool) -> None:
-        """Raises `SourceError` unless the module may have a handler `name` that fits `tool`."""
         if self._tree is None:
             return
         first = name.partition(".")[0]
@@ -74,11 +68,6 @@ class ModuleSource:
 
 
 def source_of(module: str) -> ModuleSource:
-    """The source of a module that could be imported.
-
-    Raises:
-        SourceError: There is no such module, or its source is no Python.
-    """
     text = source_text(module)
     if text is None or len(text) > _MOST_BYTES:
         return ModuleSource(module, None)
@@ -89,14 +78,10 @@ def source_of(module: str) -> ModuleSource:
 
 
 def source_text(module: str) -> bytes | None:
-    """The bytes of the file that a module would be imported from; None where it has no source.
-
-    Raises:
-        SourceError: There is no such module, or its file cannot be read.
-    """
+    """Return the bytes of a module's file; None where it has no source."""
     spec = _find(module)
     if spec is None:
-        # A file that has just been written is not seen before the finders look again.
+        # Without this, finders do not see a file that was just written.
         importlib.invalidate_caches()
         spec = _find(module)
     if spec is None:
@@ -113,7 +98,7 @@ def source_text(module: str) -> bytes | None:
 
 
 def module_files(module: str) -> Iterator[TrustedPath]:
-    """Where the code of a module and of its packages is, or would be found first. Blocks."""
+    """Yield where a module's code is, or would be found first. Blocks."""
     what = f"the code of the handlers in {module}"
     folders: list[str] = [folder or "." for folder in sys.path]
     done = ""
@@ -134,7 +119,7 @@ def module_files(module: str) -> Iterator[TrustedPath]:
 
 
 def _first(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
-    """The folders that are searched for a module, up to the one that has it."""
+    """Yield the folders that are searched, up to the one with the module."""
     origin = None if spec is None or not spec.has_location else str(spec.origin)
     for folder in folders:
         yield folder
@@ -143,7 +128,7 @@ def _first(folders: list[str], spec: ModuleSpec | None) -> Iterator[str]:
 
 
 def _find(module: str) -> ModuleSpec | None:
-    """Finds a module as `import` does, but imports no package on the way."""
+    """Find a module as `import` does, but import no package on the way."""
     path: Any = None
     spec: ModuleSpec | None = None
     done = ""
@@ -164,7 +149,7 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
         return known
     project = PROJECT_FOLDER.get()
     for finder in sys.meta_path:
-        # The engine's own asks those behind it, and knows no project.
+        # The engine's own finder asks those after it, and ignores the project folder.
         find = None if finder is FINDER else getattr(finder, "find_spec", None)
         if finder is PathFinder and path is None and project is not None:
             path = [project, *sys.path]
@@ -175,7 +160,6 @@ def _spec(name: str, path: Any) -> ModuleSpec | None:
 
 
 def _bound(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST | None]]:
-    """The names that the statements bind, each with its definition where that is certain."""
     for statement in body:
         if isinstance(statement, ast.ClassDef | _Function):
             yield statement.name, statement

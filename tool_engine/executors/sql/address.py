@@ -1,4 +1,4 @@
-"""Where is the database of a source, once the secrets in its URL are known?"""
+"""Where is a source's database, once the secrets in its URL are known?"""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["resolved"]
 
 
 def resolved(name: str, source: DatabaseSource) -> tuple[str, SecretScope]:
-    """The source with its secrets filled in, and what hides them. Blocks: it may read files.
+    """Return the source's URL with its secrets, and their scope. Blocks.
 
-    A URL that is one secret is taken as it is. Elsewhere a secret before the last `@` is a user or
-    a password, and is encoded as a URL wants it.
+    A URL that is one secret is used unchanged. Elsewhere a secret before the last `@` is a user or
+    a password, and is percent-encoded.
 
     Raises:
-        ToolExecutionError: A variable is not set, a file cannot be read, or what comes out is no
-            URL of a database. The message never holds a password.
+        ToolExecutionError: A variable is not set, a file cannot be read, or the result is no URL of
+            a database. The message never holds a password.
     """
     scope = SecretScope()
     try:
         parts = TextTemplate.parse(source.url).parts
         url = _filled(parts, name)
-        # Checked again: only now is it known what a URL that is one secret says.
+        # Checked again: the value of a URL that is one secret is known only now.
         found = DatabaseSource(url=url)
     except (TemplateError, ConfigurationError) as error:
         raise ToolExecutionError(f"the engine's source {name!r}: {error}") from None
@@ -76,7 +76,7 @@ def _text(part: Part, name: str) -> str:
 
 
 def _secrets(url: str) -> Iterable[str]:
-    """The password of a URL, as it is written and as it is sent."""
+    """Return a URL's password, as written and as sent."""
     user, mark, _ = url.partition("://")[2].rpartition("@")
     password = user.partition(":")[2]
     if mark and password:

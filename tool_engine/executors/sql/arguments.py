@@ -1,7 +1,7 @@
-"""Which Python value does the driver want, where a JSON value meets a type of PostgreSQL?
+"""Which Python value does the driver need for a JSON value and a PostgreSQL type?
 
-The server says which type each place of a statement has. A text may stand for every type, as it
-may in SQL; what does not fit is an error that names the parameter.
+The server reports the type of each place of a statement. A text may stand for every type, as in
+SQL; what does not fit is an error that names the parameter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ __all__ = ["ArgumentError", "argument"]
 
 
 class ArgumentError(ValueError):
-    """A value does not fit the type of its place; the message names the parameter and the type."""
+    """A value of the wrong type; the message names parameter and type."""
 
 
 def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
-    """The value of the parameter `name`, for a place of the type `kind`."""
     if value is None:
         return None
     if not is_array:
@@ -33,7 +32,7 @@ def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
 
 
 def _items(name: str, values: list[Any], kind: str) -> list[Any]:
-    """The items of an array; those of one with several dimensions are lists."""
+    """Return an array's items, nested in lists for several dimensions."""
     return [
         _items(name, item, kind)
         if isinstance(item, list) and kind not in _JSON

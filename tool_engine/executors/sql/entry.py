@@ -1,7 +1,7 @@
 """What does a definition's `entry` say about its statement, and is it right?
 
-`check_entry` finds every mistake, for the loader or the engine to report before the first call;
-`compile_entry` makes the plan that the SQL executor runs. Nothing here opens a database.
+`check_entry` finds every mistake before the first call; `compile_entry` makes the executor's plan.
+Nothing here opens a database.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 DEFAULT_MAX_ROWS: Final = 200
 DEFAULT_MAX_COLUMNS: Final = 100
 DEFAULT_MAX_BYTES: Final = 256 * 1024
-"""The most bytes of JSON that the rows of one result have."""
+"""The most bytes of JSON in the rows of one result."""
 
 _LIMITS: Final = {
     "max_rows": (DEFAULT_MAX_ROWS, 100_000),
@@ -73,25 +73,20 @@ _EXAMPLE: Final = "SELECT name FROM shops WHERE id = :id"
 
 
 class SQLPlan(msgspec.Struct, frozen=True):
-    """The statement of a tool, ready to be run."""
-
     tool: str
-    """The tool's name, for messages."""
     source: str
     statement: Statement
     is_readonly: bool
     lists: frozenset[str]
-    """The parameters that stand behind IN and are lists."""
+    """The parameters after IN that are lists."""
     choices: dict[str, frozenset[str]]
-    """For each parameter that chooses an identifier: what it may be."""
+    """The permitted values of each parameter that chooses an identifier."""
     max_rows: int
     max_columns: int
     max_bytes: int
 
 
 class _SQLReader(EntryReader[SQLPlan]):
-    """Reads the entry of a SQL tool."""
-
     def read(self) -> SQLPlan | None:
         entry = self.tool.implementation_config
         self.keys(entry, _ENTRY_KEYS, "entry")
@@ -236,7 +231,6 @@ compile_entry = _SQLReader.compile
 
 
 def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[DefinitionProblem]:
-    """What is wrong with the source that a tool names, in an engine that has `sources`."""
     entry = tool.implementation_config
     name = entry.get("source")
     if not isinstance(name, str) or not name.strip():
@@ -254,7 +248,6 @@ def check_source(tool: Tool, sources: Mapping[str, DatabaseSource]) -> list[Defi
 
 
 def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
-    """A sentence that says that `name` is none of `sources`, and what to do."""
     hint = suggest_near(name, sources)
     if not hint:
         known = ", ".join(sorted(sources))
@@ -267,7 +260,6 @@ def unknown_source(name: str, sources: Mapping[str, DatabaseSource]) -> str:
 
 
 def is_order(choices: frozenset[str]) -> bool:
-    """Whether an identifier's place is one for ASC and DESC."""
     return {choice.upper() for choice in choices} <= _ORDERS
 
 

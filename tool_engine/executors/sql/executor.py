@@ -1,7 +1,7 @@
-"""How is a SQL tool run, so that a hostile parameter stays a value?
+"""How is a SQL tool run so that a hostile parameter stays a value?
 
-The definition holds the whole statement; a call brings values, which go to the database beside
-it. What a tool may do is held by the database: see `sqlite` and `postgres`.
+The definition holds the whole statement; a call gives values, which go to the database separately.
+The database enforces what a tool may do: see `sqlite` and `postgres`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["Database", "SQLExecutor"]
 
 
 class Database(Protocol):
-    """Runs statements in one source, for reading or for writing."""
+    """One source for reading or for writing, which runs statements."""
 
     mark: str
-    """What stands around an identifier."""
+    """The quote of identifiers."""
 
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
-        """Runs the statement of `plan` in one transaction."""
+        """Run the statement of `plan` in one transaction."""
 
     async def close(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
 
 
 _KINDS: Final = {
@@ -57,35 +57,27 @@ _Key = tuple[asyncio.AbstractEventLoop, str, bool]
 
 
 class _Opened:
-    """A database, and what hides its secrets."""
-
     def __init__(self, database: Database, secrets: SecretScope) -> None:
         self.database = database
         self.secrets = secrets
 
 
 class SQLExecutor:
-    """Runs tools whose entry declares `sql`.
-
-    Args:
-        sources: The databases that tools may name.
-    """
-
     def __init__(self, sources: Mapping[str, DatabaseSource] | None = None) -> None:
         self._sources = dict(sources or {})
         self._plans = CompiledEntries(compile_entry)
-        # Apart for reading and for writing: a connection that may write runs no reading tool.
+        # Separate for reading and writing: a connection that may write runs no reading tool.
         self._opened: dict[_Key, _Opened] = {}
         self._opening: dict[_Key, asyncio.Lock] = {}
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """Runs the statement with the values of the call, in a transaction of its own.
+        """Run the statement with the values of the call, in its own transaction.
 
         Returns:
             For a statement that returns rows `{"columns", "rows", "row_count", "is_complete"}`,
-            with a `note` that says what was cut where it is not complete; each row maps columns to
+            with a `note` about what was cut where it is not complete; each row maps columns to
             values. For another one `{"row_count"}`: how many rows it wrote.
 
         Raises:
@@ -93,7 +85,6 @@ class SQLExecutor:
                 value does not fit.
             TimeoutError: It did not end in time; the database has ended it.
             MissingExtraError: The libraries for the database are not installed.
-            DefinitionError: The tool's entry is wrong.
         """
         plan = self._plans.of(tool)
         watch = Watch(context)
@@ -110,7 +101,6 @@ class SQLExecutor:
         return opened.secrets.hide(output)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Closes every connection; calling it again does nothing."""
         opened, self._opened, self._opening = self._opened, {}, {}
         running = asyncio.get_running_loop()
         for (loop, _, _), each in opened.items():
@@ -143,7 +133,6 @@ class SQLExecutor:
 
 
 def _made(plan: SQLPlan, source: DatabaseSource) -> _Opened:
-    """Called in a thread: it imports, and it may read files."""
     url, secrets = resolved(plan.source, source)
     kind = DatabaseSource(url=url).kind
     module, name, extra = _KINDS[str(kind)]
@@ -163,7 +152,7 @@ def _made(plan: SQLPlan, source: DatabaseSource) -> _Opened:
 
 
 def _check_texts(params: Mapping[str, Any]) -> None:
-    """Refuses texts that a database would take for others, or not at all."""
+    """Refuse texts that a database would read differently, or not at all."""
     try:
         text = msgspec.json.encode(params)
     except UnicodeEncodeError:
@@ -171,7 +160,7 @@ def _check_texts(params: Mapping[str, Any]) -> None:
             "a text holds half a character (a lone surrogate), which no database takes; send it "
             "whole"
         ) from None
-    # SQLite's functions read a text up to its first NUL, and `lamp\0x` would be `lamp`.
+    # SQLite's functions read a text up to its first NUL: `lamp\0x` would be `lamp`.
     if _NUL in text and any(_has_nul(value) for value in params.values()):
         raise ToolExecutionError("a text holds a NUL character; send it without")
 
@@ -185,7 +174,7 @@ def _has_nul(value: Any) -> bool:
 
 
 def _chosen(name: str, value: Any, choices: frozenset[str], mark: str) -> str:
-    """The text for an identifier; checked here too, for it is all that stands before the text."""
+    """Quote an identifier; checked here too, because only this protects the text."""
     if not isinstance(value, str) or value not in choices:
         raise ToolExecutionError(
             f"parameter {name!r} must be one of {', '.join(sorted(choices))}, got {value!r:.80}"

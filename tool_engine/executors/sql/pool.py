@@ -1,7 +1,7 @@
-"""Which connection does a statement run on, and who waits while all are in use?
+"""Which connection runs a statement, and which calls wait while all are in use?
 
-SQLAlchemy makes, keeps and gives up the connections. The statement itself goes to the driver:
-only the driver tells what a statement returns before all of it is in memory.
+SQLAlchemy makes, keeps and discards the connections. The statement itself goes to the driver:
+only the driver describes the rows before all of them are in memory.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["Pool"]
 
 ConnectionT = TypeVar("ConnectionT")
 _RECYCLE: Final = 1800
-"""Seconds after which a connection is made anew: a password or a server's name may change."""
+"""Seconds until a connection is replaced: a password or a server's name may change."""
 
 
 class Pool(Generic[ConnectionT]):
-    """The connections of one source, for reading or for writing; bound to one event loop.
+    """The reading or writing connections of a source, in one event loop.
 
     Args:
         dialect: SQLAlchemy's name of the database and its driver.
         connect: Makes a connection of the driver.
-        is_fit: Whether a connection that was used can be used again.
+        is_fit: Returns True if a used connection can be used again.
         size: The most connections.
     """
 
@@ -47,7 +47,7 @@ class Pool(Generic[ConnectionT]):
             max_overflow=0,
             pool_recycle=_RECYCLE,
             pool_use_lifo=True,
-            # Whoever takes a connection ends its own transaction.
+            # The user of a connection ends its own transaction.
             pool_reset_on_return=None,
         )
         self._is_fit = is_fit
@@ -56,15 +56,15 @@ class Pool(Generic[ConnectionT]):
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits for one's turn to take a connection; can be cancelled at no cost."""
+        """Wait for the turn to take a connection; cancellation costs nothing."""
         async with self._free:
             yield
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[ConnectionT]:
-        """A connection for whoever has the turn.
+        """Lend a connection to the holder of the turn.
 
-        It is thrown away when the body is cancelled, or leaves it unfit for another call.
+        It is discarded when the body is cancelled, or leaves it unfit for another call.
         """
         holder = await self._holder()
         driver = await _driver(holder)
@@ -78,11 +78,10 @@ class Pool(Generic[ConnectionT]):
             await holder.close()
 
     async def close(self) -> None:
-        """Closes every connection."""
         await self._engine.dispose()
 
     async def _holder(self) -> AsyncConnection:
-        """A connection; those that the server has given up meanwhile are thrown away."""
+        """Return a connection; replace those that the server has closed."""
         try:
             holder = await self._engine.connect()
             for _ in range(self._size):

@@ -1,6 +1,6 @@
-"""How does a statement run in PostgreSQL, so that it can do no more than its tool says?
+"""How does a statement run in PostgreSQL so that it can do no more than its tool says?
 
-The server holds it to that: a transaction that is read-only unless the tool writes, a
+The server enforces that: a transaction that is read-only unless the tool writes, a
 `statement_timeout` at the call's deadline, and the extended protocol, which takes one statement.
 A meter on the connection bounds what an answer may bring into memory.
 """
@@ -33,10 +33,10 @@ __all__ = ["PostgreSQLDatabase"]
 _DIALECT: Final = Dialect(mark="$", member="= ANY({})", not_member="<> ALL({})", null_test="::text")
 _CONNECT_TIMEOUT: Final = 15.0
 _ROOM: Final = 4 * 1024 * 1024
-"""Bytes that one batch of rows may have beyond the limit of the result."""
+"""Bytes of one batch of rows beyond the limit of the result."""
 _SKIP: Final = 100_000
 _NO_ENCRYPTION: Final = "rejected SSL upgrade"
-"""What asyncpg says of a server that does not speak TLS."""
+"""asyncpg's message for a server without TLS."""
 _SETTINGS: Final = """
     SELECT set_config('statement_timeout', $1, true),
         set_config('DateStyle', 'ISO, YMD', true),
@@ -49,7 +49,7 @@ _OFFSET: Final = re.compile(r"([+-]\d\d)$")
 
 
 class _Meter(asyncio.Protocol):
-    """Counts what arrives, and cuts the connection when it is too much for one batch."""
+    """Counts arriving bytes, and cuts the connection when one batch is too large."""
 
     def __init__(self, inner: Any, transport: Any) -> None:
         self._inner = inner
@@ -60,7 +60,7 @@ class _Meter(asyncio.Protocol):
 
     @contextmanager
     def bounded(self, size: int) -> Iterator[_Meter]:
-        """Within it, lets `size` bytes in between two calls of `refill`."""
+        """Within it, permit `size` bytes between two calls of `refill`."""
         self._size = size
         self.refill()
         try:
@@ -69,7 +69,6 @@ class _Meter(asyncio.Protocol):
             self._size = None
 
     def refill(self) -> None:
-        """Begins to count anew."""
         self._left = self._size or 0
 
     def data_received(self, data: bytes) -> None:
@@ -95,8 +94,6 @@ class _Meter(asyncio.Protocol):
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection with a meter."""
-
     __slots__ = ("is_ready", "meter")
 
     def __init__(self, protocol: Any, transport: Any, *rest: Any) -> None:
@@ -106,11 +103,10 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         transport.set_protocol(self.meter)
 
     def is_fit(self) -> bool:
-        """Whether it is open, with no transaction under way."""
         return not self.is_closed() and not self.is_in_transaction()
 
     async def make_ready(self) -> None:
-        """Sets, once, how types are read that Python cannot hold exactly."""
+        """Set, once, how to read types that Python cannot hold exactly."""
         for name in _TIMES:
             decode = _time_text if name.startswith("time") else str
             await self._codec(name, str, decode)
@@ -119,7 +115,7 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
         self.is_ready = True
 
     async def begin_call(self, watch: Watch) -> None:
-        """Sets what holds for one transaction."""
+        """Set the limits of one transaction."""
         left = 0 if watch.left is None else max(1, int(watch.left * 1000))
         await self.fetchval(_SETTINGS, str(left))
 
@@ -132,21 +128,12 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class PostgreSQLDatabase:
-    """One PostgreSQL database, for reading or for writing.
+    """A database for reading or writing, with at most `pool_size` statements at once.
 
-    Args:
-        name: The name of the source, for messages.
-        url: Its resolved URL.
-        is_readonly: Whether it is for reading.
-        pool_size: The most statements at once.
-
-    Raises:
-        ValueError: The URL is not understood.
-        OSError: A certificate that it names cannot be read.
+    `ValueError` where the URL is not understood, `OSError` where its certificate cannot be read.
     """
 
     mark = '"'
-    """What stands around an identifier."""
 
     def __init__(self, name: str, url: str, *, is_readonly: bool, pool_size: int) -> None:
         self._name = name
@@ -159,7 +146,6 @@ class PostgreSQLDatabase:
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
-        """Runs the statement of `plan`; see `SQLExecutor.execute`."""
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
         values = [(name, params.get(name)) for name in names]
         async with self._pool.turn():
@@ -168,7 +154,6 @@ class PostgreSQLDatabase:
             )
 
     async def close(self) -> None:
-        """Closes every connection."""
         await self._pool.close()
 
     async def _connect(self) -> _Connection:
@@ -206,17 +191,17 @@ class PostgreSQLDatabase:
             raise _explained(error, self._name, plan, [name for name, _ in values]) from None
 
     async def _begun(self, connection: _Connection, watch: Watch) -> Any:
-        """A transaction; None: the server has ended the connection while it was idle."""
+        """Begin a transaction; None: the server had ended the idle connection."""
         was_idle = connection.is_ready
         try:
             if not was_idle:
                 await connection.make_ready()
             transaction = connection.transaction(readonly=self._is_readonly)
             await transaction.start()
-            # A query, so that from here on a read-only transaction cannot be made another one.
+            # A query: after it, a read-only transaction cannot be made a writing one.
             await connection.begin_call(watch)
         except _FAULTS as error:
-            # A new one says what is wrong with the server itself.
+            # The error of a new connection describes the server itself.
             if not was_idle or isinstance(error, _LATE):
                 raise
             connection.terminate()
@@ -277,7 +262,7 @@ async def _answer(
 
 
 async def _rest(cursor: Any, watch: Watch) -> int:
-    """How many rows follow; a statement that writes is run to its end, whatever is kept."""
+    """Return how many rows follow; a writing statement runs to its end anyway."""
     count = 0
     while not watch.is_late:
         skipped = await cursor.forward(_SKIP)
@@ -288,12 +273,12 @@ async def _rest(cursor: Any, watch: Watch) -> int:
 
 
 def _time_text(text: str) -> str:
-    """PostgreSQL's ISO form as ISO 8601 has it: with a T, and minutes in the offset."""
+    """Return the time in ISO 8601, with a T and minutes in the offset."""
     return _OFFSET.sub(r"\1:00", text.replace(" ", "T", 1) if text[:4].isdigit() else text)
 
 
 def _json_text(value: Any) -> str:
-    # A text is JSON text, as it is for a literal in SQL.
+    # A text is JSON text, like a literal in SQL.
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -308,7 +293,6 @@ _LATE: Final = (asyncpg.QueryCanceledError, TimeoutError)
 
 
 def _explained(error: Exception, name: str, plan: SQLPlan, values: Sequence[str]) -> Exception:
-    """What went wrong, in words for whoever can do something about it."""
     if isinstance(error, _LATE):
         return TimeoutError("the statement ran at its deadline and was ended; nothing is kept")
     state = getattr(error, "sqlstate", None) or ""
@@ -327,13 +311,12 @@ _PLACE: Final = re.compile(r"(?<=parameter )\$(\d+)|(?<=argument )\$(\d+)")
 
 
 def _named(found: re.Match[str], values: Sequence[str]) -> str:
-    """The parameter behind a number that only the rendered text has."""
+    """Return the parameter of a number, which only the rendered text has."""
     number = int(found[1] or found[2])
     return f":{values[number - 1]}" if number <= len(values) else found.group()
 
 
 def _why(error: Exception, reason: str) -> str:
-    """Without the address, which asyncio puts into the text."""
     if isinstance(error, ssl.SSLError):
         return f"it is not secure ({error.reason})"
     if _NO_ENCRYPTION in reason:

@@ -1,7 +1,7 @@
-"""How does a statement run in a SQLite file, so that it can do no more than its tool says?
+"""How does a statement run in a SQLite file so that it can do no more than its tool says?
 
-SQLite itself holds it to that: the file is opened for reading only, an authorizer refuses what
-leads out of the file, and a progress handler ends the statement at its deadline.
+SQLite itself enforces that: the file is opened for reading only, an authorizer refuses what leads
+out of the file, and a progress handler ends the statement at its deadline.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _DIALECT: Final = Dialect(
     not_member="NOT IN (SELECT value FROM json_each({}))",
 )
 _STEPS: Final = 2_000
-"""Instructions of SQLite's machine between two looks at the clock, some tens of microseconds."""
+"""Instructions of SQLite's machine between two checks of the clock, some tens of microseconds."""
 _BUSY_WAIT: Final = 0.02
-"""Seconds for which SQLite itself waits for a lock, during which nothing can stop it."""
+"""Seconds that SQLite itself waits for a lock, during which nothing can stop it."""
 _ROOM: Final = 4 * 1024 * 1024
-"""Bytes that one value may have beyond the limit of the result."""
+"""Bytes of one value beyond the limit of the result."""
 _MAX_PATTERN: Final = 1_000
-"""Bytes of a pattern of LIKE or GLOB: SQLite compares one with one value without a look at the
-clock, and that takes as long as their lengths multiplied."""
+"""Bytes of a pattern of LIKE or GLOB: comparing it with one value never checks the clock, and takes
+as long as their lengths multiplied."""
 _BATCH: Final = 1_000
 _LATE: Final = "the statement ran at its deadline and was ended; nothing of it is kept"
 
@@ -68,7 +68,7 @@ _NO_FUNCTION: Final = frozenset(
 
 
 class _Guard:
-    """What holds one connection to the statement that runs on it.
+    """Confines one connection to the statement that runs on it.
 
     SQLite calls `authorize` and `must_end`, in the thread of the connection.
     """
@@ -87,7 +87,7 @@ class _Guard:
             timeout=_BUSY_WAIT,
             isolation_level=None,
             check_same_thread=False,
-            # What was checked for one call must be checked again for the next.
+            # The authorizer runs at compilation, so a statement is compiled for each call.
             cached_statements=0,
         )
         try:
@@ -96,7 +96,7 @@ class _Guard:
             connection.execute("PRAGMA trusted_schema = 0")
             # Off by default, and a tool cannot switch them on.
             connection.execute("PRAGMA foreign_keys = 1")
-            # SQLite makes these with their first use, which the authorizer would refuse.
+            # SQLite makes these at their first use, which the authorizer would refuse.
             connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         except BaseException:
             connection.close()
@@ -110,13 +110,13 @@ class _Guard:
 
     @contextmanager
     def holds(self, watch: Watch, room: int) -> Iterator[None]:
-        """Within it the connection runs a statement of a tool, not what the engine asks for."""
+        """Within it, the connection runs a tool's statement, not one of the engine."""
         assert self._connection is not None  # noqa: S101 - `open` comes first
         # Also bounds what a statement builds: no text or blob is ever larger.
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, room)
         self._watch = watch
         try:
-            # An interrupt is seen at each row, the progress handler only after many of them.
+            # An interrupt acts at each row, the progress handler only after many of them.
             with watch.interrupting(self._connection.interrupt):
                 yield
         finally:
@@ -136,31 +136,21 @@ class _Guard:
 
 
 class _GuardedConnection(aiosqlite.Connection):
-    """A connection in a thread of its own."""
-
     def __init__(self, path: str, is_readonly: bool) -> None:
         self.guard = _Guard(path, is_readonly)
         super().__init__(self.guard.open, iter_chunk_size=64)
-        # As SQLAlchemy does for those that it makes: a program must be able to end.
+        # As SQLAlchemy does for its threads: a program must be able to end.
         self._thread.daemon = True
 
     def is_fit(self) -> bool:
-        """Whether it is open, with no transaction under way."""
         return self._connection is not None and not self._connection.in_transaction
 
 
 class SQLiteDatabase:
-    """One SQLite file, for reading or for writing.
-
-    Args:
-        name: The name of the source, for messages.
-        url: Its resolved URL.
-        is_readonly: Whether it is for reading.
-        pool_size: The most statements at once.
-    """
+    """A file for reading or writing, with at most `pool_size` statements at once."""
 
     mark = "`"
-    """What stands around an identifier. SQLite takes an unknown name in `"` for a text."""
+    """The quote of identifiers. SQLite reads an unknown name in `"` as a text."""
 
     def __init__(self, name: str, url: str, *, is_readonly: bool, pool_size: int) -> None:
         self._name = name
@@ -174,14 +164,12 @@ class SQLiteDatabase:
     async def run(
         self, plan: SQLPlan, params: Mapping[str, Any], chosen: Mapping[str, str], watch: Watch
     ) -> dict[str, Any]:
-        """Runs the statement of `plan`; see `SQLExecutor.execute`."""
         sql, names = plan.statement.render(_DIALECT, plan.lists, chosen)
         values = [_bound(params.get(name)) for name in names]
         async with self._pool.turn():
             return await run_watched(self._run(plan, sql, values, watch), lambda _: watch.stop())
 
     async def close(self) -> None:
-        """Closes every connection."""
         await self._pool.close()
 
     async def _connect(self) -> _GuardedConnection:
@@ -223,7 +211,7 @@ async def _answer(
     async with connection.execute(sql, values) as cursor:
         if cursor.description is None:
             is_counted = cursor.rowcount >= 0 or connection.total_changes == changed
-            # Python does not count what a statement behind WITH has written.
+            # Python does not count the rows that a statement after WITH has written.
             count = max(cursor.rowcount, 0) if is_counted else await _changes(connection)
             return {"row_count": count}
         rows = Rows(plan, [column[0] for column in cursor.description])
@@ -233,25 +221,25 @@ async def _answer(
             if rows.is_full and plan.is_readonly:
                 raise _FullError
 
-        # Called in the thread, row by row: nothing is in memory that the result has no room for.
+        # Called in the thread, row by row: only rows with room in the result are in memory.
         cursor.row_factory = take  # type: ignore[assignment]
         try:
-            # A statement that writes is run to its end, whatever of its rows is kept.
+            # A statement that writes runs to its end, however many of its rows are kept.
             while await cursor.fetchmany(_BATCH):
                 pass
         except _FullError:
-            pass  # the rows that are kept are enough: `result` tells that there are more
+            pass  # the kept rows are enough: `result` says that there are more
         return rows.result(None if plan.is_readonly else rows.count)
 
 
 async def _changes(connection: _GuardedConnection) -> int:
-    """How many rows the last statement wrote, without those that triggers wrote."""
+    """Return how many rows the last statement wrote, without those of triggers."""
     async with connection.execute("SELECT changes()") as cursor:
         return sum(row[0] for row in await cursor.fetchall())
 
 
 async def _patiently(step: Callable[[], Awaitable[T]], watch: Watch) -> T:
-    """Does `step` as soon as no other connection holds the file locked."""
+    """Do `step` as soon as no other connection has locked the file."""
     while True:
         try:
             return await step()
@@ -272,7 +260,6 @@ def _text(data: bytes) -> str:
 
 
 def _explained(error: Exception, name: str, plan: SQLPlan, watch: Watch) -> Exception:
-    """What went wrong, in words for whoever can do something about it."""
     if isinstance(error, OverflowError):
         return ToolExecutionError(
             "a number is too large for SQLite; whole numbers go from -2**63 to 2**63 - 1"

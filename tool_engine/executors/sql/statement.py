@@ -1,9 +1,9 @@
-"""How is the text of a statement read, so that a value can never become a part of it?
+"""How is a statement's text read so that a value can never become a part of it?
 
 A text is cut into pieces once, when its tool is loaded: text, `:name` for a value, `{name}` for a
-chosen identifier. What stands in strings, quoted names and comments is text, whatever it looks
-like. Rendering joins the pieces and puts a numbered place where a value belongs; the value itself
-goes to the database beside the text.
+chosen identifier. Strings, quoted names and comments are text, whatever they look like. Rendering
+joins the pieces and puts a numbered place where a value belongs; the value itself goes to the
+database separately.
 """
 
 from __future__ import annotations
@@ -29,19 +29,17 @@ __all__ = [
 
 
 MAX_CHARACTERS: Final = 100_000
-"""Of one statement: to cut it into pieces takes the event loop a twentieth of a second."""
+"""Of one statement: cutting it takes the event loop 0.05 s."""
 
 
 class StatementError(ValueError):
-    """A text is not one statement with `:name` parameters; the message says what to write."""
+    """Not one statement with `:name` parameters; the message gives the cure."""
 
 
 class Value(msgspec.Struct, frozen=True):
-    """The place of a value: `:name`."""
-
     name: str
     is_null_test: bool = False
-    """Whether IS NULL or IS NOT NULL follows, which says nothing about its type."""
+    """True if IS NULL or IS NOT NULL follows, which leaves its type open."""
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class Identifier(msgspec.Struct, frozen=True):
-    """The place of a chosen column or table, or of ASC and DESC: `{name}`."""
+    """The place of a chosen column, table or order: `{name}`."""
 
     name: str
 
@@ -62,15 +60,13 @@ Piece = str | Value | Membership | Identifier
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How one database writes the places of values."""
-
     mark: str
-    """What begins a place, such as `$` for `$1`."""
+    """The start of a place, such as `$` for `$1`."""
     member: str
-    """How a list in the place `{}` is asked for a member."""
+    """The test for a member of the list in the place `{}`."""
     not_member: str
     null_test: str = ""
-    """The cast behind a place of which only IS NULL is asked."""
+    """The cast of a place that only has an IS NULL test."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -78,31 +74,24 @@ class Statement(msgspec.Struct, frozen=True):
 
     pieces: tuple[Piece, ...]
     keyword: str
-    """Its first word, in capitals."""
     inner_keywords: frozenset[str]
-    """The first words within parentheses, in capitals: what a CTE or a sub-query does."""
+    """The first words in parentheses, in capitals: what a CTE or a sub-query does."""
 
     @property
     def values(self) -> set[str]:
-        """The names of the parameters whose values are bound."""
         return {piece.name for piece in self.pieces if isinstance(piece, Value | Membership)}
 
     @property
     def identifiers(self) -> set[str]:
-        """The names of the parameters that choose an identifier."""
         return {piece.name for piece in self.pieces if isinstance(piece, Identifier)}
 
     def render(
         self, dialect: Dialect, lists: Collection[str], chosen: Mapping[str, str]
     ) -> tuple[str, list[str]]:
-        """The text for one database, and the names of its values in the order of their numbers.
+        """Return the text for one database, and its values' names by number.
 
-        A parameter that is used twice has one number, so that both uses have one type.
-
-        Args:
-            dialect: How the database writes places.
-            lists: The parameters whose values are lists.
-            chosen: The text for each identifier, quoted.
+        A parameter that is used twice has one number, so that both uses have one type. `chosen`
+        holds the quoted identifiers.
         """
         numbers: dict[tuple[str, str], int] = {}
         texts: list[str] = []
@@ -157,12 +146,7 @@ _OPEN: Final = {"'": "string", '"': "quoted name", "`": "quoted name"}
 
 
 def parse_statement(text: str) -> Statement:
-    """Reads `text`.
-
-    Raises:
-        StatementError: It is empty, not whole or more than one statement, or has a place for a
-            value in another form than `:name`.
-    """
+    """Read one whole statement, whose only places are `:name`; raise `StatementError`."""
     if len(text) > MAX_CHARACTERS:
         raise StatementError(
             f"has {len(text)} characters, and a statement has at most {MAX_CHARACTERS}; put what "
@@ -220,7 +204,6 @@ def _end_of_dollar(text: str, match: re.Match[str]) -> int:
 
 
 def _single(tokens: list[_Token]) -> list[_Token]:
-    """The tokens before the semicolon, behind which nothing may stand."""
     ends = [place for place, token in enumerate(tokens) if token.kind == "end"]
     if not ends:
         return tokens
@@ -263,7 +246,7 @@ def _is_null_test(tokens: list[_Token], at: int) -> bool:
 
 
 def _membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
-    """`[NOT] IN :names` from `at` on, and where it ends."""
+    """Return `[NOT] IN :names` at `at`, and where it ends."""
     if tokens[at].kind != "word" or tokens[at].text.upper() not in ("IN", "NOT"):
         return None
     places = _solid_places(tokens, at, 5)
@@ -278,8 +261,8 @@ def _membership(tokens: list[_Token], at: int) -> tuple[Membership, int] | None:
 
 
 def _solid_places(tokens: list[_Token], at: int, most: int) -> list[int]:
-    """Where the next tokens stand that are no space and no comment."""
-    # Nothing behind the last of them is looked at: a statement has thousands of words.
+    """Return where the next tokens stand that are no space or comment."""
+    # Stop at the last of them: a statement has thousands of words.
     solid = (place for place in range(at, len(tokens)) if tokens[place].kind != "space")
     return list(itertools.islice(solid, most))
 

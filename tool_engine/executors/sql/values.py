@@ -1,4 +1,4 @@
-"""What becomes of a database's value in a result, so that JSON holds it exactly?
+"""How does a database's value become JSON exactly?
 
 Whole numbers, booleans, texts and JSON stay what they are. What JSON cannot hold exactly becomes
 a text: decimals with all their digits, times in ISO 8601, `NaN`, bytes in base64.
@@ -22,7 +22,6 @@ _MAX_DEPTH: Final = 60
 
 
 def json_value(value: Any, depth: int = 0) -> Any:
-    """The JSON value for what a driver returned."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int):
@@ -52,7 +51,7 @@ def _compound(value: Any, depth: int) -> Any:
 
 
 def json_of_text(text: str) -> Any:
-    """The value of a JSON column; its text where a JSON value cannot hold it exactly."""
+    """Return the value of a JSON column; its text where JSON is inexact."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):

@@ -1,7 +1,7 @@
-"""Which steps does the entry of a workflow have, and what is wrong with them?
+"""Which steps does a workflow's entry have, and what is wrong with them?
 
-Everything that the definition alone can tell is told here. What depends on the other tools of the
-catalog is told by `links`.
+This checks everything that the definition alone can show. `links` checks what depends on the other
+tools of the catalog.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
 
 MAX_STEPS: Final = 100
-"""The most steps of one workflow, branches included."""
+"""Branches included."""
 MAX_ITEMS: Final = 1000
-"""The most that `limit` may be."""
 _DEFAULT_ITEMS: Final = 100
 _MAX_PARALLEL: Final = 32
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -45,47 +44,41 @@ _CALL_KEYS: Final = (
 _GROUP_KEYS: Final = ("id", "parallel", "if", "on_error")
 _STEP_KEYS: Final = (*_CALL_KEYS, "parallel")
 _FACTS: Final = ("output", "status", "error", "error_type")
-"""What is known of a step that has ended."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: a call of a tool, a call for each item of a list, or branches that run at once."""
+    """One step: a call, a call for each item, or parallel branches."""
 
     id: str
     path: str
-    """Where it stands, such as `entry.steps[0]`."""
+    """Its place, such as `entry.steps[0]`."""
     condition: Node | None = None
-    """It is skipped where this is not true."""
+    """The step is skipped where this is not true."""
     tool: str = ""
-    """The tool that it calls; empty for one with branches."""
+    """Empty for a step with branches."""
     params: dict[str, Any] = {}
-    """The arguments, a template."""
     for_each: Any = None
     """The list, a template; None: one call."""
     limit: int = _DEFAULT_ITEMS
     max_parallel: int = 1
     timeout: float | None = None
-    """Seconds for each call."""
     on_error: Any = "fail"
-    """fail, continue, or `{"use": template}`."""
+    """`fail`, `continue`, or `{"use": template}`."""
     branches: tuple[Step, ...] = ()
 
 
 class Workflow(msgspec.Struct, frozen=True):
-    """What the entry of a workflow says."""
-
     steps: tuple[Step, ...]
     output: Any = None
-    """A template; None: what the last step gave."""
+    """A template; None: the output of the last step."""
 
     def all_steps(self) -> Iterator[Step]:
-        """Each step, before its branches."""
+        """Yield each step, before its branches."""
         for step in self.steps:
             yield step
             yield from step.branches
 
     def calls(self) -> Iterator[Step]:
-        """The steps that call a tool."""
         return (step for step in self.all_steps() if step.tool)
 
 
@@ -317,7 +310,6 @@ class _WorkflowReader(EntryReader[Workflow]):
 
 
 def _placed(tree: Any, path: str) -> Iterator[tuple[str, Path]]:
-    """Each reference with its place."""
     if isinstance(tree, dict):
         for key, each in tree.items():
             yield from _placed(each, f"{path}.{key}")

@@ -1,4 +1,4 @@
-"""What value does a reference have, and is a condition true, while a workflow runs?"""
+"""What is the value of a reference or condition while a workflow runs?"""
 
 from __future__ import annotations
 
@@ -41,28 +41,18 @@ class EvaluationError(ValueError):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What references may see."""
-
     params: Mapping[str, Any]
-    """The arguments of the workflow's call."""
     steps: Mapping[str, Mapping[str, Any]]
-    """What came of the steps that have ended, by id."""
     item: Any = None
-    """The item of `for_each`."""
     index: int = -1
-    """Its position, from 0; -1 where there is none."""
+    """From 0; -1 where there is none."""
 
     def at(self, item: Any, index: int) -> Scope:
-        """The same, for one item."""
         return Scope(self.params, self.steps, item, index)
 
 
 def value_of(node: Node, scope: Scope) -> Any:
-    """The value; `LEFT_OUT` for a parameter that the call left out.
-
-    Raises:
-        EvaluationError: There is no such value, or values cannot be compared.
-    """
+    """Return the value, or `LEFT_OUT`; raise `EvaluationError` if there is none."""
     if isinstance(node, Literal):
         return node.value
     if isinstance(node, Path):
@@ -73,11 +63,7 @@ def value_of(node: Node, scope: Scope) -> Any:
 
 
 def is_true(node: Node, scope: Scope) -> bool:
-    """Whether the condition is true.
-
-    Raises:
-        EvaluationError: It is neither true nor false: a text or a number is no condition.
-    """
+    """Return the truth of a condition; a text or a number raises `EvaluationError`."""
     if isinstance(node, All):
         return all(is_true(each, scope) for each in node.nodes)
     if isinstance(node, AnyOf):
@@ -96,7 +82,6 @@ def is_true(node: Node, scope: Scope) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """What kind of JSON value it is, in words."""
     if value is None or value is LEFT_OUT:
         return "null"
     if isinstance(value, bool):
@@ -212,7 +197,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equality as in JSON, where true is not 1."""
+    """Return True for equality as in JSON, where true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, Mapping) and isinstance(right, Mapping):

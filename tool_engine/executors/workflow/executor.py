@@ -16,10 +16,10 @@ __all__ = ["WorkflowExecutor"]
 
 
 class WorkflowExecutor:
-    """Runs `run_workflow`: the steps of `entry.steps`, in order.
+    """The executor of `run_workflow`: the steps of `entry.steps`, in order.
 
     Each step is a call of its own, with its own slot, deadline, record and events; the record names
-    the workflow's call as its parent. A workflow of which a step cannot succeed, because the tools
+    the workflow's call as its parent. A workflow with a step that cannot succeed, because the tools
     of the catalog do not fit it, fails before it does anything.
     """
 
@@ -29,7 +29,7 @@ class WorkflowExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """The output of the workflow: `entry.output`, else what its last step returned."""
+        """Return `entry.output`, or else the last step's output."""
         workflow = self._workflows.of(tool)
         if broken := broken_links(tool):
             raise ToolExecutionError(

@@ -1,4 +1,4 @@
-"""How are references and conditions written, and what do they say?
+"""How are references and conditions written, and what do they mean?
 
 `params.city`, `steps.list.output.items[0].id`, `item`, `index`; `a ?? b` for a value that may be
 missing; comparisons with `and`, `or` and `not`. A text is read once, in one pass from left to
@@ -48,20 +48,15 @@ _SECRETS: Final = frozenset({"env", "file", "secrets"})
 
 
 class ExpressionError(ValueError):
-    """A text is no reference or condition; the message says what to write instead."""
+    """A text is no reference or condition; the message gives the cure."""
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """A value that is written out."""
-
     value: Any
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The way to a value."""
-
     root: str
-    """params, steps, item or index."""
     parts: tuple[str | int, ...]
     """Keys of mappings, and positions in lists."""
 
@@ -69,40 +64,31 @@ class Path(msgspec.Struct, frozen=True):
         return self.upto(len(self.parts))
 
     def upto(self, count: int) -> str:
-        """The first `count` parts, as they are written."""
+        """Return the first `count` parts, as they are written."""
         return self.root + "".join(map(_shown_part, self.parts[:count]))
 
 
 class FirstOf(msgspec.Struct, frozen=True):
-    """The first of several values that is there and not null."""
+    """The first of several values that is present and not null."""
 
     options: tuple[Literal | Path, ...]
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two values, compared."""
-
     symbol: str
-    """==, !=, <, <=, >, >=, in or not in."""
     left: Node
     right: Node
 
 
 class Not(msgspec.Struct, frozen=True):
-    """The contrary."""
-
     node: Node
 
 
 class All(msgspec.Struct, frozen=True):
-    """True when all are."""
-
     nodes: tuple[Node, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True):
-    """True when one is."""
-
     nodes: tuple[Node, ...]
 
 
@@ -110,11 +96,7 @@ Node = Literal | Path | FirstOf | Comparison | Not | All | AnyOf
 
 
 def read_reference(text: str, start: int) -> tuple[Node, int]:
-    """The reference whose `${` ends at `start`, and where what follows its `}` begins.
-
-    Raises:
-        ExpressionError: What stands there is no reference.
-    """
+    """Return the reference from `start`, after `${`, and where it ends."""
     reader = _Reader(text, start)
     node = reader.value()
     reader.expect("}", "a reference ends with }")
@@ -124,11 +106,6 @@ def read_reference(text: str, start: int) -> tuple[Node, int]:
 
 
 def parse_condition(text: str) -> Node:
-    """The condition that `text` is.
-
-    Raises:
-        ExpressionError: It is none.
-    """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"a condition has at most {MAX_LENGTH} characters, got {len(text)}")
     reader = _Reader(text, 0)
@@ -139,7 +116,6 @@ def parse_condition(text: str) -> Node:
 
 
 def paths_of(node: Node) -> Iterator[Path]:
-    """Every path in it."""
     if isinstance(node, Path):
         yield node
     elif isinstance(node, FirstOf):
@@ -156,8 +132,6 @@ def paths_of(node: Node) -> Iterator[Path]:
 
 
 class _Reader:
-    """Reads one expression from left to right."""
-
     def __init__(self, text: str, at: int) -> None:
         self.text = text
         self.at = at
@@ -238,7 +212,7 @@ class _Reader:
         return self.value()
 
     def value(self) -> Node:
-        """A value, or several of which the first that is there counts."""
+        """Read a value, or alternatives of which the first present one counts."""
         options = [self._option()]
         while self._take("??"):
             options.append(self._option())

@@ -1,7 +1,7 @@
 """What does a loaded workflow know of its fit with the other tools?
 
-A tool is a value of its definition alone; whether the tools that it calls are there depends on the
-catalog. The linker puts a copy in its place that carries both.
+A tool depends on its definition alone; the presence of the tools that it calls depends on the
+catalog. The linker replaces it by a copy that carries both.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ _UNLINKED: Final = "_unlinked"
 
 
 def with_links(tool: Tool, findings: Sequence[str], broken: Sequence[str]) -> Tool:
-    """A copy of `tool` that tells of its fit with other tools.
-
-    Args:
-        tool: The workflow, as its definition says it.
-        findings: What does not fit.
-        broken: The part of that with which it cannot run.
-    """
+    """Return a copy with its misfits; the `broken` ones prevent running."""
     copy = msgspec.structs.replace(tool, findings=[*tool.findings, *findings])
     copy.__dict__[_BROKEN] = tuple(broken)
     copy.__dict__[_UNLINKED] = tool
@@ -34,12 +28,11 @@ def with_links(tool: Tool, findings: Sequence[str], broken: Sequence[str]) -> To
 
 
 def unlinked(tool: Tool) -> Tool:
-    """The tool as its definition says it."""
     original: Tool = tool.__dict__.get(_UNLINKED, tool)
     return original
 
 
 def broken_links(tool: Tool) -> tuple[str, ...]:
-    """Why the tool cannot run with the tools that are there; empty when it can."""
+    """Return why the tool cannot run with the present tools, if so."""
     broken: tuple[str, ...] = tool.__dict__.get(_BROKEN, ())
     return broken

@@ -1,8 +1,8 @@
-"""How does each workflow learn whether it fits the tools that are there now?
+"""How is each workflow checked against the tools that exist now?
 
 The files of a folder are read in any order, and any of them may change. So the workflows of a
-snapshot are checked when the snapshot is whole; one that does not fit stays, and tells it in its
-findings: a bad neighbour never takes a good file down.
+snapshot are checked when the snapshot is whole; one that does not fit stays, with the reasons in
+its findings: a bad neighbour never takes a good file down.
 """
 
 from __future__ import annotations
@@ -26,34 +26,27 @@ _log = get_logger(__name__)
 
 
 class Snapshot(Protocol):
-    """A set of tools that does not change."""
+    """An immutable set of tools."""
 
     def __iter__(self) -> Iterator[Tool]: ...
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name."""
+        """Return the tool of this name."""
 
     def nearest(self, name: str) -> list[str]:
-        """The names most like it."""
+        """Return the most similar names."""
 
     def new_since(self, before: Self) -> list[Tool]:
-        """The tools that another snapshot does not hold."""
+        """Return the tools that another snapshot does not hold."""
 
     def with_changes(self, changes: Mapping[str, Tool | None]) -> Self:
-        """A snapshot with other tools."""
+        """Return a snapshot with other tools."""
 
 
 SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
 
 
 class WorkflowLinker:
-    """Puts what the tools of a snapshot say of its workflows into their findings.
-
-    Args:
-        is_workflow: Whether a tool is a workflow.
-        validate: Finds what is wrong with arguments of a tool.
-    """
-
     def __init__(
         self,
         is_workflow: Callable[[Tool], bool],
@@ -66,12 +59,7 @@ class WorkflowLinker:
         self._names: set[str] = set()
 
     def link(self, index: SnapshotT, before: SnapshotT) -> SnapshotT:
-        """The snapshot, with each workflow told what it does not fit; `index` where all fit.
-
-        Args:
-            index: The next snapshot.
-            before: The present one; what did not change stays the same value.
-        """
+        """Return the snapshot with findings; workflows unchanged since `before` stay the same."""
         for new in index if self._last is None else index.new_since(self._last):
             (self._names.add if self._is_workflow(new) else self._names.discard)(new.name)
         self._last = index
@@ -85,12 +73,7 @@ class WorkflowLinker:
         return index.with_changes(changes) if changes else index
 
     def prepare(self, tools: Iterable[Tool], index: Snapshot) -> None:
-        """Looks at the workflows among `tools`, in a thread: the first look takes longest.
-
-        Args:
-            tools: What is new.
-            index: What will be there, as far as it is known yet.
-        """
+        """Check the workflows among `tools`, in a thread: the first check takes longest."""
         for tool in tools:
             if self._is_workflow(tool):
                 self.problems(unlinked(tool), index)
@@ -108,7 +91,6 @@ class WorkflowLinker:
         return linked
 
     def problems(self, tool: Tool, index: Snapshot) -> list[Link]:
-        """Everything in a workflow that does not fit the tools of `index`."""
         if self._links is None:
             # Most programs have no workflow.
             links = import_module("tool_engine.executors.workflow.links")

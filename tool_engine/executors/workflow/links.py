@@ -1,7 +1,7 @@
 """Do the steps of a workflow fit the other tools of the catalog?
 
-A definition is checked when its file is read, and files may come in any order. So this is asked of
-each snapshot as a whole, whenever it changes.
+A definition is checked when its file is read, and files may come in any order. So this checks each
+snapshot as a whole, whenever it changes.
 """
 
 from __future__ import annotations
@@ -27,32 +27,24 @@ _HARMLESS: Final = ("read", "unknown")
 Find = Callable[[str], Tool | None]
 Validate = Callable[[Tool, dict[str, Any]], ValidationResult]
 _Reached = dict[str, tuple[Step, tuple[str, ...]]]
-"""Name of a tool -> the step through which it is reached, and the names on the way."""
+"""Name of a tool -> the step that leads to it, and the names on the way."""
 
 
 class Link(NamedTuple):
-    """One thing in a workflow that does not fit the tools that are there."""
+    """One mismatch between a workflow and the present tools."""
 
     path: str
-    """Where in the definition, such as `entry.steps[2].params.x`."""
     message: str
     is_broken: bool = True
-    """Whether the workflow cannot run; else it only says something of itself that is not so."""
+    """True if the workflow cannot run; otherwise only a claim in its definition is wrong."""
     is_absent: bool = False
-    """Whether a tool is not there, which may yet be registered."""
+    """True if a tool is absent, and may yet be registered."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 
 
 class WorkflowLinks:
-    """Checks workflows against the tools that they call.
-
-    Args:
-        is_workflow: Whether a tool is a workflow.
-        validate: Finds what is wrong with arguments of a tool.
-    """
-
     def __init__(self, is_workflow: Callable[[Tool], bool], validate: Validate) -> None:
         self._is_workflow = is_workflow
         self._validate = validate
@@ -60,17 +52,10 @@ class WorkflowLinks:
         self._known: dict[str, tuple[tuple[Tool | None, ...], list[Link]]] = {}
 
     def problems(self, tool: Tool, find: Find, near: Callable[[str], Sequence[str]]) -> list[Link]:
-        """Everything in the workflow `tool` that does not fit.
-
-        Args:
-            tool: A workflow.
-            find: Gives the tool of a name.
-            near: Gives the names of tools that are most like one.
-        """
         steps = list(self._compiled.of(tool).calls())
         called = (tool, *(find(step.tool) for step in steps))
         known = self._known.get(tool.name)
-        # What a step alone says stays as it is while its tool does; near names are not worth more.
+        # Kept while the called tools stay the same; a stale suggestion of names does no harm.
         if known is None or not all(map(_is, known[0], called)) or len(known[0]) != len(called):
             found: list[Link] = []
             for step, other in zip(steps, called[1:], strict=True):
@@ -106,11 +91,10 @@ class WorkflowLinks:
         try:
             return self._validate(other, written).errors
         except DefinitionError:
-            # It was registered in code, and its calls say what is wrong with it.
+            # It was registered in code; its calls report what is wrong with it.
             return ()
 
     def _reach_problems(self, tool: Tool, find: Find) -> Iterator[Link]:
-        """What is wrong with all that it calls, and what that calls."""
         front: _Reached = {step.tool: (step, (tool.name, step.tool)) for step in self._calls(tool)}
         reached = dict(front)
         for _ in range(MAX_DEPTH):
@@ -140,7 +124,7 @@ def _compile(tool: Tool) -> Workflow:
     try:
         return compile_entry(tool)
     except DefinitionError:
-        # It was registered in code, and its calls say what is wrong with it.
+        # It was registered in code; its calls report what is wrong with it.
         return Workflow(())
 
 
@@ -154,7 +138,7 @@ def _place(step: Step, error: ValidationError) -> str:
 
 
 def _reference_problems(tool: Tool, step: Step, other: Tool) -> Iterator[Link]:
-    """What the declarations of both sides tell about values that nobody has seen yet."""
+    """Yield mismatches between both declarations, for values that are not known yet."""
     own = {parameter.name: parameter for parameter in tool.parameters}
     secrets = tool.secret_names
     for target in other.parameters:
@@ -175,7 +159,6 @@ def _reference_problems(tool: Tool, step: Step, other: Tool) -> Iterator[Link]:
 def _parameter_problems(
     source: ToolParameter, target: ToolParameter, path: str, theirs: str
 ) -> Iterator[Link]:
-    """What is wrong with handing on a parameter as it is."""
     if not _fits(source.type, target.type):
         yield Link(
             path,

@@ -1,4 +1,4 @@
-"""What came of each step of a workflow, and how is a failure told?"""
+"""What came of each step of a workflow, and how is a failure reported?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Status = Literal["not_run", "running", "succeeded", "failed", "skipped", "cancel
 
 
 class StepError(Exception):
-    """A step did not do its work: its call failed, or it has no arguments to call with.
+    """A step without success: its call failed, or its arguments have no value.
 
     `on_error` decides what follows from it, unless it is final.
     """
@@ -39,7 +39,7 @@ class StepError(Exception):
         self.call_id: str | None = call_id
         """The call that failed; None where it was never made."""
         self.is_final: bool = is_final
-        """Whether the workflow cannot go on, whatever its steps say about errors."""
+        """True if the workflow cannot go on, whatever `on_error` says."""
         self.index: int | None = None
         """The position of the item, in a step with `for_each`."""
         self.step: Step | None = None
@@ -47,27 +47,20 @@ class StepError(Exception):
 
 
 class WorkflowTimeoutError(ToolExecutionError):
-    """The time of a workflow is up."""
-
     error_type = "timeout"
 
 
 class StepState(msgspec.Struct):
-    """How far one step has come."""
-
     step: Step
     status: Status = "not_run"
     output: Any = None
-    """What references to the step see."""
+    """The output, for references."""
     error: StepError | None = None
-    """Why it failed; of several items, the first that did."""
+    """Of several items, the first failure."""
     calls: int = 0
-    """How many calls it has begun."""
     calls_done: int = 0
-    """How many of them have succeeded."""
 
     def facts(self) -> dict[str, Any]:
-        """What references see: `output`, `status`, `error` and `error_type`."""
         error = self.error
         return {
             "output": self.output,
@@ -77,7 +70,7 @@ class StepState(msgspec.Struct):
         }
 
     def told(self) -> dict[str, Any]:
-        """One line of `metadata["error_details"]["steps"]`: never what a tool returned."""
+        """Return an entry of `metadata["error_details"]["steps"]`, without any tool's output."""
         told: dict[str, Any] = {"id": self.step.id, "status": self.status}
         if self.step.tool:
             told |= {"tool": self.step.tool, "calls": self.calls, "calls_done": self.calls_done}
@@ -90,13 +83,12 @@ class StepState(msgspec.Struct):
 
 
 def failed(result: ToolExecutionResult) -> StepError:
-    """The error of a step whose call ended as `result`."""
     error_type = result.error_type or "execution_error"
     return StepError(result.error or "it gave no reason", error_type, call_id=result.call_id)
 
 
 def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionError:
-    """The error of a workflow that `error` ended: which step it was, and what was done before."""
+    """Return a workflow's error: the failed step, and what was done before."""
     told = [state.told() for state in states]
     step = error.step
     details: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """How are the steps of a workflow run, one after the other and at once?
 
-Each call of a step is a call like any other: `context.call` takes it through the pipeline. What is
-here only decides which calls there are, and what follows from their results.
+Each call of a step is a call like any other: `context.call` takes it through the pipeline. This
+only decides which calls there are, and what follows from their results.
 """
 
 from __future__ import annotations
@@ -30,27 +30,24 @@ from tool_engine.model.call import ToolExecutionContext
 __all__ = ["MAX_CALLS", "MAX_DEPTH", "run_workflow"]
 
 MAX_CALLS: Final = 1000
-"""The most calls of one run, those of the workflows inside it included."""
+"""The most calls of one run, those of inner workflows included."""
 MAX_DEPTH: Final = 20
-"""The most workflows inside one another."""
 _MARGIN: Final = 0.1
-"""Seconds that are left, at most, to tell what was done when the time is up."""
+"""The most seconds that are reserved to report what was done when the time is up."""
 _MARGIN_SHARE: Final = 0.05
 _TICK: Final = 0.001
 _TIMEOUTS: Final = ("timeout", "queue_timeout")
 
 
 class _Budget(msgspec.Struct):
-    """What a workflow and those inside it may still call."""
+    """The remaining calls of a workflow and those inside it."""
 
     calls_left: int = MAX_CALLS
     is_over: bool = False
-    """Whether the outermost one has ended: what goes on in its name has to begin anew."""
+    """True if the outermost workflow has ended: later calls in its context start a new budget."""
 
 
 class _Level(msgspec.Struct, frozen=True):
-    """How deep inside other workflows one runs."""
-
     depth: int
     budget: _Budget
 
@@ -61,16 +58,7 @@ _level: ContextVar[_Level | None] = ContextVar("tool_engine_workflow_level", def
 async def run_workflow(
     workflow: Workflow, params: dict[str, Any], context: ToolExecutionContext
 ) -> Any:
-    """Runs the steps of `workflow` and returns its output.
-
-    Args:
-        workflow: What to run.
-        params: The arguments of its call.
-        context: Makes the calls of the steps.
-
-    Raises:
-        ToolExecutionError: A step failed; `details` says which, and what was done before.
-    """
+    """Run the steps; return the output, or raise with `details` of all steps."""
     outer = _level.get()
     if outer is None or outer.budget.is_over:
         outer = _Level(0, _Budget())
@@ -89,8 +77,6 @@ async def run_workflow(
 
 
 class _Run:
-    """One run of one workflow."""
-
     def __init__(
         self,
         workflow: Workflow,
@@ -106,7 +92,7 @@ class _Run:
         self._now = asyncio.get_running_loop().time
         self._margin, self._deadline = 0.0, context.deadline
         if context.deadline is not None:
-            # The steps end a little earlier, so that there is time to say what was done.
+            # The steps end a little earlier, which leaves time to report what was done.
             left = max(context.deadline - self._now(), 0.0)
             self._margin = min(_MARGIN, _MARGIN_SHARE * left)
             self._deadline = context.deadline - self._margin
@@ -114,7 +100,6 @@ class _Run:
         self._context = context
 
     async def run(self) -> Any:
-        """See `run_workflow`."""
         try:
             for step in self._workflow.steps:
                 await self._step(step)
@@ -177,7 +162,7 @@ class _Run:
         numbered = enumerate(items)
 
         async def take_turns() -> None:
-            # Several do this at once, and each item is taken once.
+            # Several run this at once, and each item is taken once.
             for index, item in numbered:
                 outputs[index] = await self._call_one(step, state, self._scope.at(item, index))
 
@@ -214,12 +199,12 @@ class _Run:
             state.calls_done += 1
             return result.output
         error = failed(result)
-        # A workflow inside this one ends a little earlier still, for the same reason.
+        # An inner workflow ends a little earlier still, for the same reason.
         error.is_final = error.error_type in _TIMEOUTS and self._is_late(2 * self._margin)
         raise error
 
     def _instead(self, step: Step, scope: Scope) -> Any:
-        """What the output is where there is none, and the workflow goes on."""
+        """Return the output in place of a failed step's, as `on_error` says."""
         if step.on_error == "continue":
             return None
         try:
@@ -256,11 +241,11 @@ def _holds(condition: Any, scope: Scope) -> bool:
 
 
 async def _all(works: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Does all at once; the first that fails ends the others, and is what is raised."""
+    """Run all at once; the first failure ends the others and is raised."""
     errors: list[StepError] = []
 
     async def watch(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        # No failure reaches the group: one that meets a cancellation would make it lose that.
+        # No failure reaches the group: together with a cancellation, it would hide that.
         try:
             await work()
         except StepError as error:

@@ -1,9 +1,9 @@
 """How does a value with `${...}` in its texts become the value that is passed on?
 
-A value is read once, when its workflow is loaded. Rendering puts values in place of references and
-never reads its own result: a text that came from a tool stays a text, whatever it looks like. A
-text that is one reference takes the value with its type; inside a longer text the value is put in
-as text. `$${` stands for the characters `${`.
+A value is read once, when its workflow is loaded. Rendering replaces references by values and never
+reads its own result: a text from a tool stays a text, whatever it looks like. A text that is one
+reference takes the value with its type; inside a longer text the value is put in as text. `$${`
+stands for the characters `${`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 MAX_TEXT: Final = 10_000_000
-"""The most characters of a text with references in it: steps could double it again and again."""
+"""The most characters of a text with references: steps could double it repeatedly."""
 _START: Final = re.compile(r"\$?\$\{")
 
 Places = list[tuple[str, str]]
@@ -48,8 +48,6 @@ Places = list[tuple[str, str]]
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text with references."""
-
     parts: tuple[str | Node, ...]
 
     @property
@@ -60,13 +58,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 def parse_template(value: Any, wrong: Places, place: str = "") -> Any:
-    """`value`, with a `Text` in place of each text that has references.
-
-    Args:
-        value: What stands in the definition.
-        wrong: Is told what is no reference.
-        place: Where `value` stands.
-    """
+    """Return `value` with a `Text` for each text with references; `wrong` collects mistakes."""
     if isinstance(value, str):
         try:
             return _parse_text(value)
@@ -86,7 +78,6 @@ def parse_template(value: Any, wrong: Places, place: str = "") -> Any:
 
 
 def references_in(tree: Any) -> Iterator[Path]:
-    """Every path in a template."""
     if isinstance(tree, Text):
         for part in tree.parts:
             if not isinstance(part, str):
@@ -100,20 +91,16 @@ def references_in(tree: Any) -> Iterator[Path]:
 
 
 def has_references(tree: Any) -> bool:
-    """Whether a template is more than a value that is written out."""
     if isinstance(tree, dict):
         return any(map(has_references, tree.values()))
     return any(map(has_references, tree)) if isinstance(tree, list) else isinstance(tree, Text)
 
 
 def render(tree: Any, scope: Scope) -> Any:
-    """The value of a template.
+    """Return the value of a template.
 
-    An entry that is the reference to a parameter which the call left out is left out too;
-    `LEFT_OUT` when nothing else is there.
-
-    Raises:
-        EvaluationError: A reference leads nowhere.
+    An entry whose reference is a parameter that the call left out is left out too; `LEFT_OUT` when
+    nothing else is there.
     """
     if isinstance(tree, Text):
         if (whole := tree.whole) is not None:
