@@ -1,1 +1,1 @@
-"""Which tools are there? From definitions in files and code to one searchable snapshot."""
+"""Which tools are there, as one searchable snapshot of all definitions?"""

@@ -1,4 +1,4 @@
-"""Which files of a folder are definitions, have they changed, and what do they hold right now?"""
+"""Which definition files does a folder hold, and what is in them?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ __all__ = [
 
 SETTLE_TIME: Final = 0.02
 """Seconds for which a file must have been left alone before it counts as written. Longer than the
-tick of a file system's clock, so that two writes never carry the same stamp unnoticed."""
+tick of a file system's clock, so that two writes never carry the same stamp unnoticed.
+"""
 
 _SECOND: Final = 10**9
 _COARSE_TICK: Final = 2 * _SECOND
@@ -49,7 +50,7 @@ class MissingFolderError(FolderError):
 
 
 class FileStamp(msgspec.Struct, frozen=True, gc=False):
-    """What tells one state of a file from another without reading it."""
+    """The state of a file, for comparison without reading it."""
 
     device: int
     inode: int
@@ -59,37 +60,37 @@ class FileStamp(msgspec.Struct, frozen=True, gc=False):
     """When anything about the file changed last; unlike `modified_ns`, no program can set it."""
 
     def age(self) -> float:
-        """Seconds since the last change; negative when the file's clock is ahead of ours."""
+        """Return the seconds since the last change; below 0: clocks differ."""
         return (time.time_ns() - max(self.modified_ns, self.changed_ns)) / _SECOND
 
     @property
     def identity(self) -> tuple[int, int, int, int]:
-        """What a file keeps under another name, as long as it is not written."""
+        """What stays equal after a rename, without a write."""
         return (self.device, self.inode, self.size, self.modified_ns)
 
     def may_hide_a_change(self) -> bool:
-        """Whether a write at this moment could leave the stamp as it is.
+        """Return True if a write now might not change the stamp.
 
-        True of a file that was written this moment on a file system that counts whole seconds.
+        That is so for a file just written on a file system that counts whole seconds.
         """
         is_coarse = self.modified_ns % _SECOND == 0 and self.changed_ns % _SECOND == 0
         return is_coarse and abs(time.time_ns() - self.modified_ns) <= _COARSE_TICK
 
 
 class Contents(NamedTuple):
-    """The bytes of a file, and the state of the file that they belong to."""
+    """The bytes of a file and the stamp that fits them."""
 
     data: bytes
     stamp: FileStamp
 
 
 def is_definition(name: str) -> bool:
-    """Whether a file of this name is a definition; hidden, swap and backup files are not."""
+    """Return True for a definition's name, hidden and backup files excepted."""
     return name.lower().endswith(_SUFFIXES) and not name.startswith((".", "#", "~"))
 
 
 def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp | None]:
-    """The definitions in `directory`, sorted by path, each with its stamp.
+    """List the definitions in `directory`, sorted by path, each with its stamp.
 
     The stamp is None for what has a definition's name and cannot be read as a file. Links to files
     are followed, links to folders are not.
@@ -121,7 +122,7 @@ def list_definitions(directory: str, *, recursive: bool) -> dict[str, FileStamp 
 
 
 def find_definitions(paths: Iterable[str]) -> dict[str, FileStamp | None]:
-    """Those of `paths` that are there, each as `list_definitions` would give it."""
+    """Return those of `paths` that exist, in the form of `list_definitions`."""
     found: dict[str, FileStamp | None] = {}
     for path in sorted(paths):
         stamp = stamp_of(path)
@@ -131,7 +132,6 @@ def find_definitions(paths: Iterable[str]) -> dict[str, FileStamp | None]:
 
 
 def stamp_of(path: str) -> FileStamp | None:
-    """The stamp of the file at `path`; None when it is no file, or not there."""
     try:
         state = os.stat(path)  # noqa: PTH116 - pathlib costs three times the call
     except OSError:
@@ -140,7 +140,7 @@ def stamp_of(path: str) -> FileStamp | None:
 
 
 def read_definition(path: str) -> Contents:
-    """The contents of one file, all from the same state of it.
+    """Read one file, with all bytes from the same state of it.
 
     Raises:
         DefinitionError: It cannot be read, is no file, is too large, or does not stop changing.
@@ -154,7 +154,7 @@ def read_definition(path: str) -> Contents:
 
 @contextmanager
 def without_foreign_content(path: str) -> Iterator[None]:
-    """Takes what a file says out of the errors about it, where it is a link out of its folder.
+    """Hide a file's text in errors about an outside link.
 
     It may lead to any file of the machine, which is no definition.
     """
@@ -182,10 +182,9 @@ def _foreign_error(file: str) -> DefinitionError:
 
 
 def read_once(path: str) -> Contents | None:
-    """The contents of one file; None when it became shorter or longer while it was read.
+    """Read one file; return None when its length changed meanwhile.
 
-    Only a look at the file afterwards, which finds the stamp as it was, tells that it did not
-    change in any other way.
+    Other changes show only in the stamp afterwards, so compare it.
 
     Raises:
         DefinitionError: It cannot be read, is no file, or is too large. Its cause is the OSError
@@ -199,7 +198,7 @@ def read_once(path: str) -> Contents | None:
 
 
 def _read(path: str) -> Contents | None:
-    # Without O_NONBLOCK, opening a named pipe waits for somebody to write to it.
+    # Without O_NONBLOCK, opening a named pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     try:
         state = os.fstat(descriptor)
@@ -221,7 +220,7 @@ def _stamp(state: os.stat_result) -> FileStamp:
 
 
 def _is_listed(path: str) -> bool:
-    """Whether a listing of its folder would show `path`, which is no file, as a definition."""
+    """Return True if a listing shows the non-file `path`."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,6 @@
-"""Which snapshots of the tools were there, and how is an earlier one found again?
+"""Which snapshots of the tools were there, and which are kept?
 
-A generation is one state of what the folder's files gave, as calls saw it. Generations share the
-tools that did not change, so that keeping a few costs next to nothing.
+Generations share the tools that did not change, so that keeping a few costs next to nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ __all__ = [
 
 
 class Generation(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """One state of the tools."""
+    """One state of the folder's tools, as calls saw it."""
 
     number: int
-    """Counts from 0, which is the state before anything was loaded."""
+    """Counts from 0, the state before anything was loaded."""
     index: ToolIndex
     """The snapshot."""
     cause: str
@@ -52,7 +51,7 @@ class Generation(msgspec.Struct, Data, frozen=True, kw_only=True):
 
 
 class ReloadChanges(TypedDict):
-    """The names of the tools that a reload changed, and of the groups if it changed any."""
+    """The names of the tools and groups that a reload changed."""
 
     added: list[str]
     modified: list[str]
@@ -80,11 +79,10 @@ class Generations:
 
     @property
     def index(self) -> ToolIndex:
-        """The present snapshot."""
         return self._kept[-1].index
 
     def add(self, index: ToolIndex, cause: str) -> Generation:
-        """Makes `index` the present snapshot; the oldest one that is kept goes."""
+        """Make `index` the present snapshot; the oldest one that is kept goes."""
         self.number += 1
         added, modified, removed = difference(self.index, index)
         made = Generation(
@@ -100,16 +98,15 @@ class Generations:
         return made
 
     def amend(self, index: ToolIndex) -> None:
-        """Takes in what was registered in code, which concerns no rollback."""
+        """Take in what was registered in code: no rollback undoes it."""
         self.number += 1
         self._kept[-1] = msgspec.structs.replace(self._kept[-1], index=index)
 
     def kept(self) -> list[Generation]:
-        """The generations that are kept, the oldest first."""
         return list(self._kept)
 
     def find(self, number: int) -> Generation:
-        """The state of the folder's tools in generation `number`.
+        """Return the state of the folder's tools in generation `number`.
 
         Raises:
             GenerationNotFoundError: It is not kept, or never was; the message says which are.
@@ -139,11 +136,11 @@ class GenerationsView(GroupsView):
 
     @property
     def generation(self) -> int:
-        """Counts the snapshots of the index: what changes it adds 1, a registration too."""
+        """The number of the present snapshot; each change adds 1."""
         return self._generations.number
 
     def generations(self) -> list[Generation]:
-        """The kept generations, the oldest first; `rollback` takes the number of one.
+        """Return the kept generations, oldest first, as `rollback` takes them.
 
         Registrations in code count on, but keep no generation of their own: a rollback leaves what
         was registered as it is.
@@ -151,14 +148,14 @@ class GenerationsView(GroupsView):
         return self._generations.kept()
 
     def quarantined(self) -> list[QuarantinedTool]:
-        """The tools that the lock file does not approve as they are, by name."""
+        """Return the tools that the lock file does not approve, by name."""
         return [self._quarantined[name] for name in sorted(self._quarantined)]
 
     def get_or_raise(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
-            ToolQuarantinedError: It is there, but was not approved.
+            ToolQuarantinedError: It exists, but was not approved.
             ToolNotFoundError: There is none; the message names the nearest.
         """
         if name in self._quarantined and name not in self.index:
@@ -167,7 +164,7 @@ class GenerationsView(GroupsView):
 
 
 def changes_between(before: ToolIndex, after: ToolIndex) -> ReloadChanges:
-    """The names of the tools and groups that differ between two snapshots."""
+    """Return the names of tools and groups that differ between snapshots."""
     added, modified, removed = difference(before, after)
     return {
         "added": added,
@@ -178,7 +175,7 @@ def changes_between(before: ToolIndex, after: ToolIndex) -> ReloadChanges:
 
 
 def difference(before: ToolIndex, after: ToolIndex) -> tuple[list[str], list[str], list[str]]:
-    """The names that were added, modified and removed between two snapshots."""
+    """Return the names of added, modified and removed tools."""
     changed = [(before.get(tool.name), tool) for tool in after.new_since(before)]
     added = [tool.name for old, tool in changed if old is None]
     modified = [

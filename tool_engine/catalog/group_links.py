@@ -1,4 +1,4 @@
-"""Which tools does a group speak of that are not there, or not its own?"""
+"""Which tools does a group name that are missing or foreign?"""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ __all__ = ["group_warnings", "link_faults"]
 
 
 def link_faults(group: ToolGroup, index: ToolIndex) -> list[Fault]:
-    """What a group says of tools that does not fit those of a snapshot.
+    """Return the group's names of tools that do not fit a snapshot.
 
-    All of it may become right when another file comes: none of it keeps the group from loading.
+    Another file may make all of it right: none of it keeps the group from loading.
     """
     return list(islice(_absent(group, index), MAX_PROBLEMS))
 
 
 def group_warnings(index: ToolIndex) -> list[str]:
-    """Everything in the groups of a snapshot that their authors can hardly have meant."""
     told: list[str] = []
     for group in index.groups.values():
         told += group.findings

@@ -1,4 +1,4 @@
-"""Which groups of tools are there, and how is one made in code?"""
+"""Which groups are there, and how does code add one?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GroupsView(CatalogView):
 
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
-        """The groups by name, in its order: those of this moment, which a reload does not change.
+        """The present groups by name, sorted; a reload makes new ones.
 
         A reload swaps tools and groups at once: `index.groups` are those that go with the tools of
         the snapshot `index`.
@@ -32,7 +32,7 @@ class GroupsView(CatalogView):
         return self.index.groups
 
     def group_warnings(self) -> list[str]:
-        """What groups say that can hardly be meant, such as the names of tools that are not there.
+        """Return warnings about groups, such as names of missing tools.
 
         Nothing of it keeps a group from being used: the tool may come with the next reload.
         """
@@ -42,7 +42,7 @@ class GroupsView(CatalogView):
         return told
 
     def register_group(self, group: ToolGroup | Mapping[str, Any]) -> ToolGroup:
-        """Adds a group that no file defines; it stays across reloads.
+        """Add a group that no file defines; it stays across reloads.
 
         Args:
             group: The group, or its definition as a mapping, in which `kind` may be left out.
@@ -72,7 +72,7 @@ class GroupsView(CatalogView):
         return made
 
     def unregister_group(self, name: str) -> None:
-        """Takes out a group that was registered in code.
+        """Remove a group that was registered in code.
 
         Raises:
             ConfigurationError: There is none of this name, or it comes from a file.
@@ -90,11 +90,11 @@ class GroupsView(CatalogView):
 
     @abstractmethod
     def _swap(self, index: ToolIndex, cause: str = "code") -> None:
-        """Puts another snapshot in the place of the present one."""
+        """Replace the present snapshot."""
 
     @abstractmethod
     def _require_open(self) -> None:
-        """Raises `EngineClosedError` once the engine is closed."""
+        """Raise `EngineClosedError` once the engine is closed."""
 
 
 def _loaded(definition: Mapping[str, Any]) -> ToolGroup:

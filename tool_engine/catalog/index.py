@@ -1,7 +1,6 @@
-"""Which tools are there right now, and how is one of them found?
+"""Which tools are there now, and how is one found?
 
-A `ToolIndex` is one immutable snapshot: whoever holds it sees the same tools for as long as they
-hold it, whatever is reloaded meanwhile.
+A `ToolIndex` is one immutable snapshot: its holder sees the same tools whatever is reloaded.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class ToolIndex:
         self._tools: dict[str, Tool] = {
             tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)
         }
-        # Snapshots are known to one another by a mark, so that none keeps another one alive.
+        # Snapshots know one another by a mark, so that none keeps another one alive.
         self._mark = object()
         self._origin: _Likeness = (self._mark, frozenset())
         self._likeness: _Likeness = self._origin
         self.groups: Mapping[str, ToolGroup] = _NO_GROUPS
-        """The groups of the same moment, by name and in its order; read them only."""
+        """The groups of the same moment, by name and sorted; read-only."""
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -76,11 +75,11 @@ class ToolIndex:
         return f"ToolIndex({len(self)} tools: {names}{', …' if len(self) > 8 else ''})"
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name, or None."""
+        """Return the tool of this name, or None."""
         return self._tools.get(name)
 
     def get_or_raise(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest ones.
@@ -94,7 +93,7 @@ class ToolIndex:
         return tool
 
     def nearest(self, name: str, limit: int = 3) -> list[str]:
-        """The names most like `name`, best first; quick among thousands and for any text."""
+        """Return the names most like `name`, best first; quick among thousands."""
         name = name[:_LONGEST_NAME].casefold()
         shared: Counter[str] = Counter()
         for pair in _pairs(name):
@@ -102,33 +101,33 @@ class ToolIndex:
         return find_near(name, (known for known, _ in shared.most_common(_CANDIDATES)), limit)
 
     def list_all(self) -> list[Tool]:
-        """Every tool."""
+        """Return every tool."""
         return list(self._tools.values())
 
     def list_names(self) -> list[str]:
-        """Every tool's name."""
+        """Return every tool's name."""
         return list(self._tools)
 
     def find_by_tag(self, tag: str) -> list[Tool]:
-        """The tools that carry `tag`."""
+        """Return the tools with the tag `tag`."""
         return [tool for tool in self if tag in tool.tags]
 
     def find_by_tags(self, tags: Iterable[str]) -> list[Tool]:
-        """The tools that carry all of `tags`; all tools when there are none."""
+        """Return the tools with all of `tags`; all tools for no tags."""
         wanted = set(tags)
         return [tool for tool in self if wanted.issubset(tool.tags)]
 
     def find_by_any_tag(self, tags: Iterable[str]) -> list[Tool]:
-        """The tools that carry at least one of `tags`."""
+        """Return the tools with at least one of `tags`."""
         wanted = set(tags)
         return [tool for tool in self if not wanted.isdisjoint(tool.tags)]
 
     def find_by_category(self, category: ToolCategory | str) -> list[Tool]:
-        """The tools of a category, a `ToolCategory` or its value; [] for an unknown one."""
+        """Return a category's tools, by member or value; [] if unknown."""
         return [tool for tool in self if tool.category == category]
 
     def search(self, keyword: str) -> list[Tool]:
-        """The tools whose name or description contains `keyword`, in any case."""
+        """Return the tools whose name or description contains `keyword`, in any case."""
         wanted = keyword.casefold()
         return [
             tool
@@ -137,11 +136,11 @@ class ToolIndex:
         ]
 
     def count_by_category(self) -> dict[str, int]:
-        """How many tools there are of each category that has any."""
+        """Count the tools of each category that has any."""
         return dict(Counter(tool.category.value for tool in self))
 
     def with_tool(self, tool: Tool, *, replace: bool = False) -> ToolIndex:
-        """A snapshot that also holds `tool`.
+        """Return a snapshot that also holds `tool`.
 
         Args:
             tool: The tool to add.
@@ -163,23 +162,23 @@ class ToolIndex:
         return self._beside([*(other for other in self if other is not present), tool])
 
     def without(self, name: str) -> ToolIndex:
-        """A snapshot without the tool of this name."""
+        """Return a snapshot without the tool of this name."""
         return self._beside(tool for tool in self if tool.name != name)
 
     def with_groups(self, groups: Mapping[str, ToolGroup]) -> ToolIndex:
-        """A snapshot of the same tools beside these groups, which are given by name."""
+        """Return a snapshot of the same tools with other groups."""
         index = self.with_changes({})
         index.groups = MappingProxyType({name: groups[name] for name in sorted(groups)})
         return index
 
     def _beside(self, tools: Iterable[Tool]) -> ToolIndex:
-        """A snapshot of other tools beside the same groups."""
+        """Return a snapshot of other tools with the same groups."""
         index = ToolIndex(tools)
         index.groups = self.groups
         return index
 
     def with_changes(self, changes: Mapping[str, Tool | None]) -> ToolIndex:
-        """A snapshot in which each name of `changes` means that tool, or nothing for None.
+        """Return a snapshot with these tools changed by name; None removes.
 
         Costs a copy, not a new sorting, when the names stay the same.
         """
@@ -205,12 +204,12 @@ class ToolIndex:
         return index
 
     def note_likeness(self, other: ToolIndex, but: Collection[str]) -> None:
-        """Remembers that this snapshot has the same values as `other`, `but` for these names."""
+        """Note that this snapshot equals `other` except for the names in `but`."""
         if len(but) <= _MOST_NOTED:
             self._likeness = (other._mark, frozenset(but))
 
     def new_since(self, before: ToolIndex) -> list[Tool]:
-        """The tools that `before` does not hold, as the same values.
+        """Return the tools that `before` does not hold as the same values.
 
         Quick among thousands: two snapshots that follow one another share nearly all their tools.
         """
@@ -223,7 +222,7 @@ class ToolIndex:
         return list(compress(self._tools.values(), map(is_not, self._tools.values(), found)))
 
     def _apart(self, other: ToolIndex) -> frozenset[str] | None:
-        """Names outside of which two snapshots are the same; None when nobody noted any."""
+        """Return the names that may differ between snapshots; None: any."""
         mine = (self._mark, frozenset[str]()), self._origin, self._likeness
         others = (other._mark, frozenset[str]()), other._origin, other._likeness
         for mark, names in mine:
@@ -234,7 +233,7 @@ class ToolIndex:
 
     @cached_property
     def registered(self) -> dict[str, Tool]:
-        """The tools that no file defines, by name; read it, do not change it."""
+        """The tools that no file defines, by name; read-only."""
         return {name: tool for name, tool in self._tools.items() if tool.source is None}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Which definitions load and are still bad ones, and how are they mended?
+"""Which definitions load but are bad, and what is the cure?
 
 The rules are values in `LINT_RULES`. A comment in the file switches one off, because it is no part
 of what the tool is: behind a line for that line, on a line of its own for the whole file::
@@ -42,7 +42,7 @@ _WRONG_COMMENT: Final = LintRule(
     WARNING,
     "A `lint: ignore` comment names no rule that there is",
     "It was meant to switch something off, and does not.",
-    # The comment is no part of a tool: `lint_text` finds it in the text.
+    # No check of a tool: `lint_text` finds the comment in the text.
     _nothing,
 )
 
@@ -53,7 +53,6 @@ LINT_RULES: Final[tuple[LintRule, ...]] = (
     *EFFECT_RULES,
     *EXAMPLE_RULES,
 )
-"""Every rule, by code."""
 
 _CODES: Final = tuple(rule.code for rule in LINT_RULES)
 _COMMENT: Final = re.compile(r"(?P<before>^[ \t]*|.*?[ \t])#[ \t]*lint:[ \t]*ignore\b(?P<codes>.*)")
@@ -62,11 +61,9 @@ _BOM: Final = "\ufeff"
 
 
 class LintFinding(msgspec.Struct, frozen=True):
-    """One flaw of one tool."""
-
     code: str
     severity: str
-    """error or warning."""
+    """`error` or `warning`."""
     message: str
     """What is wrong, and the cure."""
     tool: str
@@ -84,18 +81,15 @@ class LintFinding(msgspec.Struct, frozen=True):
 
 
 class _Ignored(NamedTuple):
-    """What the comments of a text switch off."""
-
     everywhere: frozenset[str]
     at_line: frozenset[tuple[int, str]]
 
     def covers(self, finding: LintFinding) -> bool:
-        """Whether a comment switches `finding` off."""
         return finding.code in self.everywhere or (finding.line, finding.code) in self.at_line
 
 
 def choose_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[LintRule]:
-    """The rules whose code begins with one of `select` and with none of `ignore`.
+    """Return the rules that `select` includes and `ignore` does not.
 
     Args:
         select: Codes such as `L101`, or beginnings of codes such as `L1`; none selects all.
@@ -116,7 +110,7 @@ def choose_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list
 
 
 def lint_tool(tool: Tool, rules: Iterable[LintRule] = LINT_RULES) -> list[LintFinding]:
-    """The flaws of a tool; without its text they have a path and no line.
+    """Return the flaws of a tool, with paths but no lines.
 
     Example:
         >>> tool = ToolConfigLoader().from_mapping({"name": "ping", "description": "Pings."})
@@ -129,12 +123,7 @@ def lint_tool(tool: Tool, rules: Iterable[LintRule] = LINT_RULES) -> list[LintFi
 def lint_text(
     text: str | bytes, source: str, rules: Iterable[LintRule] = LINT_RULES
 ) -> list[LintFinding]:
-    """The flaws of every tool that a text defines, in the order of its lines.
-
-    Args:
-        text: What a definition file holds.
-        source: What findings call it.
-        rules: The rules to keep, from `choose_rules`.
+    """Return the flaws of every tool in a text, by line.
 
     Raises:
         DefinitionError: The text is not a right definition.
@@ -155,7 +144,7 @@ def _find(
     tool: Tool, rules: Iterable[LintRule], document: Document | None
 ) -> Iterator[LintFinding]:
     for rule in rules:
-        # Each place costs a look through the text, and nobody reads the thousandth finding.
+        # Each place costs a look through the text, and no author reads the thousandth finding.
         for path, message in islice(rule.check(tool), MAX_PROBLEMS):
             line, column = (None, None) if document is None else document.position(path)
             yield LintFinding(

@@ -1,8 +1,8 @@
-"""Which tools fit what somebody looks for, best first, among thousands?
+"""Which tools fit a query, best first, among thousands?
 
 BM25F over a tool's name, tags, description and parameters, in that order of weight. The lengths
-that it corrects for are fixed ones instead of the catalog's averages, so that what one tool is
-indexed as does not depend on the others, and one that changed costs work for one.
+that it corrects for are fixed instead of the catalog's averages, so that a tool's entry does not
+depend on the others, and a change of one tool costs work for one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PARAMETERS: Final = (0.6, 25.0)
 _LENGTH_MATTERS: Final = 0.6
 _SATURATION: Final = 4.0
 _BITS: Final = 16
-"""Of a posting, for how much a term says about a tool; the rest is the tool's number."""
+"""Bits of a posting for the term's weight; the rest is the tool's number."""
 _FULL: Final = (1 << _BITS) - 1
 _POSTING: Final = struct.Struct("Q")
 
@@ -46,10 +46,10 @@ _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 class ToolSearch:
-    """Finds tools in whatever snapshot it is asked about; threads may share it.
+    """Finds tools in the snapshot of each search; threads may share it.
 
-    It is built by the first search. After that each search first takes up the difference between
-    the snapshot that it knows and the one that it is asked about.
+    The first search builds it. Later ones first take up the difference between the snapshot that it
+    knows and the one to search.
     """
 
     def __init__(self) -> None:
@@ -60,11 +60,7 @@ class ToolSearch:
         return f"ToolSearch({len(self._numbers)} tools, {len(self._postings)} terms)"
 
     def find(self, index: ToolIndex, query: str, limit: int) -> list[ToolMatch]:
-        """The enabled tools of `index` that fit `query`, best first, then by name; at most `limit`.
-
-        Raises:
-            ConfigurationError: `query` is no text, or `limit` no whole number of 1 or more.
-        """
+        """Return the enabled tools that fit `query`; see `CatalogView.search_tools`."""
         if not isinstance(query, str):
             raise ConfigurationError(f"query must be a text, got {type(query).__name__}")
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -98,7 +94,7 @@ class ToolSearch:
             for tool in new:
                 self._add(tool, terms)
         except BaseException:
-            # Half of a change would be neither snapshot.
+            # Half of a change would be neither snapshot: build everything anew.
             self._forget()
             raise
         self._index = index
@@ -158,7 +154,7 @@ class ToolSearch:
         return sorted(ranked, key=lambda match: (-match[1], match[0]))[:limit]
 
     def _chosen(self, terms: Iterable[str]) -> list[tuple[str, float]]:
-        """The known terms that `terms` ask for, and how much each counts, the rarest first."""
+        """Return the known terms for a query with weights, rarest first."""
         chosen: dict[str, float] = {}
         guesses = 0
         for term in dict.fromkeys(terms):
@@ -171,7 +167,7 @@ class ToolSearch:
         return sorted(chosen.items(), key=lambda item: (len(self._postings[item[0]]), item[0]))
 
     def _near(self, term: str) -> list[str]:
-        """What an unknown term may stand for: the terms that it begins, or one slip away."""
+        """Return terms that an unknown one begins, or nearly spells."""
         found = list(self._begun_by(term)) or [
             near for near in set(_slips(term)) if near in self._postings
         ]
@@ -190,13 +186,13 @@ class ToolSearch:
 
 
 def _without(tools: list[Tool], others: list[Tool]) -> list[Tool]:
-    """Those of `tools` that are not the very same values among `others`."""
+    """Return the `tools` whose very objects are not in `others`."""
     known = set(map(id, others))
     return [tool for tool in tools if id(tool) not in known]
 
 
 def _impacts(tool: Tool, terms: Terms) -> list[tuple[str, int]]:
-    """How much each term of a tool says about it, from 1 to `_FULL`."""
+    """Return each term's weight for a tool, from 1 to `_FULL`."""
     weights: defaultdict[str, float] = defaultdict(float)
     for text, (weight, usual_length) in _fields(tool):
         found = terms.of(text)
@@ -223,7 +219,7 @@ def _fields(tool: Tool) -> list[tuple[str, tuple[float, float]]]:
 
 
 def _slips(word: str) -> Iterator[str]:
-    """Every word that one letter left out, added, changed or swapped makes of `word`."""
+    """Yield `word` with one letter left out, added, changed or swapped."""
     if not 4 <= len(word) <= 24 or not word.isascii():
         return
     for at in range(len(word) + 1):

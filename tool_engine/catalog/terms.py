@@ -1,4 +1,4 @@
-"""Which terms stand for a text, so that two ways to write the same thing meet?
+"""Which terms stand for a text, however it is written?
 
 A term is a folded, stemmed word: `getWeather`, `get_weather` and "Getting the weather" share two.
 Scripts that put no space between words give pairs of neighbouring characters.
@@ -50,13 +50,13 @@ _SHORTEST_SINGULAR: Final = 2
 
 
 class Terms:
-    """Turns texts into terms; remembers the words that it has met."""
+    """Turns texts into terms; remembers the terms of known words."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
 
     def of(self, text: str) -> list[str]:
-        """The terms of `text`, in its order, with repetitions; any text has them or has none."""
+        """Return the terms of any text, in its order, with repetitions."""
         if not text.isascii():
             text = _without_accents(text)
         known = self._known
@@ -70,7 +70,7 @@ class Terms:
 
 
 def stem(word: str) -> str:
-    """The part of a lower-case English word that its forms share.
+    """Return the part of a lower-case English word that its forms share.
 
     Example:
         >>> [stem(word) for word in ("translate", "translation", "translators")]
@@ -95,7 +95,7 @@ def _without_accents(text: str) -> str:
 
 
 def _terms_of_word(word: str) -> tuple[str, ...]:
-    """The terms of one word; one of several parts gives them and the whole: `e-mail`, `GitHub`."""
+    """Return the terms of a word and its parts: `e-mail`, `GitHub`."""
     parts = [part for piece in _PIECE.findall(word) for part in _HUMP.split(piece)]
     terms = [term for part in parts for term in _terms_of_part(part)]
     if len(parts) > 1 and len(word) <= _LONGEST_WORD and word.isascii():

@@ -1,4 +1,4 @@
-"""Which questions about tools can be asked of whoever holds a snapshot?"""
+"""Which questions about tools does every holder of a snapshot answer?"""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class CatalogView:
     index: ToolIndex
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name, or None."""
+        """Return the tool of this name, or None."""
         return self.index.get(name)
 
     def get_or_raise(self, name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest.
@@ -32,31 +32,31 @@ class CatalogView:
         return self.index.get_or_raise(name)
 
     def list_all(self) -> list[Tool]:
-        """All tools, by name."""
+        """Return all tools, by name."""
         return self.index.list_all()
 
     def list_names(self) -> list[str]:
-        """The names of all tools, sorted."""
+        """Return the names of all tools, sorted."""
         return self.index.list_names()
 
     def find_by_tag(self, tag: str) -> list[Tool]:
-        """The tools that carry `tag`."""
+        """Return the tools with the tag `tag`."""
         return self.index.find_by_tag(tag)
 
     def find_by_tags(self, tags: Iterable[str]) -> list[Tool]:
-        """The tools that carry all of `tags`."""
+        """Return the tools with all of `tags`."""
         return self.index.find_by_tags(tags)
 
     def find_by_any_tag(self, tags: Iterable[str]) -> list[Tool]:
-        """The tools that carry at least one of `tags`."""
+        """Return the tools with at least one of `tags`."""
         return self.index.find_by_any_tag(tags)
 
     def find_by_category(self, category: ToolCategory | str) -> list[Tool]:
-        """The tools of a category."""
+        """Return the tools of a category."""
         return self.index.find_by_category(category)
 
     def search_tools(self, query: str, limit: int = 10) -> list[ToolMatch]:
-        """The enabled tools that fit `query` best, whatever words stand around the right ones.
+        """Return the enabled tools that fit `query` best, in any wording.
 
         Ranks by BM25 over name, tags, description and parameters; any text is a query of plain
         words. The first search builds what it needs, half a second for 10,000 tools: with
@@ -77,9 +77,9 @@ class CatalogView:
 
     @cached_property
     def _tool_search(self) -> Any:
-        # Loaded by name on first use: its patterns for all scripts take long to compile.
+        # Loaded on first use: its patterns for all scripts take long to compile.
         return import_module("tool_engine.catalog.search").ToolSearch()
 
     def search(self, keyword: str) -> list[Tool]:
-        """The tools with `keyword` in name or description, in whatever case."""
+        """Return the tools with `keyword` in name or description, in any case."""
         return self.index.search(keyword)

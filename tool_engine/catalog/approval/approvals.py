@@ -1,7 +1,7 @@
-"""Which tools may an engine call, which groups hold, and how does it approve others?
+"""Which tools and groups does an engine's lock file approve?
 
-The lock file as one engine holds it: read when the folder is looked at, asked for each tool and
-group, and written when the program that embeds the engine approves something.
+Read with the folder, asked for each tool and group, and written when the program that embeds the
+engine approves something.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Approvals"]
 
 
 class Approvals:
-    """What a lock file approves.
+    """The approvals of one engine's lock file.
 
     Args:
         file: The lock file.
         code_hash: The hash of the code that runs a tool; None when nothing runs it yet.
-        is_enforced: False: every tool may be called, and the file is not looked at.
-        is_outdated: Whether the process runs other code than `code_hash` would look at now.
+        is_enforced: False: every tool may be called, and the file is not read.
+        is_outdated: Whether the process runs other code than `code_hash` would read now.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Approvals:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Another value than before when the file says something else."""
+        """A value that differs when the file does."""
         return (self._lock.data, self.problem)
 
     def read(self) -> None:
-        """Reads the file if approvals are enforced; blocks."""
+        """Read the file if approvals are enforced; blocks."""
         if not self.is_enforced:
             return
         try:
@@ -68,16 +68,15 @@ class Approvals:
             self._lock = ToolLock(file=self.file, problem=str(error))
 
     def covers_code(self, tool: Tool) -> bool:
-        """Whether the code that runs `tool` was approved with it."""
         return self.code_of(tool) is not None
 
     def code_of(self, tool: Tool) -> str | None:
-        """The hash of the only code that may run `tool`; None: any may."""
+        """Return the hash of the approved code of `tool`; None: any."""
         approved = self._lock.tools.get(tool.name) if self.is_enforced else None
         return None if approved is None else approved.handler
 
     def refusal(self, tool: Tool) -> QuarantinedTool | None:
-        """Why `tool` may not be called; None when it may."""
+        """Return why `tool` may not be called; None when it may."""
         if not self.is_enforced:
             return None
         is_covered = self.covers_code(tool)
@@ -92,7 +91,7 @@ class Approvals:
         return refusal
 
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
-        """The groups as calls see them: of those that are not approved, what takes away."""
+        """Return the groups as calls see them, unapproved ones reduced."""
         if not self.is_enforced:
             return groups
         held = dict(groups)
@@ -104,11 +103,7 @@ class Approvals:
         return {name: held[name] for name in sorted(held)}
 
     def known(self) -> ToolLock:
-        """What the file holds now, no approvals if there is none; blocks.
-
-        Raises:
-            LockFileError: It cannot be read, or is no lock file.
-        """
+        """Return the file's lock, empty without a file; blocks."""
         return ToolLock.read_or_start(self.file)
 
     def with_approved(
@@ -118,13 +113,12 @@ class Approvals:
         names: Iterable[str],
         groups: Mapping[str, ToolGroup] = MappingProxyType({}),
     ) -> ToolLock:
-        """A lock in which `names` are approved as they stand in `tools` and `groups`.
+        """Return a lock that approves `names` as they are now.
 
         Args:
             known: What else stays approved; None: nothing.
             tools: The tools that files define.
-            names: Whom to approve, groups as `group:NAME`; a name that no file defines loses its
-                approval.
+            names: Tools, and groups as `group:NAME`; a name without a file loses its approval.
             groups: The groups that files define.
 
         Raises:

@@ -1,8 +1,7 @@
-"""Which of the tools that the folder holds may be called, and which groups hold?
+"""Which tools of the folder may be called, and which groups hold?
 
-The folder says what its author wants; the gate decides what calls see. In this order: what a
-rollback holds back, what the lock file approves, what the reload policy lets through. A tool that
-was registered in code passes: whoever runs code in the program needs no approval.
+In this order: what a rollback holds back, what the lock file approves, what the reload policy lets
+through. A tool that was registered in code passes: code that runs in the program needs no approval.
 """
 
 from __future__ import annotations
@@ -27,23 +26,21 @@ STRICT: Final = "strict"
 
 
 class Passed(msgspec.Struct):
-    """What the gate let through, and what it did not."""
-
     index: ToolIndex
     diffs: dict[str, ToolDiff]
-    """How the tools that changed differ from what was called until now."""
+    """The differences of the changed tools from those called until now."""
     quarantined: dict[str, QuarantinedTool]
     errors: list[tuple[str, str]]
     """`(file, message)` of edits that were refused."""
 
 
 class _Hold(msgspec.Struct, frozen=True):
-    """What a rollback put in the place of a definition, until that changes."""
+    """The replacement of a definition by a rollback, until the definition changes."""
 
     against: str | None
     """The hash of the definition that was rolled back; None: the folder had no such tool."""
     tool: Tool | None
-    """What is called instead; None: nothing."""
+    """The tool called instead; None: none."""
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -55,7 +52,7 @@ class Gate:
     """Decides, for each reload, what calls see from then on.
 
     Args:
-        policy: `warn` or `strict`: what a breaking edit without a major version step meets.
+        policy: `warn` or `strict`: the fate of a breaking edit without a major version step.
         approvals: Which tools may be called; where they are enforced, they decide alone.
     """
 
@@ -67,16 +64,10 @@ class Gate:
 
     @property
     def held(self) -> list[str]:
-        """The names for which a rollback still holds, sorted."""
         return sorted(self._holds)
 
     def hold(self, wanted: ToolIndex, target: ToolIndex) -> None:
-        """Lets calls see `target` from now on, but for the definitions that change after this.
-
-        Args:
-            wanted: What the folder holds.
-            target: An earlier snapshot.
-        """
+        """Let calls see `target`, except for definitions that differ from `wanted` later."""
         self._holds = {}
         for name in {*wanted.list_names(), *target.list_names()}:
             now, then = _of_file(wanted.get(name)), _of_file(target.get(name))
@@ -84,15 +75,12 @@ class Gate:
                 self._holds[name] = _Hold(_hash_of(now), then)
 
     def release(self) -> None:
-        """Ends what a rollback holds back."""
         self._holds = {}
 
     def settle(self, wanted: ToolIndex, present: ToolIndex) -> Passed:
-        """What calls see next.
+        """Return what calls see next.
 
-        Args:
-            wanted: What the folder holds, and what was registered in code.
-            present: What calls see now.
+        `wanted` is what the folder and code hold; `present` is what calls see now.
         """
         passed = Passed(wanted, {}, {}, [])
         chosen = self._held_back(wanted)
@@ -113,7 +101,7 @@ class Gate:
         return passed
 
     def _held_back(self, wanted: ToolIndex) -> dict[str, Tool | None]:
-        """What a rollback put in the place of what the folder holds, as far as that is the same."""
+        """Drop the holds whose definition changed; return the tools of the others."""
         for name in self.held:
             if _hash_of(_of_file(wanted.get(name))) != self._holds[name].against:
                 del self._holds[name]
@@ -128,7 +116,7 @@ class Gate:
                     passed.quarantined[name] = refusal
 
     def _choose(self, tool: Tool, present: Tool, passed: Passed) -> Tool:
-        """The tool, with what is to be said about its edit; the present one where it is refused."""
+        """Return the tool with its notes, or `present` where it is refused."""
         if present.definition_hash == tool.definition_hash:
             noted = self._noted(tool)
             return present if present == noted else noted
@@ -157,6 +145,6 @@ def _hash_of(tool: Tool | None) -> str | None:
 
 
 def compared(old: Tool, new: Tool) -> ToolDiff:
-    """What an edit changed; only a program whose tools are edited while it runs needs to know."""
+    """Compare two tools; loaded late, as few programs need it."""
     diff: ToolDiff = import_module("tool_engine.catalog.change.compatibility").compare(old, new)
     return diff

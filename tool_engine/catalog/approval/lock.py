@@ -1,4 +1,4 @@
-"""Which tools and groups has somebody read and approved, and is this still one of them?
+"""Which tools and groups are approved, and did one change since?
 
 `tools.lock` has one line per approved tool: its version, a hash of what its definition says, and,
 where a program registered the code that runs it, a hash of that code; and one line per approved
@@ -48,25 +48,18 @@ _FIELDS: Final = frozenset({"version", "definition", "handler"})
 
 
 class LockedTool(msgspec.Struct, frozen=True):
-    """One approval."""
-
     name: str
     version: str
     definition: str
     """`sha256:` and the hash of what the definition says."""
     handler: str | None = None
-    """The same of the code that runs it; None: the code was not looked at."""
+    """`sha256:` and the hash of the code that runs it; None: unknown when it was approved."""
 
 
 class ToolLock:
-    """The approved tools and groups.
+    """The approved tools and groups of a lock file.
 
-    Args:
-        tools: The approvals.
-        file: Where they are kept; named in messages.
-        problem: Why there are none, when the file cannot be used: then nothing is approved.
-        data: What the file held.
-        groups: The approvals of groups.
+    With a `problem` the file cannot be used, and nothing is approved. `data` is what the file held.
     """
 
     def __init__(
@@ -92,7 +85,7 @@ class ToolLock:
 
     @classmethod
     def read(cls, file: str, known: ToolLock | None = None) -> ToolLock:
-        """The lock that a file holds; `known` itself when that is still what it holds.
+        """Read a lock file; return `known` if it is unchanged.
 
         Raises:
             LockFileError: It is missing, cannot be read, or is no lock file.
@@ -117,20 +110,13 @@ class ToolLock:
 
     @classmethod
     def read_or_start(cls, file: str) -> ToolLock:
-        """The lock that a file holds, or one without approvals where there is no file yet.
-
-        Raises:
-            LockFileError: It cannot be read, or is no lock file.
-        """
+        """Read a lock file, or start an empty lock without one."""
         return cls.read(file) if os.path.lexists(file) else cls(file=file)
 
     def refusal(self, tool: Tool, content: str, handler: str | None) -> QuarantinedTool | None:
-        """Why `tool` may not be called; None when it is approved as it is.
+        """Return why `tool` may not be called; None: it may.
 
-        Args:
-            tool: The tool.
-            content: Its `content_hash`.
-            handler: The hash of the code that runs it; None when nothing can be said about it.
+        `content` is its `content_hash`, `handler` the hash of its code; None: unknown.
         """
         name, cure = tool.name, f"read it, then `tool-engine lock --approve {tool.name}`"
         known = self.tools.get(name)
@@ -161,12 +147,9 @@ class ToolLock:
         return None
 
     def held_back(self, name: str, group: ToolGroup | None, content: str) -> ToolGroup | None:
-        """What calls see in the place of a group; None when it is approved as it is.
+        """Return the stand-in for an unapproved group; None: it is approved.
 
-        Args:
-            name: The group.
-            group: What its file says; None: there is no such file.
-            content: Its `content_hash`.
+        `group` is what its file says, None without a file; `content` is its `content_hash`.
         """
         known = self.groups.get(name)
         cure = f"`tool-engine lock --approve {PREFIX}{name}`"
@@ -188,20 +171,15 @@ class ToolLock:
         return held_back(group, known, message, place)
 
     def text(self) -> str:
-        """The lock as it stands in its file."""
         lines = [_line(self.tools[name]) for name in sorted(self.tools)]
         if self.groups:
-            # A lock without any reads as it always did, also by an engine that knows no groups.
+            # A lock without groups stays the same text, also for an engine that knows no groups.
             groups = [self.groups[name] for name in sorted(self.groups)]
             lines += ["", "[groups]", *(_said_in_line(each.name, each.fields()) for each in groups)]
         return "\n".join([f"{_HEAD}format = {_FORMAT}", "", "[tools]", *lines, ""])
 
     def write(self) -> None:
-        """Puts the lock in the place of its file, whole or not at all.
-
-        Raises:
-            LockFileError: It cannot be written.
-        """
+        """Replace the file as a whole; raise LockFileError if that fails."""
         # A link to the file stays a link.
         target = os.path.realpath(self.file)
         try:
@@ -213,7 +191,7 @@ class ToolLock:
 
 
 def default_lock_file(directory: str) -> str:
-    """The lock file of a folder: beside it and named after it, `tools.lock` for `tools`."""
+    """Return the lock file of a folder, beside it: `tools.lock` for `tools`."""
     path = os.path.normpath(directory)
     if Path(path).name in ("", ".", ".."):
         path = os.path.normpath(Path(directory).absolute())
@@ -221,7 +199,7 @@ def default_lock_file(directory: str) -> str:
 
 
 def content_hash(tool: Tool | ToolGroup) -> str:
-    """A hash of all that the definition of a tool or a group says.
+    """Return a hash of the definition of a tool or group.
 
     Unlike `tool.definition_hash` it stays the same when a newer engine knows more keys: those that
     hold their default are left out.
@@ -231,7 +209,6 @@ def content_hash(tool: Tool | ToolGroup) -> str:
 
 
 def is_hash(text: str) -> bool:
-    """Whether a text is a hash as lock files have them."""
     return _HASH.fullmatch(text) is not None
 
 
@@ -270,13 +247,13 @@ def _said_in_line(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _quoted(value: Any) -> str:
-    # JSON and TOML write texts and lists of them alike, but for one character that TOML does not
-    # let stand as it is.
+    # JSON and TOML write texts and lists alike, except for one character that TOML does not
+    # allow unescaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _parse(text: str, file: str) -> tuple[list[LockedTool], list[LockedGroup]]:
-    # Most programs have no lock to read.
+    # Loaded on first use: most programs have no lock to read.
     import tomllib
 
     try:
@@ -328,7 +305,7 @@ def _no_file(file: str) -> LockFileError:
 
 def _write_whole(target: str, data: bytes) -> None:
     folder, name = os.path.split(target)
-    # Loaded by name on first use, here and in `cache_file`: it brings compression along.
+    # Loaded on first use, here and in `cache_file`: it imports compression.
     tempfile = import_module("tempfile")
     descriptor, draft = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:

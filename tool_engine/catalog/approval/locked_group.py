@@ -1,8 +1,8 @@
-"""What is approved of a group, and what is left of one that is not as it was approved?
+"""What remains of a group that is not as it was approved?
 
-A group adds to what a model is told, and it takes away: its tools are off without it, and somebody
-may have to be asked. So of a group that nobody approved, all that takes away holds at once, what
-was approved of it holds on, and nothing of it adds anything.
+A group adds to what a model sees, and it takes away: its tools are off without it, and it may ask
+for consent. Of an unapproved group, all that takes away holds at once, what was approved of it
+stays, and nothing of it adds anything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPoli
 __all__ = ["PREFIX", "LockedGroup", "held_back"]
 
 PREFIX: Final = "group:"
-"""Before the name of a group, where tools and groups are named side by side."""
+"""The prefix of a group's name where tools and groups are named side by side."""
 _EXECUTION: Final[list[ExecutionPolicy | None]] = list(ExecutionPolicy)
 _RESULT: Final[list[ResultPolicy | None]] = list(ResultPolicy)
 
@@ -40,7 +40,7 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, group: ToolGroup, content: str) -> Self:
-        """The approval of a group as it is; `content` is its `content_hash`."""
+        """Approve a group as it is; `content` is its `content_hash`."""
         said = group.permission or Permission()
         return cls(
             group.name,
@@ -56,11 +56,7 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def read(cls, name: str, fields: Any) -> Self:
-        """An approval from the line of a lock file.
-
-        Raises:
-            ValueError: It is none; the message says why.
-        """
+        """Read an approval from a line; raise ValueError for other lines."""
         known = set(cls.__struct_fields__) - {"name"}
         if not isinstance(fields, Mapping) or not {"version", "definition"} <= fields.keys():
             raise ValueError("it has no version and definition")
@@ -74,13 +70,12 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
         return made
 
     def fields(self) -> dict[str, Any]:
-        """What stands in its line."""
         told: dict[str, Any] = msgspec.to_builtins(self)
         del told["name"]
         return told
 
     def as_group(self) -> ToolGroup:
-        """A group that takes away what the approved one takes away.
+        """Return a group that takes away what the approved one takes away.
 
         Raises:
             ConfigurationError: A category or a word of the permission is unknown.
@@ -99,13 +94,10 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 def held_back(
     group: ToolGroup | None, known: LockedGroup | None, message: str, source: str
 ) -> ToolGroup:
-    """What calls see in the place of a group that is not approved as it is.
+    """Return what calls see in place of an unapproved group.
 
-    Args:
-        group: What its file says; None: the file is gone.
-        known: What was approved; None: nothing.
-        message: Why it is not approved, and what to do.
-        source: The file that the message is about.
+    `group` is None when the file is gone, `known` when nothing was approved. `message` says why the
+    group in the file `source` is not approved.
     """
     approved = None if known is None else known.as_group()
     named = [each for each in (group, approved) if each is not None]
@@ -130,7 +122,7 @@ def _all(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _strict(said: list[Permission]) -> Permission:
-    """The strictest words of all, but for those that ask nobody: another place may say more."""
+    """Return the strictest policies, none where all of them never ask."""
     execution = [each.execution for each in said if each.execution not in (None, _EXECUTION[0])]
     result = [each.result for each in said if each.result not in (None, _RESULT[0])]
     return Permission(

@@ -1,4 +1,4 @@
-"""What is known of a tool that is there and may not be called?"""
+"""Which tool exists but may not be called, and why?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["QuarantinedTool"]
 
 
 class QuarantinedTool(msgspec.Struct, Data, frozen=True):
-    """A tool that is there and may not be called, because nobody approved it as it is."""
+    """A tool that may not be called, as it is not approved."""
 
     tool: Tool
     reason: str

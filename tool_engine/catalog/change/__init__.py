@@ -1,1 +1,1 @@
-"""What does an edit of a tool mean for those who call it?"""
+"""What does an edit of a tool mean for its callers?"""

@@ -1,9 +1,8 @@
-"""What does an edit of a tool mean for those who call it?
+"""What does an edit of a tool mean for its callers?
 
-An edit is *breaking* when a call that was right may now be refused or do something else, or when
-its answer may lack what it had; *compatible* when old calls go on meaning what they meant; and
-*cosmetic* when only words for people and models changed. docs/how-to/versions-and-rollback.md says
-why each kind is what it is.
+*Breaking*: a call that was right may now be refused or do something else, or its answer may lack
+what it had. *Compatible*: old calls keep their meaning. *Cosmetic*: only words for people and
+models changed. docs/how-to/versions-and-rollback.md says why each kind is what it is.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SCOPES: Final = ("private", "team", "public")
 
 
 class ToolDiff(msgspec.Struct, frozen=True):
-    """How one version of a tool differs from another."""
+    """The difference between two versions of a tool."""
 
     name: str
     old_version: str
@@ -54,12 +53,12 @@ class ToolDiff(msgspec.Struct, frozen=True):
 
     @property
     def breaks_unannounced(self) -> bool:
-        """Whether it is breaking, and the version does not say so."""
+        """True if it is breaking without a major step of the version."""
         return self.level == BREAKING and not is_major_step(self.old_version, self.new_version)
 
     @property
     def warning(self) -> str | None:
-        """What is wrong with the step of the version, and the cure; None when it is right."""
+        """The fault in the version's step and its cure, or None."""
         if self.breaks_unannounced:
             breaking = [change for change in self.changes if change.level == BREAKING]
             more = f" and {len(breaking) - 3} more" if len(breaking) > 3 else ""
@@ -77,7 +76,7 @@ class ToolDiff(msgspec.Struct, frozen=True):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """The difference as JSON values: `old_version`, `new_version`, `level`, `changes`."""
+        """Return it as JSON values: `old_version`, `new_version`, `level`, `changes`."""
         return {
             "old_version": self.old_version,
             "new_version": self.new_version,
@@ -87,7 +86,7 @@ class ToolDiff(msgspec.Struct, frozen=True):
 
 
 def compare(old: Tool, new: Tool) -> ToolDiff:
-    """Every edit between two versions of a tool, each with its level.
+    """Return the edits between two versions of a tool with their levels.
 
     Example:
         >>> compare(tool, msgspec.structs.replace(tool, description="Other words")).level
@@ -119,7 +118,7 @@ def _compare_plain(level: str, field: str, old: Any, new: Any) -> Iterator[ToolC
 
 
 def _compare_words(field: str, old: Any, new: Any) -> Iterator[ToolChange]:
-    # Long texts by nature: what they say now stands in the definition.
+    # Long texts by nature: the new one stands in the definition.
     yield ToolChange(field, f"{field}_changed", COSMETIC, None, None, f"another {field}")
 
 
@@ -135,7 +134,7 @@ def _compare_scope(field: str, old: str, new: str) -> Iterator[ToolChange]:
 
 
 def _compare_effect(field: str, old: str, new: str) -> Iterator[ToolChange]:
-    # Callers decide by it what needs approval; to say what nobody said before breaks no promise.
+    # Approval depends on it; a first statement of the effect breaks no promise.
     yield changed(field, COMPATIBLE if old == "unknown" else BREAKING, old, new)
 
 
@@ -147,7 +146,7 @@ def _compare_concurrency(field: str, old: Any, new: Any) -> Iterator[ToolChange]
     for name in old.__struct_fields__:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            # Whether a call waits, ends or shares a result is part of what a call means.
+            # It decides whether a call waits, ends or shares a result: a part of its meaning.
             level = BREAKING if name == "collision" else COMPATIBLE
             yield changed(f"{field}.{name}", level, before, after)
 
@@ -162,7 +161,7 @@ def _compare_limits(
             # Below a lower limit an answer lacks what it had; above a higher one it has more.
             yield changed(f"{field}.{name}", _level_of_bound(was, now), was, now)
     if before.limit != after.limit:
-        # Without a limit of the tool, the session's holds, and nobody knows it here.
+        # Without a limit of the tool, the session's holds, which is unknown here.
         was, now = before.limit, after.limit
         is_wider = now is not None and (now < 1 or (was is not None and 0 < was < now))
         is_same = was is not None and now is not None and was < 1 and now < 1
@@ -178,7 +177,6 @@ def _compare_limits(
 
 
 def _level_of_bound(old: int | None, new: int | None) -> str:
-    """The level of another upper bound; None is none at all."""
     is_wider = new is None or (old is not None and new > old)
     return COMPATIBLE if is_wider else BREAKING
 
@@ -198,7 +196,7 @@ def _compare_entry(
 def _leaves(
     path: tuple[str, ...], old: Any, new: Any
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """The innermost places at which two mappings differ."""
+    """Yield the innermost places at which two mappings differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
             yield from _leaves((*path, key), old.get(key), new.get(key))
@@ -225,7 +223,7 @@ _INPUT_LEVELS: Final = {
 }
 _OUTPUT_LEVELS: Final = {
     **_INPUT_LEVELS,
-    # Who reads an answer is surprised by what it may now hold, not by what it no longer does.
+    # A reader is surprised by new values of an answer, not by values that no longer come.
     Reach.MORE: BREAKING,
     Reach.FEWER: COMPATIBLE,
     Reach.DEFAULT: COSMETIC,
@@ -305,7 +303,7 @@ def _compare_default(
 ) -> Iterator[ToolChange]:
     if old.has_default == new.has_default and is_same(old.default, new.default):
         return
-    # The default of a required parameter is never used: no call went without it.
+    # The default of a required parameter is never used: no call leaves it out.
     level = COSMETIC if old.required else BREAKING
     before, after = (
         HIDDEN if is_secret and each.has_default else each.default for each in (old, new)
@@ -314,7 +312,7 @@ def _compare_default(
 
 
 def _schema(parameter: ToolParameter) -> dict[str, Any]:
-    """The rules of its value; the default is looked at apart, as a secret's is in no schema."""
+    """Return the value's rules without the default, which may be secret."""
     plain = msgspec.structs.replace(parameter, default=None, has_default=False)
     schema: dict[str, Any] = parameters_schema([plain])["properties"][parameter.name]
     return schema

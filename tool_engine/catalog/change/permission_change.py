@@ -1,4 +1,4 @@
-"""What does it mean for callers when another consent is asked, or other values are taken?"""
+"""What does another permission or label of a tool mean for callers?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESULT: Final = list(ResultPolicy)
 def compare_permission(
     field: str, old: Permission | None, new: Permission | None
 ) -> Iterator[ToolChange]:
-    """Who is asked more often may be refused what was right until now."""
+    """Yield changes of consent; asking more often breaks callers."""
     before, after = old or Permission(), new or Permission()
     stricter = _stricter(before, after)
     for name, asks_more in stricter.items():
@@ -39,7 +39,7 @@ def compare_permission(
 def compare_accepts(
     field: str, old: list[str] | None, new: list[str] | None
 ) -> Iterator[ToolChange]:
-    """Fewer labels refuse values that were taken until now."""
+    """Yield changes of labels; fewer labels break callers."""
     if _takes_all_of(old, new):
         level = COSMETIC if _takes_all_of(new, old) else COMPATIBLE
     else:
@@ -48,16 +48,16 @@ def compare_accepts(
 
 
 def _stricter(old: Permission, new: Permission) -> dict[str, bool]:
-    """Of `execution` and `result`, those that changed: whether somebody is asked more often.
+    """Return the changed policies, with True where it asks more often.
 
-    What is not said is as loose as can be: other places may still say more.
+    What is not given counts as the loosest value: other places may still ask for more.
     """
     before, after = _ranks(old), _ranks(new)
     return {name: after[name] > rank for name, rank in before.items() if after[name] != rank}
 
 
 def _takes_all_of(old: list[str] | None, new: list[str] | None) -> bool:
-    """Whether each value that `old` accepts is accepted by `new`, too; None accepts any."""
+    """Return True if `new` accepts all that `old` does; None: any."""
     if new is None:
         return True
     return old is not None and all(_is_covered(label, new) for label in old)
@@ -70,7 +70,7 @@ def _ranks(permission: Permission) -> dict[str, int]:
 
 
 def _is_covered(label: str, others: Iterable[str]) -> bool:
-    """Whether another label matches all that `label` does, as far as that is easily seen."""
+    """Return True if another label certainly matches all that `label` does."""
     if label in others:
         return True
     # What a star matches, it matches in a glob, too; a `[` may hide that letters do not follow.

@@ -1,9 +1,8 @@
-"""Does another schema accept more values than the one before it, fewer, or others?
+"""Does a new schema accept more values than before, fewer, or others?
 
 Each keyword of a schema allows a set of values, and the schema allows what all of them allow. So a
-schema accepts everything that it did before when each of its keywords does. What two forms of a
-keyword have to do with one another is said only where it is certain; any other edit counts as
-`OTHER`, which is as bad as both.
+schema accepts everything that it did before when each of its keywords does. How two forms of one
+keyword compare is said only where it is certain; any other edit counts as `OTHER`, as bad as both.
 """
 
 from __future__ import annotations
@@ -29,14 +28,12 @@ class Reach(str, Enum):
     FEWER = "fewer"
     """Some values of before no longer."""
     OTHER = "other"
-    """Other values, or it cannot be told."""
+    """Other values, or unknown."""
     DEFAULT = "default"
-    """The same values, but what a value that is left out stands for has changed."""
+    """The same values; another default for a value that is left out."""
 
 
 class SchemaChange(msgspec.Struct, frozen=True):
-    """One edit of a schema."""
-
     path: tuple[str, ...]
     """Where, such as `("items", "name", "max_length")`."""
     kind: str
@@ -63,7 +60,7 @@ _PLAIN_RULES: Final = frozenset(
 _HANDLED: Final = _WORDS | {"type", "enum", "const", "default", "required", "properties"}
 _NOTHING: Final[Mapping[str, Any]] = {"not": {}}
 _NO_RULE: Final = {"uniqueItems": False, "minLength": 0, "minItems": 0, "minProperties": 0}
-"""Values that say the same as no value."""
+"""Values with the same meaning as no value."""
 _SEES_ALL: Final = ("unevaluatedItems", "unevaluatedProperties")
 _SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
 
@@ -71,7 +68,6 @@ _SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
 def schema_changes(
     old: Mapping[str, Any] | bool, new: Mapping[str, Any] | bool
 ) -> list[SchemaChange]:
-    """Every edit between two schemas, in the order of the keywords."""
     before, after = _as_mapping(old), _as_mapping(new)
     if is_same(before, after):
         return []
@@ -92,7 +88,7 @@ def schema_changes(
 
 
 def is_same(old: Any, new: Any) -> bool:
-    """Whether two JSON values are the same; 1, 1.0 and true are three values."""
+    """Return True for equal JSON; 1, 1.0 and true all differ."""
     return _text(old) == _text(new)
 
 
@@ -107,7 +103,7 @@ def _as_mapping(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
 
 
 def _is_entangled(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether the rules that changed are ones that cannot be looked at one by one."""
+    """Return True if the changed rules cannot be judged one by one."""
     changed = {
         key
         for key in {*old, *new} - _WORDS
@@ -170,7 +166,7 @@ def _type_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Sc
 
 
 def _values(schema: Mapping[str, Any]) -> set[bytes] | None:
-    """The only values that `enum` and `const` leave, as JSON; None for all."""
+    """Return the values left by `enum` and `const`; None for all."""
     allowed: set[bytes] | None = None
     if "enum" in schema:
         allowed = {_text(value) for value in schema["enum"]}
@@ -290,7 +286,6 @@ def _under(name: str, changes: list[SchemaChange]) -> Iterator[SchemaChange]:
 
 
 def _reach_of(changes: list[SchemaChange]) -> Reach:
-    """What several edits do together."""
     reaches = {change.reach for change in changes} - {Reach.SAME, Reach.DEFAULT}
     if not reaches:
         return Reach.SAME

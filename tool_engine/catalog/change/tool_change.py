@@ -1,4 +1,4 @@
-"""How is one edit of a tool told, so that it may stand in an event or a log?"""
+"""How do events and logs show one edit of a tool?"""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ class ToolChange(msgspec.Struct, frozen=True):
     old: Any
     """The value before; None where there was none."""
     new: Any
-    """The value now; None where there is none."""
     message: str
-    """All of that in words."""
 
 
 def changed(
     path: str, level: str, old: Any, new: Any, kind: str = "", message: str = ""
 ) -> ToolChange:
-    """An edit from `old` to `new` at `path`; secrets are hidden, long values cut."""
+    """Build an edit with hidden secrets and shortened values."""
     old, new = _for_all_eyes(path, old), _for_all_eyes(path, new)
     return ToolChange(
         path,
@@ -51,7 +49,7 @@ def changed(
 
 
 def _for_all_eyes(path: str, value: Any) -> Any:
-    """`value` as it may stand in an event or a log: JSON, secrets hidden, not too long."""
+    """Return `value` as JSON with hidden secrets and shortened texts."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
     for key in reversed(path.split(".")):

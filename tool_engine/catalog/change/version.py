@@ -1,4 +1,4 @@
-"""Does a tool's version say that callers have to look at what changed?"""
+"""Does a tool's version announce that callers must look at what changed?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NUMBERS: Final = re.compile(r"v?([0-9]{1,18}(?:\.[0-9]{1,18}){0,3})(?:[-+ ].*)?
 
 
 def is_major_step(old: str, new: str) -> bool:
-    """Whether the first number differs: 1.4.0 to 2.0.0, or back.
+    """Return True if the first number differs: 1.4.0 to 2.0.0, or back.
 
     Before 1.0.0 nothing is promised yet, so that there the second number counts: 0.3.1 to 0.4.0.
     A version without numbers promises nothing: to give it some is a step, to take them away is not.
@@ -27,13 +27,13 @@ def is_major_step(old: str, new: str) -> bool:
 
 
 def is_lower(old: str, new: str) -> bool:
-    """Whether the version goes down; False where one of the two has no numbers."""
+    """Return True if the version goes down, as far as known."""
     before, after = _numbers(old), _numbers(new)
     return before is not None and after is not None and after < before
 
 
 def next_major(version: str) -> str:
-    """The version that announces a breaking edit: 2.0.0 after 1.4.2, 0.4.0 after 0.3.1."""
+    """Return the version of a breaking edit: 2.0.0 after 1.4.2."""
     numbers = _numbers(version)
     if numbers is None:
         return "1.0.0"

@@ -1,4 +1,4 @@
-"""How does a Python type hint read as a JSON Schema that stands alone?"""
+"""How does a Python type hint become a JSON Schema without references?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 
 def annotation_schema(hint: Any) -> dict[str, Any]:
-    """The JSON Schema of the values that fit `hint`, without references.
+    """Return the JSON Schema of the values that fit `hint`, without references.
 
     Raises:
         UnsupportedHintError: The type has no JSON form or refers to itself, or something in it may
@@ -42,7 +42,7 @@ def annotation_schema(hint: Any) -> dict[str, Any]:
         schema = msgspec.json.schema(readable)
     except (TypeError, NameError, RecursionError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        # msgspec goes on with advice for its own hooks, which do not exist here.
+        # The rest of msgspec's message is advice about its own hooks, which do not exist here.
         reason = "" if reason.endswith(":") else f": {reason}"
         raise UnsupportedHintError(
             f"the type {hint!r} has no JSON form{reason}; take a str, int, float, bool, list, dict,"
@@ -54,7 +54,7 @@ def annotation_schema(hint: Any) -> dict[str, Any]:
 
 
 def described_as(hint: Any) -> str | None:
-    """The description inside `Annotated[T, "text"]` or `Annotated[T, Meta(description=...)]`."""
+    """Return the description of `Annotated[T, "text"]` or `Annotated[T, Meta(...)]`."""
     if typing.get_origin(hint) is not Annotated:
         return None
     for part in hint.__metadata__:
@@ -65,7 +65,7 @@ def described_as(hint: Any) -> str | None:
 
 
 def is_native(hint: Any) -> bool:
-    """Whether decoded JSON is already what the hint asks for, as with `list[int]`."""
+    """Return True if decoded JSON already fits the hint, as with `list[int]`."""
     origin = typing.get_origin(hint)
     if origin is Literal:
         return True
@@ -83,7 +83,7 @@ def is_native(hint: Any) -> bool:
 
 
 def _stand_alone(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """`schema` with references written out and reduced to what a definition may hold."""
+    """Return `schema` without references, reduced to what a definition may hold."""
     if isinstance(schema, list):
         return [_stand_alone(item, definitions, inside) for item in schema]
     if not isinstance(schema, dict):
@@ -114,7 +114,7 @@ def _normalise(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("format", "date") not in FORMATS:
         del schema["format"]
     if schema.get("properties"):
-        # What a definition declares is closed, so that a misspelt key is found.
+        # A declared object is closed, so that a misspelt key is found.
         schema.setdefault("additionalProperties", False)
     if "enum" in schema and "type" not in schema:
         schema["type"] = _one_or_many([_type_name(value) for value in schema["enum"]])
@@ -124,7 +124,7 @@ def _normalise(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge_branches(schema: dict[str, Any]) -> dict[str, Any]:
-    """Writes `T | None` and unions of plain types as one schema with several types."""
+    """Write `T | None` or a plain union as several types."""
     branches = schema["anyOf"]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
     named = [_listed(branch.get("type")) for branch in branches]

@@ -1,4 +1,4 @@
-"""How do validated JSON arguments become the Python values that a function is hinted with?"""
+"""How do JSON arguments become the Python values of a function's hints?"""
 
 from __future__ import annotations
 
@@ -26,25 +26,22 @@ _MEANT: Final = {
     "Invalid base64 encoded string": "text in base64",
     "Invalid UUID": "a UUID, such as 123e4567-e89b-12d3-a456-426614174000",
 }
-"""What a reason of the converter asks for, in words that a model can act on."""
+"""A reason of the converter -> what it asks for, in words that a model understands."""
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 class Supplier(NamedTuple):
-    """What gives the default of one parameter."""
-
     name: str
     supply: Callable[[], Any]
     rule: Any
-    """What the default must be; `Any` where it was judged beforehand."""
+    """The hint that the default must fit; `Any` if it was checked at registration."""
 
 
 class Conversion:
-    """Turns arguments into what the hints of a function promise.
+    """Converts arguments to the hints of a function.
 
-    Args:
-        wanted: The hints that ask for more than JSON gives.
-        suppliers: What makes the defaults that only a `Field` describes.
+    `wanted` are the hints that ask for more than JSON gives; `suppliers` make the defaults that
+    only a `Field` describes.
     """
 
     def __init__(self, wanted: Mapping[str, Any], suppliers: Iterable[Supplier]) -> None:
@@ -55,7 +52,7 @@ class Conversion:
         self._suppliers = list(suppliers)
 
     def misfits(self, arguments: Mapping[str, Any]) -> list[ValidationError]:
-        """What will not convert, as far as that is seen without running code of the hints."""
+        """Return the conversion errors that show without running user code."""
         found: list[ValidationError] = []
         for name, hint in self._at_once.items():
             if name in arguments:
@@ -63,11 +60,7 @@ class Conversion:
         return found
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the function wants them, with the defaults that are made for the call.
-
-        Raises:
-            InvalidArgumentsError: Some of them do not convert, or a default breaks its own rules.
-        """
+        """Return the converted arguments, with new defaults; InvalidArgumentsError: misfits."""
         converted, found = dict(arguments), list[ValidationError]()
         for name, (hint, check) in self._wanted.items():
             if name in converted:
@@ -111,7 +104,6 @@ def _finding(
 
 
 def _shown(name: str, place: str, value: Any) -> Any:
-    """What was sent at `place`, short and without secrets; a list or an object by its kind."""
     for key, index in _STEP.findall(place):
         try:
             value, name = value[key or int(index)], key or name

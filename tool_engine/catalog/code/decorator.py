@@ -1,4 +1,4 @@
-"""How does a decorated Python function become a tool of whoever holds the catalog?"""
+"""How does a decorated Python function become a registered tool?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ToolDecorator:
     def register_tool(
         self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
     ) -> Tool:
-        """Adds a tool that no file defines."""
+        """Add a tool that no file defines."""
 
     @overload
     def tool(self, name: _Function) -> _Function: ...
@@ -46,7 +46,7 @@ class ToolDecorator:
         tags: Iterable[str] = (),
         **definition_keys: Any,
     ) -> Callable[..., Any]:
-        """Registers the decorated function as a tool.
+        """Register the decorated function as a tool.
 
         Its parameters come from the signature, the type hints and the docstring.
 
@@ -72,7 +72,7 @@ class ToolDecorator:
             return self.tool()(name)
 
         def register(function: _Function) -> _Function:
-            # Signatures, hints and docstrings are read by modules that not every program needs.
+            # Loaded on first use: not every program reads signatures, hints and docstrings.
             reading = import_module("tool_engine.catalog.code.function")
             made = reading.tool_from_function(
                 function,

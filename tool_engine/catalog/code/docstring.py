@@ -1,4 +1,4 @@
-"""What does a docstring say about a function, and about each of its parameters?"""
+"""What does a docstring say about a function and its parameters?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ __all__ = ["read_docstring"]
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and that of each parameter by name.
-
-    Args:
-        text: A docstring in Google, NumPy or Sphinx style, or in none.
-    """
+    """Return the descriptions of a function and its parameters, by name."""
     parsed = docstring_parser.parse(text)
     parts = [part for part in (parsed.short_description, parsed.long_description) if part]
     about = {

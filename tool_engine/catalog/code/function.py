@@ -1,4 +1,4 @@
-"""Which tool does a Python function describe, by its signature, type hints and docstring?"""
+"""Which tool do a function's signature, hints and docstring describe?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tool_engine.model.tool import Tool, ToolCategory
 __all__ = ["adapted_handler", "argument_converter", "context_parameter", "tool_from_function"]
 
 MISFITS: Final = "misfits"
-"""The attribute of a handler that tells which arguments do not convert."""
+"""The attribute of a handler that finds the arguments that do not convert."""
 _NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only; remove the / from the signature",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of values; declare one list instead",
@@ -45,7 +45,7 @@ def tool_from_function(
     tags: Iterable[str] = (),
     **definition_keys: Any,
 ) -> Tool:
-    """The tool that `function` describes.
+    """Build the tool that `function` describes.
 
     Each parameter of the signature becomes a parameter of the tool: its type from the hint, its
     default from the signature, its description from `Annotated` or the docstring (Google, NumPy
@@ -95,7 +95,6 @@ def tool_from_function(
 
 
 def context_parameter(function: Callable[..., Any]) -> str | None:
-    """The name under which `function` wants the `ToolExecutionContext`; None when it does not."""
     try:
         signature, hints = inspect.signature(function), _hints(function)
     except (TypeError, ValueError, NameError):
@@ -107,14 +106,10 @@ def context_parameter(function: Callable[..., Any]) -> str | None:
 
 
 def argument_converter(function: Callable[..., Any]) -> Conversion | None:
-    """What turns validated JSON arguments into the Python values that `function` is hinted with.
+    """Return the converter of JSON arguments to the hints of `function`.
 
     A hint such as `datetime`, an enum or a dataclass asks for more than JSON gives, and a default
-    that pydantic's `Field` describes is to be filled in.
-
-    Returns:
-        A function from arguments to arguments, which raises `InvalidArgumentsError` for a value
-        that does not convert; None when the arguments fit as they are.
+    that pydantic's `Field` describes is to be filled in. None when arguments fit as they are.
     """
     signature, hints = inspect.signature(function), _hints(function)
     wanted = {
@@ -132,7 +127,7 @@ def argument_converter(function: Callable[..., Any]) -> Conversion | None:
 
 
 def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` as a handler: called with JSON arguments and a context named `context`.
+    """Return a handler that takes JSON arguments and a context named `context`.
 
     `function` itself where it can be called like that as it is.
     """
@@ -157,8 +152,6 @@ def adapted_handler(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Signature:
-    """Turns a function's signature into a definition's `parameters`."""
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -229,7 +222,7 @@ class _Signature:
                 return
             default = inspect.Parameter.empty if supply is None else supply()
         if default is inspect.Parameter.empty:
-            # Python asks for it, but None is a value like any other for it.
+            # None replaces a missing nullable value; to `Any` it is a value like any other.
             if is_nullable and self._hints[parameter.name] not in (Any, object):
                 spec["default"] = None
             else:
@@ -257,7 +250,7 @@ class _Signature:
 
 
 def _typed(schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter's `type` and rules; more than one type is said through raw schema."""
+    """Return a parameter's type and rules, several types as raw schema."""
     kind = schema["type"]
     if isinstance(kind, str):
         return short_form(schema)
@@ -270,7 +263,6 @@ def _typed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
-    """The pydantic `Field` that gives the parameter's default; None where none does."""
     if is_field(parameter.default):
         return parameter.default
     if parameter.default is not inspect.Parameter.empty:
@@ -280,13 +272,11 @@ def _field_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
 
 
 def _ruled_hint(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
-    """The hint of a parameter, with the rules of a `Field` that stands as its default."""
     hint = hints[parameter.name]
     return Annotated[hint, parameter.default] if is_field(parameter.default) else hint
 
 
 def _suppliers(signature: inspect.Signature, hints: Mapping[str, Any]) -> list[Supplier]:
-    """What gives the defaults that Python does not know, because a `Field` describes them."""
     found = []
     for parameter in signature.parameters.values():
         field = _field_of(parameter, hints)
@@ -315,7 +305,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What the docstring says about the whole, and about each parameter."""
     # Only functions that become tools have their docstring parsed.
     from tool_engine.catalog.code.docstring import read_docstring
 
@@ -333,7 +322,7 @@ def _docstring(function: Callable[..., Any]) -> str:
     function = _innermost(function)
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
-    # inspect.getdoc would find the words that every class inherits for __call__.
+    # inspect.getdoc would find the docstring that every class inherits for __call__.
     own = type(function).__call__.__doc__ or type(function).__doc__ or ""
     return inspect.cleandoc(own)
 

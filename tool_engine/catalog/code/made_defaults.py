@@ -1,7 +1,7 @@
 """Do the defaults that classes and functions give fit their own types?
 
-What converts JSON into a class takes its defaults as they are. One that is the same for every call
-is judged when the tool is registered; one that a function makes is judged where it was made.
+msgspec converts JSON into a class and takes its defaults unchecked. One that is the same for every
+call is judged when the tool is registered; one that a function makes, when it was made.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from msgspec import inspect as types
 __all__ = ["Check", "check_of", "is_known", "known_faults", "misfit", "runs_code", "split"]
 
 Check = Callable[[Any, Any, str], Iterator[tuple[str, str]]]
-"""Takes what was sent, what became of it, and its place; yields places and what is wrong there."""
+"""Takes what was sent, the value made of it, and its place; yields places and faults."""
 _KNOWN: Final = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes)
 _Class = types.StructType | types.DataclassType | types.TypedDictType | types.NamedTupleType
 
 
 def is_known(factory: object) -> bool:
-    """Whether a factory makes the same for every call."""
+    """Return True if a factory makes the same for every call."""
     return any(factory is each for each in _KNOWN)
 
 
 def misfit(value: Any, hint: Any) -> tuple[str, str] | None:
-    """Where and why `value`, which was made in Python, is not what `hint` says; None: it is."""
+    """Return where and why a Python value misfits; None: it fits."""
     if hint is Any or hint is object:
         return None
     try:
@@ -38,13 +38,13 @@ def misfit(value: Any, hint: Any) -> tuple[str, str] | None:
 
 
 def split(error: Exception) -> tuple[str, str]:
-    """The place in the value that a conversion tells of, such as `.items[0]`, and the reason."""
+    """Split a conversion error into place (`.items[0]`) and reason."""
     text = str(error)
     reason, mark, place = text.rpartition(" - at `")
     if not mark or not isinstance(error, msgspec.ValidationError):
         named = text if isinstance(error, msgspec.ValidationError) else _named(error, text)
         return "", named
-    # `key` is said of a wrong key of the object, and [...] of some value of one.
+    # `key` marks a wrong key of the object, and [...] some value of one.
     inside = place.removeprefix("key` in `").removesuffix("`").removeprefix("$")
     return inside.partition("[...]")[0], reason
 
@@ -54,20 +54,15 @@ def _named(error: Exception, text: str) -> str:
 
 
 def check_of(hint: Any) -> Check | None:
-    """What judges the defaults that are made anew for each value of `hint`; None: there are none.
+    """Return the check of defaults made per value, or None.
 
-    Args:
-        hint: A type that stands for itself, without references to itself.
+    `hint` has no references to itself.
     """
     return _check(types.type_info(hint))
 
 
 def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
-    """The defaults inside of `hint` that are the same for every call, and break their rules.
-
-    Yields:
-        The class and the field, and what is wrong with the default.
-    """
+    """Yield the place and fault of each wrong fixed default."""
     for node in _nodes(types.type_info(hint)):
         if isinstance(node, _Class):
             for field, rule in _fields(node):
@@ -82,7 +77,7 @@ def known_faults(hint: Any) -> Iterator[tuple[str, str]]:
 
 
 def runs_code(hint: Any) -> bool:
-    """Whether to convert into `hint` runs functions of the classes in it."""
+    """Return True if conversion to `hint` runs functions of its classes."""
     return any(
         isinstance(node, _Class)
         and (

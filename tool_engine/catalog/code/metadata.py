@@ -1,9 +1,8 @@
-"""Which rules stand inside `Annotated[...]`, whoever wrote them?
+"""Which rules are in `Annotated[...]`, in the words of any library?
 
-msgspec reads its own `Meta` and passes over everything else, so that a bound in another library's
-words would be dropped without a word. Here such words are put into a `Meta`: those of
-annotated_types and of pydantic, known by their names, so that neither need be installed. What is
-understood by nobody here is an error, because it may be a rule.
+msgspec reads its own `Meta` and ignores everything else, so that another library's bound would be
+lost silently. Here the rules of annotated_types and pydantic become a `Meta`; they are known by
+name, so that neither need be installed. Anything unknown is an error, because it may be a rule.
 """
 
 from __future__ import annotations
@@ -44,20 +43,16 @@ _CURE: Final = "write msgspec.Meta(...) with the same rule, or check the value i
 
 
 class UnsupportedHintError(TypeError):
-    """A type hint has no JSON Schema; the message says why, and what to write."""
+    """A type hint without a JSON Schema; the message has the cure."""
 
 
 def readable_hint(hint: Any) -> Any:
-    """`hint` with all rules in it as `msgspec.Meta`.
-
-    Raises:
-        UnsupportedHintError: Something in it may be a rule, and is not understood.
-    """
+    """Return `hint` with all rules as `msgspec.Meta`; refuse unknown rules."""
     return _readable(hint, set())
 
 
 def _named(hint: Any) -> Any:
-    """What a name for a type stands for, else `hint`."""
+    """Return the hint that a type alias or NewType stands for."""
     while True:
         if isinstance(hint, typing.NewType):
             hint = hint.__supertype__
@@ -100,7 +95,7 @@ def _with_rules(hint: Any, metadata: Iterable[Any]) -> Any:
 
 
 def _ruled(hint: Any, rules: dict[str, Any]) -> Any:
-    """`hint` with `rules`; of a union each member but None has them."""
+    """Return `hint` with `rules`, in each union member but None."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         members = typing.get_args(hint)
@@ -119,7 +114,7 @@ def _whole(value: Any) -> Any:
 
 
 def _rules_of(part: Any) -> Iterator[tuple[str, Any]]:
-    """The rules in one piece of metadata, in the words of `msgspec.Meta`."""
+    """Yield the rules of one metadata object in `Meta`'s words."""
     kinds = kinds_of(part)
     if part is None or isinstance(part, str) or not _HARMLESS.isdisjoint(kinds):
         return
@@ -190,7 +185,6 @@ _TIGHTER: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def _both(name: str, one: Any, other: Any) -> Any:
-    """What holds where a rule is given twice."""
     if name in _TIGHTER:
         return _TIGHTER[name](one, other)
     if name in ("extra_json_schema", "extra"):
@@ -201,7 +195,7 @@ def _both(name: str, one: Any, other: Any) -> Any:
 
 
 def _check_pairs(rules: dict[str, Any]) -> None:
-    """Leaves the tighter one of two bounds of the same side, as only one may be given."""
+    """Keep the tighter of two bounds, as `Meta` takes one."""
     for strict, loose, is_tighter in (("gt", "ge", max), ("lt", "le", min)):
         if strict in rules and loose in rules:
             tighter = is_tighter(rules[strict], rules[loose])
@@ -209,7 +203,7 @@ def _check_pairs(rules: dict[str, Any]) -> None:
 
 
 def _check_class(kind: Any, seen: set[Any]) -> None:
-    """Looks for rules in the fields of a class, which nobody can put into other words there."""
+    """Refuse foreign rules in a class's fields, which nothing would enforce."""
     if not isinstance(kind, type) or kind in seen:
         return
     seen.add(kind)
@@ -224,7 +218,7 @@ def _check_class(kind: Any, seen: set[Any]) -> None:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except (TypeError, NameError):
-        return  # what cannot be read is told by what makes the schema
+        return  # what makes the schema reports why it cannot be read
     for name, hint in hints.items():
         place = f"{kind.__name__}.{name}"
         try:
@@ -239,7 +233,7 @@ def _check_class(kind: Any, seen: set[Any]) -> None:
 
 
 def _fields_of(kind: type) -> bool:
-    """Whether `kind` is a class of fields: a dataclass, a struct, a named tuple and so on."""
+    """Return True for a dataclass, struct, named tuple and so on."""
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
             if is_field(field.default):
@@ -253,7 +247,7 @@ def _fields_of(kind: type) -> bool:
 
 
 def _has_foreign(hint: Any) -> bool:
-    """Whether rules stand in `hint` in other words than `msgspec.Meta`."""
+    """Return True if `hint` has rules in other words than `msgspec.Meta`."""
     hint = _named(hint)
     if typing.get_origin(hint) is Annotated:
         ruled = [part for part in hint.__metadata__ if not isinstance(part, msgspec.Meta)]

@@ -1,1 +1,1 @@
-"""Which tool or group does a definition describe, and what is wrong with it?"""
+"""Which tool or group does a definition describe, and is it right?"""

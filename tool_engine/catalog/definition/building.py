@@ -1,7 +1,6 @@
-"""How does a text or a mapping become tools and groups, or a list of all that is wrong with it?
+"""How do texts and mappings become tools and groups, or faults?
 
-`ToolConfigLoader` loads this module when it reads for the first time: whoever calls tools that come
-from a cache or are made otherwise needs nothing of it.
+`ToolConfigLoader` loads this module at its first read: tools from a cache do without it.
 """
 
 from __future__ import annotations
@@ -35,11 +34,6 @@ __all__ = ["definitions_of_text", "group_of_mapping", "tool_of_mapping"]
 
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
-    """The tool that a definition in code defines; errors call the definition `source`.
-
-    Raises:
-        DefinitionError: The mapping is not a right definition.
-    """
     faults: list[Fault] = []
     definition = plain_data(mapping, (), faults)
     if not faults and is_group(definition):
@@ -54,11 +48,7 @@ def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
 
 
 def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
-    """The group that a definition in code defines; `kind: group` may be left out.
-
-    Raises:
-        DefinitionError: The mapping is not a right definition.
-    """
+    """Build the group of a mapping, which needs no `kind`."""
     faults: list[Fault] = []
     if not isinstance(mapping, Mapping):
         fault = Fault((), expected="a mapping", got=describe(mapping))
@@ -77,16 +67,9 @@ def group_of_mapping(mapping: Mapping[str, Any], source: str) -> ToolGroup:
 def definitions_of_text(
     text: str | bytes, source: str, *, allow_aliases: bool, only_one_tool: bool
 ) -> list[Tool | ToolGroup]:
-    """The tools and groups that `text` defines, in its order; errors call the text `source`.
+    """Return the definitions in `text`, as `ToolConfigLoader.load_definitions` promises.
 
-    Args:
-        text: One definition, or several with a line `---` between them.
-        source: The name of the text, such as its file.
-        allow_aliases: Whether `*name` may stand for a copy of what `&name` was put before.
-        only_one_tool: Whether a second definition is an error, and a group, too.
-
-    Raises:
-        DefinitionError: Something is wrong with one of the definitions.
+    With `only_one_tool`, a second definition is an error, and so is a group.
     """
     # PyYAML takes as long to import as the rest of the catalog, and no mapping needs it.
     strict_yaml = import_module("tool_engine.catalog.yaml.strict_yaml")
@@ -136,7 +119,7 @@ def _no_tool(document: Document, source: str) -> DefinitionProblem:
 
 
 def _cut_findings(text: str | bytes, source: str) -> list[str]:
-    """What is told of a file whose last line does not end; text from code may end as it likes."""
+    """Return a finding for a file without a final line end."""
     if not isinstance(text, bytes) or text.endswith((b"\n", b"\r")):
         return []
     line, last = text.count(b"\n") + 1, text.rpartition(b"\n")[2]
@@ -149,7 +132,7 @@ def _cut_findings(text: str | bytes, source: str) -> list[str]:
 def _document_faults(
     document: Document, names: dict[tuple[str, str], int], documents: list[Document]
 ) -> list[Fault]:
-    """What is wrong with one of several definitions; notes in `names` where each name stands."""
+    """Return one definition's faults; note its name in `names`."""
     if document.value is None and len(documents) > 1:
         cure = "remove the line, or write a tool"
         return [Fault((), "there is nothing after this ---", cure=cure)]
@@ -174,7 +157,6 @@ def _all_problems(
     source: str,
     may_be_several: bool,
 ) -> list[DefinitionProblem]:
-    """The problems of the YAML, and of the definitions in it where they could still be read."""
     if not documents:
         cure = "write a definition, which has name and description"
         return problems or [
@@ -189,7 +171,7 @@ def _all_problems(
     names: dict[tuple[str, str], int] = {}
     for document in documents:
         faults = _problems(_document_faults(document, names, documents), source, document)
-        # What the YAML reader refused has a stand-in value, about which nothing can be said.
+        # A value that the YAML reader refused is a stand-in, so nothing can be said about it.
         problems += [found for found in faults if (found.line, found.column) not in places]
         if len(problems) >= MAX_PROBLEMS:
             break

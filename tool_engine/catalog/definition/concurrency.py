@@ -1,4 +1,4 @@
-"""Do a definition's limits make sense together, and which limits does it describe?"""
+"""Which concurrency does a definition describe, and does it make sense?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ __all__ = ["build_concurrency", "concurrency_faults", "rate_faults"]
 
 
 def concurrency_faults(definition: Mapping[str, Any]) -> list[Fault]:
-    """What no schema can say about a definition's `concurrency`."""
     spec = definition.get("concurrency")
     if not isinstance(spec, dict):
         return []
@@ -31,7 +30,6 @@ def concurrency_faults(definition: Mapping[str, Any]) -> list[Fault]:
 
 
 def rate_faults(rate: Any) -> list[Fault]:
-    """What is wrong with a `rate` that has the right form."""
     try:
         ToolRate.parse(rate)
     except ValueError as error:
@@ -40,7 +38,6 @@ def rate_faults(rate: Any) -> list[Fault]:
 
 
 def build_concurrency(spec: Mapping[str, Any]) -> ToolConcurrency:
-    """The limits that a faultless `concurrency` describes."""
     values = _numbers(spec, whole=("priority", "weight", "key_limit"), seconds="queue_timeout")
     if "breaker" in spec:
         policy = _numbers(spec["breaker"], whole=("failures", "probes"), seconds="reset_after")
@@ -49,7 +46,7 @@ def build_concurrency(spec: Mapping[str, Any]) -> ToolConcurrency:
 
 
 def _numbers(spec: Mapping[str, Any], *, whole: tuple[str, ...], seconds: str) -> dict[str, Any]:
-    """A copy in which 2.0, which is a whole number in JSON, is 2."""
+    """Return a copy with 2.0, whole in JSON, as 2."""
     values = {key: int(value) if key in whole else value for key, value in spec.items()}
     if seconds in values:
         values[seconds] = float(values[seconds])

@@ -1,8 +1,7 @@
-"""What do the examples and tests of a definition mean, and which of them cannot be meant?
+"""Which faults in a definition's examples and tests does no schema find?
 
-The form is in `definition.schema.json`; what no schema can say well is here. Whether arguments fit
-the tool is not looked at when a file is loaded: `tool-engine test` runs them, and a folder of
-10,000 files would pay for it at every start.
+The form is in `definition.schema.json`. Whether arguments fit the tool is not checked at loading:
+`tool-engine test` runs them, and a folder of 10,000 files would pay for it at every start.
 """
 
 from __future__ import annotations
@@ -19,13 +18,12 @@ __all__ = ["CALL_ERRORS", "EXPECTATIONS", "example_faults"]
 EXPECTATIONS: Final = ("expect", "expect_part", "expect_error")
 """The keys of a test that say how the call ends; each test has at most one of them."""
 _MAX_FILES: Final = 100
-"""The most files of one test."""
+"""Files of one test."""
 _MAX_FILES_BYTES: Final = 1024 * 1024
-"""The most bytes that the files of one test have together."""
 _MAX_FOLDERS: Final = 20
-"""The most folders that the path of such a file leads through."""
+"""Folders in the path of such a file."""
 _WORLD: Final = ("http", "env", "files", "expect_files", "command", "sources")
-"""The keys that say what a call meets, which only one that is run does."""
+"""The keys that describe a call's surroundings, for a call that really runs."""
 CALL_ERRORS: Final = (
     "cancelled",
     "circuit_open",
@@ -44,7 +42,6 @@ CALL_ERRORS: Final = (
 
 
 def example_faults(definition: Mapping[str, Any]) -> list[Fault]:
-    """What no schema says about a definition's `examples` and `tests`."""
     faults: list[Fault] = []
     for key in ("examples", "tests"):
         items = definition.get(key)
@@ -87,7 +84,7 @@ def _check_expectation(test: Mapping[str, Any], place: Path, faults: list[Fault]
     if isinstance(error, dict):
         error, path = error.get("error_type"), (*path, "error_type")
     if isinstance(error, str) and error not in CALL_ERRORS:
-        # A tool may raise an error type of its own, so only a slip of the pen is refused.
+        # A tool may raise an error type of its own, so only a misspelt one is refused.
         near = find_near(error, CALL_ERRORS, 1, like_enough=0.85)
         if near:
             message = f"unknown error type {error[:80]!r}; did you mean {near[0]!r}?"
@@ -109,7 +106,7 @@ def _check_files(files: Any, place: Path, faults: list[Fault]) -> None:
 
 
 def _files_problems(files: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Why these files cannot be the whole content of a folder: where, and what is wrong."""
+    """Yield where and why these files cannot fill a folder."""
     texts = {path: text for path, text in files.items() if isinstance(text, str)}
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values())
     if len(files) > _MAX_FILES or size > _MAX_FILES_BYTES:

@@ -1,4 +1,4 @@
-"""How is a tool written as a definition that loads as the same tool again?"""
+"""How is a tool written as a definition of the same tool?"""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ _UNITS: Final = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
 
 
 def export_to_yaml(tool: Tool | ToolGroup) -> str:
-    """The definition of `tool`, or of a group, as YAML text.
-
-    Raises:
-        ConfigurationError: The tool holds a value that a definition cannot say.
-    """
+    """Write a tool or group as YAML; raise ConfigurationError if impossible."""
     definition = definition_of(tool) if isinstance(tool, Tool) else group_definition_of(tool)
     try:
         text: str = yaml.dump(
@@ -57,7 +53,7 @@ def export_to_yaml(tool: Tool | ToolGroup) -> str:
 
 
 def definition_of(tool: Tool) -> dict[str, Any]:
-    """The definition of `tool` as a mapping; keys that hold their default are left out."""
+    """Return the tool's definition as a mapping without keys at their default."""
     optional = {
         "tags": list(tool.tags),
         "parameters": [_parameter(parameter) for parameter in tool.parameters],
@@ -81,7 +77,7 @@ def definition_of(tool: Tool) -> dict[str, Any]:
     }
     said = {key: value for key, value in optional.items() if value not in (None, [], {})}
     if tool.accepts is not None:
-        # An empty list says something: nothing is taken by reference.
+        # An empty list has a meaning: nothing is taken by reference.
         said["accepts"] = tool.accepts
     return {
         "name": tool.name,
@@ -93,7 +89,6 @@ def definition_of(tool: Tool) -> dict[str, Any]:
 
 
 def group_definition_of(group: ToolGroup) -> dict[str, Any]:
-    """The definition of `group` as a mapping; keys that hold their default are left out."""
     optional = {
         "description": group.description,
         "enabled": group.is_enabled,
@@ -145,7 +140,7 @@ def _retry(retry: RetryPolicy | None) -> dict[str, Any] | None:
 
 def _concurrency(concurrency: ToolConcurrency) -> dict[str, Any]:
     values = {name: getattr(concurrency, name) for name in ToolConcurrency.__struct_fields__}
-    # The last ones first: a key stays, and the limit that follows from it goes.
+    # Backwards: of two keys that imply each other's value, the first one stays.
     for name in reversed(ToolConcurrency.__struct_fields__):
         fewer = {key: value for key, value in values.items() if key != name}
         if ToolConcurrency(**fewer) == concurrency:

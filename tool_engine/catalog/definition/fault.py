@@ -1,4 +1,4 @@
-"""What is wrong at one place of a definition, and how is it told to the author?"""
+"""How is a mistake at one place of a definition described?"""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_for
 __all__ = ["Fault", "describe", "listing", "locate"]
 
 _LONGEST_TEXT: Final = 80
-"""Characters of a text that are repeated."""
+"""Characters of a text that a message repeats."""
 _MOST_READ: Final = 4_096
-"""More than that, so that a secret is seen as a whole before the text is cut."""
+"""Read before cutting, so that a longer secret is still recognized as a whole."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong with a definition, before its place in a file is known."""
+    """One mistake in a definition, with no line number yet."""
 
     path: Path
     message: str = ""
-    """What is wrong; empty where `expected` and `got` say it. It may hold the cure after `; `."""
+    """What is wrong, perhaps with the cure after `; `; empty if `expected` and `got` say it."""
     at_key: bool = False
     """The place is the key at `path`, not its value."""
     expected: str = ""
     got: str = ""
     nearest: str = ""
-    """The known word that is nearest to the one that was found."""
     cure: str = ""
 
     @property
     def sentence(self) -> str:
-        """What is wrong, what was expected and found, and the cure, in one line."""
+        """The mistake, what was expected and found, and the cure."""
         wrong = self.message or f"expected {self.expected}, got {self.got}"
         hint = f"; did you mean {self.nearest!r}?" if self.nearest else ""
         return f"{wrong}{hint}{'; ' if self.cure else ''}{self.cure}"
@@ -43,7 +42,7 @@ class Fault(NamedTuple):
 def locate(
     faults: Sequence[Fault], source: str, document: Document | None
 ) -> list[DefinitionProblem]:
-    """The problems that `faults` are in the text of `source`, in the order of the text."""
+    """Return the faults as problems with line and column, in order."""
     if document is None or not faults:
         return [_problem(_visible(fault), source, None, None) for fault in faults]
     marks = document.marks((fault.path, fault.at_key) for fault in faults)
@@ -60,7 +59,7 @@ def locate(
 
 
 def describe(value: Any) -> str:
-    """What `value` is, in words: `the number 3`, `the text 'a'`, `a list`."""
+    """Describe `value` in words: `the number 3`, `the text 'a'`, `a list`."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -73,7 +72,6 @@ def describe(value: Any) -> str:
 
 
 def listing(names: Iterable[object]) -> str:
-    """The first of these names, for a message."""
     shown = [str(name)[:40] for name in islice(names, 21)]
     return ", ".join([*shown[:20], "…"] if len(shown) > 20 else shown)
 
@@ -93,7 +91,7 @@ def _problem(fault: Fault, source: str, line: int | None, column: int | None) ->
 
 
 def _visible(fault: Fault, definition: Any = None) -> Fault:
-    """What is wrong, without the secret that somebody wrote into a file."""
+    """Return the fault without the secret at its path."""
     texts = [fault.message, fault.expected, fault.got, fault.cure]
     secret = _secret_at(fault.path, definition)
     forms = {*secret_forms(secret), *secret_forms(secret[:_LONGEST_TEXT])}
@@ -104,7 +102,7 @@ def _visible(fault: Fault, definition: Any = None) -> Fault:
 
 
 def _secret_at(path: Path, definition: Any) -> str:
-    """The secret that stands at `path`, by the name of a key or of the parameter; or nothing."""
+    """Return the text at `path` if its name marks a secret."""
     value, is_secret = definition, False
     for step in path:
         if isinstance(value, dict):
@@ -116,14 +114,14 @@ def _secret_at(path: Path, definition: Any) -> str:
             value = value[step]
         except (LookupError, TypeError):
             return ""
-    # A flag is no secret: `secret: 'true'` is told as it stands there.
+    # A flag is no secret: `secret: 'true'` is shown as it stands there.
     is_flag = str(value).lower() in ("true", "false", "yes", "no", "on", "off")
     is_told = is_flag or not is_secret or not isinstance(value, str | int | float)
     return "" if is_told else str(value)
 
 
 def _as_written(fault: Fault, document: Document, mark: Any) -> Fault:
-    # 1.10 is read as the number 1.1, and its author would not find that in the file.
+    # 1.10 is read as the number 1.1, which the author would not find in the file.
     if not fault.got.startswith("the number"):
         return fault
     written = document.number_as_written(fault.path, mark)

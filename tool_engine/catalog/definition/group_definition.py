@@ -1,4 +1,4 @@
-"""Which group of tools does a definition describe, and what is wrong with it?"""
+"""Which group does a definition describe, and what is wrong with it?"""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ __all__ = [
 ]
 
 GROUP: Final = "group"
-"""The `kind` of a definition that describes a group."""
 
 _MOST_COMPARED: Final = 200
-"""Names among which the nearest one is looked for: among thousands, that takes seconds."""
+"""Names compared to find the nearest; thousands would take seconds."""
 _SELECTORS: Final = ("tools", "tags", "categories")
 _LISTS: Final = (*_SELECTORS, "off")
 _CONTENT: Final = (*_SELECTORS, "rules", "skills")
-# A reference to a variable looks alike, and is none of the template's marks.
+# A reference to a variable looks alike, but is no mark of the template.
 _MARK: Final = re.compile(r"(?<!\$VAR_REF)\{\{(?P<inner>[^{}]*)\}\}")
 _LEADING: Final = re.compile(r"\s*\{\{if +(?P<name>[^\s{}]+) *\}\} ?")
 
 
 def is_group(definition: Any) -> bool:
-    """Whether a definition is one of a group; anything else is one of a tool, right or wrong."""
+    """Return True for a group's definition, right or wrong."""
     return isinstance(definition, Mapping) and definition.get("kind") == GROUP
 
 
 def group_faults(definition: Mapping[str, Any]) -> list[Fault]:
-    """Everything that is wrong with a definition; empty when `build_group` may have it."""
+    """Return every fault; `build_group` takes only definitions without one."""
     faults = structure_faults(definition)
     for key in _LISTS:
         faults += islice(_repeated(key, definition.get(key)), MAX_PROBLEMS)
@@ -59,7 +58,7 @@ def group_faults(definition: Mapping[str, Any]) -> list[Fault]:
 
 
 def group_findings(definition: Mapping[str, Any]) -> list[Fault]:
-    """What is allowed in a definition and yet not what its author can have meant."""
+    """Return what is allowed, but can hardly be meant."""
     found = dict.fromkeys(_mark_warnings(definition.get("rules", "")))
     return list(islice(found, MAX_PROBLEMS))
 
@@ -67,7 +66,6 @@ def group_findings(definition: Mapping[str, Any]) -> list[Fault]:
 def build_group(
     definition: Mapping[str, Any], source: str | None, findings: Sequence[str] = ()
 ) -> ToolGroup:
-    """The group that a faultless definition describes."""
     permission = definition.get("permission")
     group = ToolGroup(
         name=definition["name"],
@@ -120,7 +118,7 @@ def _repeated(key: str, names: Any) -> Iterator[Fault]:
 
 
 def _off_faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
-    """Tools that are off, though nothing says that they belong to the group."""
+    """Yield tools in `off` that no other key puts into the group."""
     off, named = definition.get("off"), definition.get("tools")
     if not isinstance(off, list) or "tags" in definition or "categories" in definition:
         return
@@ -158,7 +156,7 @@ def _placed(skills: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def split_conditions(line: str) -> tuple[list[str], str]:
-    """The tools that a line of rules needs, by its `{{if NAME}}` at the beginning, and the rest."""
+    """Split a line of rules into its leading `{{if NAME}}` and text."""
     names: list[str] = []
     while found := _LEADING.match(line):
         names.append(found["name"])
@@ -167,7 +165,7 @@ def split_conditions(line: str) -> tuple[list[str], str]:
 
 
 def _mark_warnings(rules: str) -> Iterator[Fault]:
-    """Marks in the rules that would reach the model as they are written."""
+    """Yield marks in the rules that would stay in the text."""
     for line in rules.splitlines():
         _, rest = split_conditions(line)
         for mark in _MARK.finditer(rest):

@@ -1,4 +1,4 @@
-"""What do people write who come from other formats, and how is it written here?"""
+"""Which words of other formats may an author mean?"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HANDLERS: Final = {
         "read_file, or write_file, edit_file, read_folder or search_files",
     ),
 }
-"""What is written as a type, and the built-in handler that it means."""
+"""A word written as a type -> the built-in handler that it means."""
 _TYPES: Final = {
     **dict.fromkeys(("function", "code", "py", "module"), "python"),
     **dict.fromkeys(("api", "rest", "https", "url", "web", "request"), "http"),
@@ -53,19 +53,17 @@ _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y
 
 
 def meant_key(key: str, known: Iterable[str]) -> str:
-    """The known key that was meant by another; empty when none is near."""
     listed = list(known)
     habit = _OTHER_NAMES.get(key, "")
     return habit if habit in listed else find_nearest(key, listed)
 
 
 def meant_type(value: str) -> str:
-    """The type of an entry that goes by another name elsewhere; empty when there is none."""
     return _TYPES.get(value.lower(), "")
 
 
 def entry_type_cure(value: str, types: Iterable[str]) -> str:
-    """What to write for a type of an entry that is a handler here; empty when it is none."""
+    """Return the cure for a handler written as a type."""
     kinds = import_module("tool_engine.catalog.definition.starter").KINDS
     name = value.lower()
     is_type = name in types
@@ -74,7 +72,6 @@ def entry_type_cure(value: str, types: Iterable[str]) -> str:
 
 
 def list_cure(key: object, text: str) -> str:
-    """How a text is written as the list that it stands for, as YAML reads it."""
     try:
         # A command line may have quotes of its own.
         words = shlex.split(text) if key == "argv" else text.strip("[]").split(",")
@@ -85,9 +82,9 @@ def list_cure(key: object, text: str) -> str:
 
 
 def schema_cure(value: Mapping[str, Any]) -> str:
-    """How the parameters read here that are written as a mapping or as one JSON Schema."""
+    """Write a mapping or JSON Schema of parameters as this format's list."""
     listed = _from_schema(value) if _is_schema(value) else _from_names(value)
-    # A parameter has one type, so what may be of several is left to its author.
+    # A parameter has one type; how to write one of several is left to its author.
     if not listed or not all(isinstance(each.get("type"), str) for each in listed):
         return _FORM
     text = msgspec.json.encode([{"description": "what it is", **each} for each in listed]).decode()
@@ -106,7 +103,7 @@ def _is_schema(value: Mapping[str, Any]) -> bool:
 def _from_schema(value: Mapping[str, Any]) -> list[dict[str, Any]]:
     if _REFERENCE.search(str(value)):
         return []
-    # It needs what explains a definition, which needs this module.
+    # Loaded late: that module explains a definition, for which it needs this one.
     short_form = import_module("tool_engine.catalog.definition.short_form").short_form
     required = value.get("required")
     needed = required if isinstance(required, list) else []

@@ -1,4 +1,4 @@
-"""What does a definition say of sessions: who is asked first, and which values a tool takes?"""
+"""Which permission does a definition set, and can its labels match?"""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _TOOL: Final = re.compile(r"(?:source-[1-9][0-9]*:)?[A-Za-z_][A-Za-z0-9_.-]{0,12
 
 
 def build_permission(spec: str | Mapping[str, str]) -> Permission:
-    """The permission that a faultless `permission` describes."""
     if isinstance(spec, str):
         spec = {"execution": spec}
     return _permission(spec.get("execution"), spec.get("result"))
@@ -33,12 +32,11 @@ def build_permission(spec: str | Mapping[str, str]) -> Permission:
 
 @cache
 def _permission(execution: Any, result: Any) -> Permission:
-    # Thousands of tools share the few that there are.
+    # Cached: thousands of tools share few permissions.
     return Permission(execution=execution, result=result)
 
 
 def permission_spec(permission: Permission | None) -> dict[str, str] | None:
-    """The `permission` of a definition that describes this one; None where it says nothing."""
     if permission is None:
         return None
     given = {"execution": permission.execution, "result": permission.result}
@@ -46,7 +44,7 @@ def permission_spec(permission: Permission | None) -> dict[str, str] | None:
 
 
 def label_warnings(labels: Iterable[str]) -> list[Fault]:
-    """The labels of an `accepts` that no value carries, unless a program makes such labels."""
+    """Return warnings for labels in `accepts` that no built-in value carries."""
     found = ((number, _label_fault(label)) for number, label in enumerate(labels))
     return [fault._replace(path=("accepts", number)) for number, fault in found if fault]
 
@@ -72,7 +70,7 @@ def _label_fault(label: str) -> Fault | None:
 
 
 def _wild_fault(label: str) -> Fault | None:
-    """What is wrong with a pattern for labels of any kind: nothing that there is begins so."""
+    """Return a warning for a wildcard that matches no label."""
     start = label[: _WILD.search(label).start()]  # type: ignore[union-attr] # it has one
     if _is_start(start):
         return None
@@ -89,11 +87,11 @@ def _is_start(text: str) -> bool:
 
 
 def _host_fault(value: str) -> Fault | None:
-    """What is wrong with a host: it is spelled as in an address, or with more than the host."""
+    """Return a warning for more than a bare host name."""
     name = _SCHEME.sub("", value)
     name = re.split(r"[/#\\]", name, maxsplit=1)[0].rpartition("@")[2]
     if name.count(":") == 1 and "*:" not in name:
-        # Two colons are of an address of version 6, which has no port in a label.
+        # Two colons: an IPv6 address, which has no port in a label.
         name = name.partition(":")[0]
     if (found := _BRACKETS.fullmatch(name)) is not None:
         name = found[1]
@@ -107,7 +105,6 @@ def _host_fault(value: str) -> Fault | None:
 
 
 def _tool_fault(value: str) -> Fault | None:
-    """What is wrong with the name of a tool that no tool can have."""
     if _WILD.search(value) or _TOOL.fullmatch(value):
         return None
     cure = "a name has letters, digits, _, . and -; * stands for any, as in tool:web_*"

@@ -1,4 +1,4 @@
-"""On which line does a problem stand that was found in a loaded tool?
+"""On which line is a problem of a loaded tool?
 
 An executor reads the entry of the loaded tool, which no longer knows the lines of its text.
 """
@@ -17,7 +17,7 @@ _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 def placed(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionProblem:
-    """`problem` of the `number`-th definition in `text`, with line and column where it has none."""
+    """Return the problem with the line and column of definition `number`."""
     if problem.line is not None:
         return problem
     try:
@@ -25,7 +25,7 @@ def placed(problem: DefinitionProblem, text: bytes, number: int) -> DefinitionPr
     except DefinitionError:
         documents = []
     if number >= len(documents):
-        # The file is another one by now, and its next check finds out.
+        # The file has changed meanwhile; its next check finds the problem anew.
         return problem
     parts = _PATH_PART.findall(problem.path)
     line, column = documents[number].position(

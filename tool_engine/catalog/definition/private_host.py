@@ -1,4 +1,4 @@
-"""Does a definition name a host that every call would be refused for?"""
+"""Does a definition name a host that the engine always refuses?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def private_host_warnings(entry: Any) -> list[Fault]:
-    """The host of an HTTP entry, where it is no public one and its author did not open it."""
     request = entry.get("request") if isinstance(entry, Mapping) else None
     url = request.get("url") if isinstance(request, Mapping) else None
     if not isinstance(url, str) or "://" not in url:
@@ -24,7 +23,7 @@ def private_host_warnings(entry: Any) -> list[Fault]:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme.lower(), 443)
     except ValueError:
-        # What is no URL is told of by who reads the entry.
+        # A wrong URL is reported by the executor that reads the entry.
         return []
     shown = f"[{host}]" if ":" in host else host
     if not _is_private(host) or _is_open(entry.get("allow"), shown, port):
@@ -46,6 +45,6 @@ def _is_private(host: str) -> bool:
 def _is_open(lines: Any, host: str, port: int) -> bool:
     if not isinstance(lines, list):
         return False
-    # A range or a name with a star may open it as well; only the plain case is certain.
+    # A range or a name with a star may allow it as well; only the plain case is certain.
     places = (f"{host}:{port}", f"{host}:*")
     return any(line in places or "*." in str(line) for line in lines)

@@ -1,7 +1,7 @@
-"""May this raw JSON Schema stand in a definition?
+"""Which raw JSON Schema may stand in a definition?
 
-Every keyword that the engine enforces may; one that it would not enforce is refused, because a
-rule that is written and ignored is worse than none.
+A keyword that the engine would not enforce is refused: a rule that is written and ignored is worse
+than none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ _HOLD_ONE: Final = frozenset(
 )
 _HOLD_LIST: Final = frozenset({"prefixItems", "allOf", "anyOf", "oneOf"})
 _CERTAIN: Final = frozenset({"properties", "items", "additionalProperties"})
-"""What leads to a place of which a schema speaks for certain."""
+"""Keywords through which a rule still holds for every value."""
 
 
 def raw_schema_faults(schema: dict[str, Any], path: Path, workload: Workload) -> list[Fault]:
-    """Everything that is wrong with `schema`, which stands at `path`."""
     faults: list[Fault] = []
     _check_keywords(schema, path, faults, workload)
     if len(faults) >= MAX_PROBLEMS or not workload.is_bearable:
@@ -100,7 +99,7 @@ def _place_in(raw: Any, steps: Iterable[Any], path: Path) -> Path:
 
 
 def is_impossible(schema: dict[str, Any]) -> bool:
-    """Whether it is certain that no value fits `schema`."""
+    """Return True if certainly no value fits `schema`."""
     if len(msgspec.json.encode(schema)) > _LONGEST_JUDGED:
         return False
     try:
@@ -110,13 +109,13 @@ def is_impossible(schema: dict[str, Any]) -> bool:
             validate_formats=True,
             offline=True,
         )
-    except (ValueError, TypeError):  # pragma: no cover - what is no schema is told elsewhere
+    except (ValueError, TypeError):  # pragma: no cover - other code reports what is no schema
         return False
     return "" in empty
 
 
 def idle_defaults(schema: Any, path: Path, *, is_certain: bool = True) -> Iterator[Fault]:
-    """The defaults in `schema`, which stands at `path`, that no call ever gets."""
+    """Yield the defaults in `schema` that no call ever gets."""
     if not isinstance(schema, dict):
         return
     if not is_certain and "default" in schema:
@@ -160,7 +159,6 @@ def _check_keywords(schema: Any, path: Path, faults: list[Fault], workload: Work
 
 
 def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
-    """Judges the defaults inside `schema` by the schemas that they stand in."""
     for keyword, value in schema.items():
         for part, child in _children(keyword, value):
             if isinstance(child, dict) and len(faults) < MAX_PROBLEMS:
@@ -170,7 +168,7 @@ def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
 
 
 def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
-    """The schemas that a keyword's value holds, each with its place in the value."""
+    """Yield the schemas in a keyword's value with their places."""
     if keyword in _HOLD_ONE:
         yield (), value
     elif keyword in _HOLD_LIST and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Do a definition's result limits make sense, and which limits does it describe?"""
+"""Which result limits does a definition describe, and do they make sense?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _COUNTS: Final = ("max_chars", "max_items", "limit")
 
 
 def limit_faults(spec: Any) -> list[Fault]:
-    """What no schema can say about a definition's `result`."""
     if not isinstance(spec, dict):
         return []
     faults: list[Fault] = []
     select = spec.get("select")
     if isinstance(select, str) and select.strip():
-        # Loaded by name on first use: few definitions select.
+        # Loaded on first use: few definitions select.
         jmespath = import_module("jmespath")
         try:
             jmespath.compile(select)
@@ -37,7 +36,6 @@ def limit_faults(spec: Any) -> list[Fault]:
 
 
 def build_limits(spec: Mapping[str, Any]) -> ResultLimits:
-    """The limits that a faultless `result` describes."""
     values = {key: int(spec[key]) for key in _COUNTS if key in spec}
     strategy = CutStrategy(spec.get("strategy", CutStrategy.HEAD_TAIL))
     return ResultLimits(strategy=strategy, select=spec.get("select"), **values)

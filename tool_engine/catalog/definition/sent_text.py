@@ -1,6 +1,6 @@
-"""Is a number that a request sends as text sent as its author wrote it?
+"""Would a number that a request sends change on its way?
 
-`version: 1.10` in a query is the number 1.1, and `1.1` is what a server would get.
+`version: 1.10` in a query is the number 1.1, and the server would get `1.1`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ __all__ = ["sent_text_faults"]
 
 
 def sent_text_faults(document: Document) -> list[Fault]:
-    """The numbers in the query and the headers of a request that would change on their way."""
     value: Any = document.value
     for part in ("entry", "request"):
         value = value.get(part) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""How does a JSON Schema read in the short keys of a definition?
+"""How is a JSON Schema written in a definition's short keys?
 
 The way back from `model/schema.py`. What the short keys cannot say stays under `schema`, so nothing
 is lost.
@@ -19,14 +19,10 @@ _SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
 
 
 def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[str, Any]:
-    """The definition's way to write `schema`: `type`, `description`, `validation`, `schema`.
+    """Write a schema without references in short keys.
 
-    Args:
-        schema: JSON Schema that stands alone, without references.
-        is_output: Objects may carry more than was declared, as in a tool's output.
-
-    Returns:
-        A mapping that `value_schema` (or `output_schema`) turns into `schema` again.
+    `value_schema` (`output_schema` with `is_output`) turns the result into `schema` again: an
+    output's objects may carry more than was declared.
     """
     rest = dict(schema)
     spec: dict[str, Any] = {}
@@ -46,7 +42,7 @@ def short_form(schema: Mapping[str, Any], *, is_output: bool = False) -> dict[st
 
 
 def _rules(kind: str, rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
-    """Takes out of `rest` what the short keys for `kind` can say."""
+    """Take out of `rest` what the short keys for `kind` can say."""
     applicable = RULES_BY_TYPE[kind]
     rules = {
         key: rest.pop(keyword)
@@ -66,7 +62,7 @@ def _object_rules(rest: dict[str, Any], *, is_output: bool) -> dict[str, Any]:
     is_closed = rest.get("additionalProperties") is False
     if not properties:
         return {}
-    # An output's objects are open, a parameter's are closed; any other form has no short key.
+    # An output's objects are open, a parameter's closed; any other form has no short key.
     has_own_form = is_closed if not is_output else "additionalProperties" not in rest
     if not has_own_form or not all(name in properties for name in required):
         return {}

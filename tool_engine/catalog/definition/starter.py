@@ -1,4 +1,4 @@
-"""Which text does a new tool file begin with, and which names may it have?"""
+"""Which text and name does a new tool file get?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS: Final = {
 """Every kind of tool that `tool-engine new` can begin, and what runs it."""
 
 SCHEMA_FILE: Final = ".tool.schema.json"
-"""The name of the schema beside the tool files; hidden, so that no loader reads it."""
+"""The schema beside the tool files; hidden, so that no loader reads it."""
 MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
 """The first line of a tool file, by which editors find the schema."""
 
@@ -40,12 +40,10 @@ _PLACE_OF_NAME: Final = "__NAME__"
 _PLACE_OF_MODULE: Final = "__MODULE__"
 _GOOD_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _LONGEST_NAME: Final = 64
-"""What every provider takes."""
+"""The longest name that every provider takes."""
 
 
 class Starter(msgspec.Struct, frozen=True):
-    """The files of a new tool."""
-
     definition: str
     """The text of `NAME.yaml`."""
     handler: str | None = None
@@ -75,12 +73,9 @@ _ARGUMENTS: Final = {
 
 
 def starter(kind: str, name: str, module: str = "") -> Starter:
-    """The files of a new tool called `name`.
+    """Return the files of a new tool of a kind in `KINDS`.
 
-    Args:
-        kind: One of `KINDS`.
-        name: A good name: `better_name` has nothing to say about it.
-        module: The name under which Python imports `NAME.py`; that in the folder `tools` if empty.
+    `name` is a good name, see `better_name`; `module` is its import name, `tools.NAME` if empty.
     """
     definition = _template(f"{kind}.yaml", name)
     definition = definition.replace(_PLACE_OF_MODULE, module or f"tools.{name}")
@@ -89,7 +84,7 @@ def starter(kind: str, name: str, module: str = "") -> Starter:
 
 
 def better_name(name: str) -> str | None:
-    """The good name that is nearest to `name`; None when `name` is good.
+    """Return the good name nearest to `name`; None when `name` is good.
 
     A good name is in snake_case, and every provider takes it. Empty when nothing in `name` could be
     kept.
@@ -107,7 +102,6 @@ def better_name(name: str) -> str | None:
 
 
 def schema_text() -> str:
-    """The JSON Schema of a definition, as it is shipped for editors."""
     package = resources.files("tool_engine.catalog")
     return package.joinpath("definition.schema.json").read_text("utf-8")
 

@@ -1,7 +1,7 @@
-"""Does a definition have the right keys, with values of the right kind?
+"""Does a definition have the right keys, with the right values?
 
 `definition.schema.json` says what is right, for this module and for editors alike. jsonschema-rs
-decides in a few microseconds; only a definition that it refuses pays for being explained.
+decides in a few microseconds; only a definition that it refuses pays for an explanation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RULES_BY_TYPE: Final[dict[str, tuple[str, ...]]] = {
     "object": ("properties", "required"),
     "any": ("enum",),
 }
-"""Which keys of a `validation` block apply to which type."""
+"""The keys of a `validation` block that apply to each type."""
 
 _KIND_NAMES: Final = {
     "string": "text",
@@ -56,7 +56,7 @@ _KIND_NAMES: Final = {
 }
 _ENTRY_TYPE: Final = ("entry", "type")
 _BOOLEAN_WORDS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-# Read with the module: the first definition may come from code that runs on the event loop.
+# Read at import: the first definition may come from code on the event loop.
 _SCHEMA: Final = get_data("tool_engine.catalog", "definition.schema.json") or b""
 
 
@@ -71,11 +71,6 @@ def definition_schema() -> dict[str, Any]:
 
 
 def structure_faults(definition: Any) -> list[Fault]:
-    """Everything that is wrong with the form of `definition`; empty when it is right.
-
-    Args:
-        definition: Of a tool, or of a group: one with `kind: group`.
-    """
     if _validator().is_valid(definition):
         return []
     if not isinstance(definition, dict):
@@ -110,7 +105,7 @@ def _explain(error: jsonschema_rs.ValidationError, definition: Any) -> Iterable[
         return [_wrong_name(path, error)]
     fault = _EXPLAINED.get(keyword, _otherwise)(path, error)
     if path == ("parameters",) and isinstance(definition["parameters"], dict):
-        # The error has a copy, whose keys are sorted.
+        # The error's copy of the value has sorted keys.
         fault = fault._replace(cure=schema_cure(definition["parameters"]))
     return [fault]
 
@@ -177,7 +172,7 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
-    """What a text must look like that even a quoted number would not."""
+    """Return the form of a text that no number has."""
     rule = _schema_at(error.schema_path[:-1])
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or re.search(rule.get("pattern", ""), str(value)):
@@ -186,13 +181,7 @@ def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
 
 
 def type_cure(types: list[str], value: Any, key: object = "") -> str:
-    """What to do about a value that is of none of these types; empty when nothing is obvious.
-
-    Args:
-        types: The types that may stand there.
-        value: What stands there.
-        key: The key that has the value.
-    """
+    """Return the cure for a wrongly typed value, if one is obvious."""
     if value is None:
         return "give it a value or remove the key"
     if isinstance(value, str):

@@ -42,12 +42,12 @@ _RUN_BY: Final = {
     "workflow": ("steps",),
     "javascript": ("handler",),
 }
-"""Types of entries that promise something, and what keeps the promise."""
+"""Entry type -> the keys without which such an entry does nothing."""
 _CATEGORIES: Final = {category.value: category for category in ToolCategory}
 
 
 def definition_faults(definition: Any) -> list[Fault]:
-    """Everything that is wrong with a definition; empty when `build_tool` may have it."""
+    """Return every fault; `build_tool` takes only definitions without one."""
     faults = structure_faults(definition)
     if not isinstance(definition, dict):
         return faults
@@ -75,7 +75,7 @@ def definition_faults(definition: Any) -> list[Fault]:
 
 
 def definition_warnings(definition: Mapping[str, Any]) -> list[Fault]:
-    """What is allowed in a definition and yet not what its author can have meant."""
+    """Return what is allowed, but can hardly be meant."""
     found = [
         Fault(
             ("parameters", number, "default"),
@@ -114,7 +114,6 @@ def _entry_warnings(definition: Mapping[str, Any]) -> list[Fault]:
 
 
 def build_tool(definition: Mapping[str, Any], source: str | None, findings: list[str]) -> Tool:
-    """The tool that a faultless definition describes."""
     name = definition["name"]
     fields: dict[str, Any] = {key: definition[key] for key in _COPIED if key in definition}
     fields.setdefault("version", "1.0.0")
@@ -144,7 +143,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         idempotent=definition.get("idempotent", False),
         **fields,
     )
-    # The hash covers what the tool is, not how its text is laid out or where it lies.
+    # The hash covers what the tool is, not the layout or place of its text.
     content = msgspec.json.encode(tool, order="deterministic")
     change = msgspec.structs.force_setattr
     change(tool, "definition_hash", hashlib.sha256(content).hexdigest())
@@ -154,7 +153,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
 
 
 def plain_data(value: Any, path: Path, faults: list[Fault]) -> Any:
-    """A copy of `value` that holds nothing but what YAML could have said.
+    """Return a copy of `value` in the types of YAML.
 
     Tuples become lists, enum members their values. Anything else is a fault.
     """

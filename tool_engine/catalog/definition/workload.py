@@ -1,4 +1,4 @@
-"""How much work are the rules of a definition, and can the engine do it?
+"""Are the rules of a definition too much work for the engine?
 
 A pattern must match in linear time, and all of them together must be quick to compile.
 """
@@ -28,24 +28,21 @@ _SMALL: Final = 256 * 1024
 
 
 class Workload:
-    """Counts the patterns and the raw schemas of one definition."""
-
     def __init__(self) -> None:
         self._patterns = self._large = self._schemas = 0
 
     @property
     def is_bearable(self) -> bool:
-        """Whether there were not too many schemas."""
         return self._schemas <= MAX_SCHEMAS
 
     def schema_fault(self, path: Path) -> Fault | None:
-        """Counts the raw schema at `path`; the fault, when it is the first one too many."""
+        """Count a raw schema; return a fault for the first excess one."""
         self._schemas += 1
         is_one_too_many = self._schemas == MAX_SCHEMAS + 1
         return _too_many(path, f"{MAX_SCHEMAS} raw schemas") if is_one_too_many else None
 
     def pattern_fault(self, pattern: str, path: Path, *, at_key: bool = False) -> Fault | None:
-        """Why the engine cannot match the pattern that stands at `path`, or None when it can."""
+        """Count a pattern; return why the engine cannot match it, or None."""
         self._patterns += 1
         if len(pattern) > MAX_PATTERN_LENGTH:
             got = f"{len(pattern)} characters"

@@ -1,1 +1,1 @@
-"""Which definitions does a folder hold right now, and when do they change?"""
+"""Which definitions does a folder hold, and when do they change?"""

@@ -1,8 +1,8 @@
-"""Which texts were read before, by the same rules, and which tools came of them?
+"""Which texts were already read, and which tools did they define?
 
-What a text becomes depends on nothing but the text and the rules, so it is kept by the hash of the
-text, in one file for each folder of definitions. The cache is only ever a shorter way to what the
-loader would say: nothing in it is run, and whatever is wrong with it is read anew.
+The tools of a text depend only on the text and the rules, so they are kept by the hash of the
+text, in one file for each folder of definitions. Nothing in the cache is run, and whatever is
+wrong with it is read anew.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tool_engine.model.tool import Tool
 __all__ = ["AUTO", "MIN_FILES", "CachedLoader", "cache_path", "default_directory"]
 
 AUTO: Final = "auto"
-"""Names the directory where this user's caches are kept by custom."""
+"""Stands for the directory where this user's caches are kept by custom."""
 MIN_FILES: Final = 100
-"""A folder of fewer definitions is read as quickly without a cache, and gets none."""
+"""A folder with fewer definitions is read as quickly without a cache, and gets none."""
 
 
 def default_directory() -> Path | None:
-    """Where this user's caches are kept by custom; None when the user has no home."""
+    """Return the customary directory of this user's caches; None without a home."""
     variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
     base = Path(os.environ.get(variable, ""))
     if not base.is_absolute():
@@ -45,13 +45,10 @@ def default_directory() -> Path | None:
 def cache_path(
     directory: str | None, folder: str, *, recursive: bool, key: str = ""
 ) -> Path | None:
-    """The cache file for the definitions in `folder`; None when they are not cached.
+    """Return the cache file for the definitions in `folder`; None: not cached.
 
-    Args:
-        directory: Where cache files are kept; `AUTO`: where they are by custom; None: nowhere.
-        folder: The folder of definitions.
-        recursive: Whether its sub-folders belong to it.
-        key: What else makes other tools of the same texts.
+    Cache files are kept in `directory`: with `AUTO` in the customary one, with None nowhere. `key`
+    is what else makes other tools of the same texts.
     """
     base = default_directory() if directory == AUTO else directory and Path(directory)
     if not base:
@@ -61,7 +58,7 @@ def cache_path(
 
 
 class CachedLoader:
-    """Loads tools, and knows those of the texts that were loaded before.
+    """Loads tools, and knows those of texts that were loaded before.
 
     Only within a `session` does it use the cache; at other times it reads every text.
 
@@ -100,12 +97,9 @@ class CachedLoader:
 
     @contextmanager
     def session(self, files: Sequence[str]) -> Iterator[None]:
-        """Uses the cache, and a second process, for the next texts when they are worth it.
+        """Use the cache and a second process for `files` where worthwhile.
 
-        Afterwards the cache holds what came of these texts, and nothing else.
-
-        Args:
-            files: Where the texts will come from, in their order.
+        Afterwards the cache holds the tools of these texts, and nothing else.
         """
         path = None
         if len(files) >= MIN_FILES:
@@ -127,12 +121,9 @@ class CachedLoader:
             self._known, self._told, self._seen, self._is_open = {}, {}, {}, False
 
     def load_definitions(self, text: bytes, source: str) -> Sequence[Tool | ToolGroup]:
-        """The tools and groups that `text` defines: see `ToolConfigLoader.load_definitions`.
+        """Return the definitions in `text`, from the cache if they are known.
 
         The few texts that define groups are read each time.
-
-        Raises:
-            DefinitionError: Something is wrong with one of the definitions.
         """
         if not self._is_open:
             return self._checked(self._loader.load_definitions(text, source), text)
@@ -153,7 +144,6 @@ class CachedLoader:
         return tools
 
     def _is_known(self, tool: Tool) -> bool:
-        """Whether a tool of the cache needs no check of its own."""
         if self._check_key is None:
             return self._check is None
         return self._is_settled is None or self._is_settled(tool)

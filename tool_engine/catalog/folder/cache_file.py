@@ -1,8 +1,8 @@
-"""How are entries kept in a file that may be lost, damaged, shared or written by a stranger?
+"""How are entries kept safe in a lost, damaged or forged file?
 
 A cache file carries the version of the rules that made it and a checksum of all that it holds. One
-that is not exactly as it was written counts as none, and so does one that another user could have
-written. It is replaced as a whole, so that no reader ever sees a half, whoever else writes it.
+that is not exactly as it was written counts as empty, and so does one that another user could have
+written. It is replaced as a whole, so that a reader never sees half of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUFFIX: Final = ".tools"
 MAX_SIZE: Final = 256 * 1024 * 1024
 """Bytes in one cache file; what does not fit is read anew each time."""
 MAX_FILES: Final = 32
-"""Cache files in one directory; those that were not used for longest go."""
+"""Cache files in one directory; those unused for longest go."""
 
 _MAGIC: Final = b"tool-engine cache 1\n"
 _DIGEST: Final = 32
@@ -48,7 +48,7 @@ _decode: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 
 
 def read_cache(path: Path) -> dict[bytes, bytes]:
-    """The entries of the cache file at `path`, by key; none when it is not there or not sound."""
+    """Return the entries of a cache file, none if unusable."""
     try:
         entries = _entries(_read_own(path))
         os.utime(path)  # It was used: `_trim` takes others first.
@@ -59,9 +59,9 @@ def read_cache(path: Path) -> dict[bytes, bytes]:
 
 
 def write_cache(path: Path, entries: Mapping[bytes, bytes]) -> None:
-    """Puts `entries` in the place of the cache file at `path`, whole; goes on when that fails.
+    """Replace the cache file as a whole, or ignore a failure.
 
-    No file is written for no entries: an old one stays until it is trimmed.
+    Nothing is written for no entries: an old file stays until it is trimmed.
     """
     try:
         body = msgspec.msgpack.encode(_bounded(entries))
@@ -75,18 +75,18 @@ def write_cache(path: Path, entries: Mapping[bytes, bytes]) -> None:
 
 @cache
 def rules_version() -> bytes:
-    """A hash of all that decides which tool a text becomes: our own code, and what it builds on.
+    """Return a hash of all code that turns texts into tools.
 
     Raises:
         OSError: The package's own files cannot be read, or are not the ones that run here.
-        ImportError: A library does not tell its version.
+        ImportError: A library does not report its version.
     """
     version = import_module("importlib.metadata").version
     digest = hashlib.sha256(sys.version.encode())
     for library in _LIBRARIES:
         digest.update(f"\n{library} {version(library)}".encode())
     for file in _own_files():
-        # What was installed anew is not what this process imported.
+        # A package installed meanwhile is not the one that this process imported.
         if file.stat().st_ctime > _LOADED_AT:
             raise OSError(f"{file} changed after it was imported; start anew")
         content = file.read_bytes()
@@ -100,7 +100,7 @@ def _fail(error: OSError) -> None:
 
 def _own_files() -> Iterator[Path]:
     yield _PACKAGE / "errors.py"
-    # The executors are asked too what is wrong with a definition.
+    # The executors also judge a definition.
     for room in ("catalog", "executors", "model"):
         for folder, subfolders, names in os.walk(_PACKAGE / room, onerror=_fail):
             subfolders[:] = sorted(name for name in subfolders if name != "__pycache__")
@@ -108,7 +108,7 @@ def _own_files() -> Iterator[Path]:
 
 
 def _read_own(path: Path) -> bytes:
-    # Without O_NONBLOCK, opening a named pipe waits for somebody to write to it.
+    # Without O_NONBLOCK, opening a named pipe waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         state = os.fstat(descriptor)
@@ -122,7 +122,7 @@ def _read_own(path: Path) -> bytes:
 
 
 def _entries(data: bytes) -> dict[bytes, bytes]:
-    """Raises ValueError when `data` is not what `write_cache` wrote with the present rules."""
+    """Decode a cache file; raise ValueError for other rules or damage."""
     start = len(_MAGIC) + 2 * _DIGEST
     body = memoryview(data)[start:]
     if data[: len(_MAGIC) + _DIGEST] != _MAGIC + rules_version():
@@ -157,7 +157,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _trim(directory: Path) -> None:
-    """Removes what nobody used for longest, and what a writer left behind when it was killed."""
+    """Remove the files unused for longest, and those of killed writers."""
     found: list[tuple[float, Path]] = []
     for file in directory.iterdir():
         if file.suffix not in (SUFFIX, _PARTIAL):

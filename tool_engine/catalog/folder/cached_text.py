@@ -1,4 +1,4 @@
-"""In which form are the tools that came of one text kept, apart from where the text was found?"""
+"""In which form does a cache keep the tools of a text?"""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ _TEXTS: Final = tuple(sorted(PACKED_FIELDS - _REBUILT - {"category"}))
 """The fields that hold the JSON text of a list or a mapping."""
 _EMPTY: Final = msgspec.Raw(b"[]")
 _EMPTY_LISTS: Final = {"examples": _EMPTY, "tests": _EMPTY, "findings": _EMPTY}
-"""What a tool holds in the fields that are not kept when they are empty, as most of them are."""
+"""Fields that are not kept when empty, as most are, and their value then."""
 
 
 def entry_of(tools: list[Tool], source: str) -> bytes:
-    """What is kept of the tools that were read at `source`."""
     return msgspec.msgpack.encode([_kept(tool, source) for tool in tools])
 
 
 def tools_of(entry: bytes, source: str) -> list[Tool] | None:
-    """The tools of an entry, as if they had just been read; None when it is no entry."""
+    """Return the tools of an entry; None if it is damaged."""
     try:
         return [_tool(kept, source) for kept in _form().decode(entry)]
     except msgspec.DecodeError:
@@ -44,7 +43,7 @@ def tools_of(entry: bytes, source: str) -> list[Tool] | None:
 
 
 class _Form(NamedTuple):
-    """How a tool is kept: what its packed fields hold, and not where the text was found."""
+    """How a tool is kept: its packed fields, without its file."""
 
     defaults: dict[str, Any]
     """The fields that are kept, each with the value that it has where it is not kept."""
@@ -77,7 +76,7 @@ def _kept(tool: Tool, source: str) -> dict[str, Any]:
         if values[name] != default:
             kept[name] = bytes(values[name]) if name in _TEXTS else values[name]
     if tool.findings:
-        # A finding begins with the place, which is another when the text is found elsewhere.
+        # A finding begins with the file's path, which another file of the same text has not.
         kept["findings"] = [each.removeprefix(visible(source)) for each in tool.findings]
     return kept
 

@@ -1,4 +1,4 @@
-"""Which file's tool does each name mean, and which names do several files claim?"""
+"""Which file's tool does a name mean, and which names clash?"""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ class Claims:
         self._changes: dict[str, Tool | None] = {}
 
     def index(self) -> ToolIndex:
-        """The tools whose names one file defines."""
+        """Return the tools whose names only one file defines."""
         if self._changes:
             self._index, self._changes = self._index.with_changes(self._changes), {}
         return self._index
 
     def replace(self, old: Iterable[Tool], new: Iterable[Tool]) -> None:
-        """Puts what one file defines now in the place of what it defined before."""
         for tool in old:
             self._give_up(tool)
         for tool in new:

@@ -39,7 +39,7 @@ class EngineFiles:
         self._of_tools: list[TrustedPath] = []
 
     def trusted_paths(self) -> Iterator[TrustedPath]:
-        """The files. Blocks."""
+        """Yield the files; blocks."""
         config, folder = self._config, self._config.tools_directory
         lock_file = config.lock_file or default_lock_file(folder)
         yield TrustedPath(folder, Kind.FOLDER, "the folder of the engine's definitions")
@@ -54,7 +54,6 @@ class EngineFiles:
         yield from self._files_of_tools()
 
     def _files_of_tools(self) -> list[TrustedPath]:
-        """The definitions, and the code that their handlers name, of the tools of now."""
         tools = self._tools()
         is_same = len(tools) == len(self._seen) and all(map(is_, tools, self._seen))
         if not is_same:
@@ -69,7 +68,7 @@ class EngineFiles:
 
 
 def _links_in(folder: str, *, is_recursive: bool) -> Iterator[str]:
-    """The symbolic links in a folder of definitions: what they lead to is a definition."""
+    """Yield a folder's symbolic links, as their targets are definitions."""
     pending = [folder]
     while pending:
         with suppress(OSError), os.scandir(pending.pop()) as entries:

@@ -1,4 +1,4 @@
-"""What does the file system report about a folder that may come, go and be replaced?"""
+"""Which events does the file system report about a changing folder?"""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ __all__ = ["TELLS_CLOSING", "FolderEvents", "Touched"]
 _log = get_logger(__name__)
 
 TELLS_CLOSING: Final = sys.platform == "linux"
-"""Whether there is an event when a file that was written to is closed."""
+"""Whether the system reports that a written file was closed."""
 _OPEN_TIME: Final = 5.0
-"""Seconds after the last write to a file, or to one that was never closed, until it counts as
-closed: its writer has forgotten it, or the closing was never reported."""
+"""Seconds after the last write until an open file counts as closed: its writer never closed it,
+or the event was lost.
+"""
 _IGNORED: Final = frozenset({"opened", "closed_no_write"})
-"""What reading a file causes; reacting to it would make every reload cause the next."""
+"""Events that reading a file causes; reacting would make every reload cause the next."""
 
 
 class Touched(NamedTuple):
-    """What has happened since it was last asked for."""
-
     paths: frozenset[str] = frozenset()
-    """Definitions that may have changed and that nobody has open for writing."""
+    """Definitions that may have changed and that no process has open for writing."""
     is_everything: bool = False
     """Whether any definition may have changed."""
 
@@ -42,12 +41,8 @@ class Touched(NamedTuple):
 class FolderEvents:
     """Collects what happens in a folder, in a thread of its own.
 
-    `follow` and `stop` block: call them in a thread.
-
-    Args:
-        directory: The folder; it need not exist.
-        wake: Called, in that thread, when there is something new to `take`.
-        recursive: Includes sub-folders.
+    `follow` and `stop` block: call them in a thread. The folder need not exist. `wake` is called,
+    in the thread of the events, when there is something new to `take`.
 
     Raises:
         OSError: The system gives no watches.
@@ -70,9 +65,9 @@ class FolderEvents:
         self._observer.start()
 
     def follow(self) -> bool:
-        """Watches the folder that now has the name; whether it is another one than before."""
+        """Watch the folder of this name; return True if it is new."""
         folder = _identity(self._directory)
-        # A folder that is made again may get its old number; only the watch knows that it is new.
+        # A folder that is made again may get its old number; only the watch shows that it is new.
         if folder == self._folder and all(watch.is_alive() for watch in self._observer.emitters):
             return False
         self._observer.unschedule_all()
@@ -84,12 +79,11 @@ class FolderEvents:
         return True
 
     def stop(self) -> None:
-        """Ends the watching and its threads."""
         self._observer.stop()
         self._observer.join()
 
     def take(self) -> Touched:
-        """What has happened since the last time."""
+        """Return the events since the last call."""
         with self._lock:
             self._forget_writers()
             paths = frozenset(self._paths - self._written_at.keys())
@@ -99,19 +93,18 @@ class FolderEvents:
         return touched
 
     def is_open(self, path: str) -> bool:
-        """Whether somebody has written to a definition and not closed it yet."""
+        """Return True if a writer still has the definition open."""
         with self._lock:
             return path in self._written_at
 
     def seconds_to_wait(self) -> float | None:
-        """Seconds until a file that is never closed may be taken; None: there is no such file."""
+        """Return the seconds until a never closed file counts, or None."""
         with self._lock:
             if not self._written_at:
                 return None
             return max(0.0, min(self._written_at.values()) + _OPEN_TIME - time.monotonic())
 
     def note(self, event: FileSystemEvent) -> None:
-        """Remembers what an event says about definitions."""
         kind = event.event_type
         if kind in _IGNORED or (event.is_directory and kind == "modified"):
             return
@@ -161,8 +154,6 @@ class FolderEvents:
 
 
 class _Handler(FileSystemEventHandler):
-    """Passes on every event."""
-
     def __init__(self, note: Callable[[FileSystemEvent], None]) -> None:
         self._note = note
 

@@ -13,7 +13,7 @@ __all__ = ["FolderOutcome"]
 
 
 class FolderOutcome(msgspec.Struct, frozen=True):
-    """What a look at the folder found: all of it, not only what changed."""
+    """All that a look at the folder found, changed or not."""
 
     files: tuple[FileOutcome, ...]
     claims: ToolIndex

@@ -1,6 +1,6 @@
-"""What do the files of a folder hold, once each of them has been left alone?
+"""Which tools and groups do the files of a folder hold?
 
-The rule: a file that breaks keeps its last good tools and groups.
+A file that breaks keeps its last good tools and groups.
 """
 
 from __future__ import annotations
@@ -44,20 +44,18 @@ PATIENCE: Final = 1.0
 
 
 class _Read(msgspec.Struct, frozen=True, gc=False):
-    """The state of a file that was read."""
-
     stamp: FileStamp | None
-    """None for what could not be looked at."""
+    """None for a file whose state could not be read."""
     is_sure: bool
-    """Whether the file says the same for as long as its stamp is the same."""
+    """Whether an equal stamp proves equal contents."""
 
 
 class Catalog:
-    """The folder of definitions, and what its files held when they were last looked at.
+    """The folder of definitions, and what its last look found.
 
     A file that changed is read when two looks at it agree, and counts when a third look, after the
-    reading, agrees as well; until then it stands for what it stood for. Files that did not change
-    are not read again. `look` and `scan` block: call them in a thread.
+    reading, agrees as well; until then its former contents count. Files that did not change are not
+    read again. `look` and `scan` block: call them in a thread.
 
     Args:
         directory: The folder; it may come and go.
@@ -81,7 +79,7 @@ class Catalog:
     ) -> None:
         self.directory = os.fspath(directory)
         self.arrivals = Arrivals()
-        """What is there and has not been read yet."""
+        """Files that exist and have not been read yet."""
         self._recursive = recursive
         self._loader = CachedLoader(
             cache_directory,
@@ -100,14 +98,13 @@ class Catalog:
         self._has_looked = False
         self._version = 0
         self._found: FolderOutcome | None = None
-        # A look outlives the task that asked for it; the next one must not meet it half way.
+        # A look outlives a task that gave up waiting for it; the next one must not overlap it.
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Catalog({self.directory!r}, {len(self._files)} files)"
 
     def scan(self, previous: ToolIndex) -> ScanOutcome:
-        """Looks at the folder and merges what is there into `previous`."""
         return merge(previous, self.look())
 
     def look(
@@ -117,7 +114,7 @@ class Catalog:
         settle: float = SETTLE_TIME,
         patience: float = PATIENCE,
     ) -> FolderOutcome:
-        """Reads the files that changed since the last look, once they have been left alone.
+        """Read the files that changed since the last look, once they rest.
 
         Args:
             paths: Looks only at these files, named as the folder's listing names them, and reads
@@ -152,14 +149,14 @@ class Catalog:
         except MissingFolderError:
             if not self._files:
                 raise
-            # Somebody may be putting another folder in its place.
+            # The folder may just be being replaced: look again before losing its tools.
             time.sleep(settle)
             return list_definitions(self.directory, recursive=self._recursive)
 
     def _notice(
         self, paths: Collection[str] | None, states: dict[str, FileStamp | None]
     ) -> set[str]:
-        """Notes what differs from what was read; returns the files to wait for."""
+        """Note changes since the last reading; return the changed files."""
         arrivals = self.arrivals
         looked_at = self._files.keys() | arrivals.paths() if paths is None else set(paths)
         for path in looked_at - states.keys():
@@ -172,7 +169,7 @@ class Catalog:
             if not self._has_looked and self._is_at_rest(path, stamp) and self._read(path, stamp):
                 continue
             if paths is not None or read is None or read.stamp != stamp:
-                # At the start, what has long been there need not be waited for.
+                # At the start, files that have long been there need no wait.
                 arrivals.note(path, stamp, trusts_age=not self._has_looked)
             else:
                 arrivals.drop(path)
@@ -182,7 +179,7 @@ class Catalog:
         return arrivals.paths() & (looked_at | states.keys())
 
     def _note_renames(self, gone: Collection[str], states: Mapping[str, FileStamp | None]) -> None:
-        """Lets a file that has only another name go and come in one step, without a rest.
+        """Rename a known file in one step, without a rest.
 
         Else its tools would be gone from the look that misses its old name until the new one has
         rested.
@@ -196,7 +193,7 @@ class Catalog:
                 self.arrivals.note_at_rest(path, stamp)
 
     def _is_at_rest(self, path: str, stamp: FileStamp | None) -> bool:
-        """Whether nobody has written a file for long, though nobody has looked at it before."""
+        """Return True if an unknown file is old enough to read."""
         return (
             stamp is not None
             and stamp.size > 0
@@ -207,7 +204,7 @@ class Catalog:
     def _await_rest(
         self, waiting: set[str], settle: float, patience: float, *, is_told: bool
     ) -> None:
-        """Reads the files that are waited for as they come to rest; takes them out of `waiting`."""
+        """Read each file of `waiting` once it rests, and remove it."""
         end = time.monotonic() + max(patience, 2 * SETTLE_TIME)
         while waiting:
             pause = settle
@@ -223,7 +220,7 @@ class Catalog:
             time.sleep(pause)
 
     def _read(self, path: str, stamp: FileStamp | None) -> bool:
-        """Reads a file; false when it is no longer in the state that `stamp` stands for."""
+        """Read a file; return False when its state is no longer `stamp`."""
         contents, error = None, None
         try:
             if stamp is not GONE:
@@ -255,13 +252,13 @@ class Catalog:
         else:
             if path in self._files:
                 before = {(kind_of(old), old.name): old for old in self._held_by(path)}
-                # The same value again keeps what was compiled for it.
+                # Keep the equal old value: what was compiled for it stays usable.
                 same = [(before.get((kind_of(new), new.name)), new) for new in found]
                 found = [old if old == new else new for old, new in same]
             self._put(FileOutcome.of(path, found), read)
 
     def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
-        """Notes that a file cannot be loaded; its last good tools and groups stay."""
+        """Note a broken file, which keeps its last good definitions."""
         self._put(FileOutcome.of(path, self._held_by(path), str(error)), read)
 
     def _put(self, outcome: FileOutcome, read: _Read) -> None:
@@ -277,7 +274,7 @@ class Catalog:
 
     def _remove(self, path: str) -> None:
         if path not in self._files:
-            return  # it came and went before anybody had read it
+            return  # it came and went before it was read
         self._claims.replace(self._tools_of(path), [])
         del self._files[path], self._reads[path]
         self._broken.discard(path)

@@ -1,4 +1,4 @@
-"""Which groups are there, once a folder holds these, and how do they differ from those before?"""
+"""Which groups exist after a look, and which of them changed?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GroupChanges", "group_changes", "merged_groups", "with_registered"]
 
 
 class GroupChanges(TypedDict, total=False):
-    """The names of the groups that changed; empty when none did."""
+    """The names of the groups that changed; without keys when none did."""
 
     groups_added: list[str]
     groups_modified: list[str]
@@ -22,11 +22,9 @@ class GroupChanges(TypedDict, total=False):
 def merged_groups(
     previous: Mapping[str, ToolGroup], found: Sequence[ToolGroup]
 ) -> tuple[dict[str, ToolGroup], list[tuple[str, str]]]:
-    """The groups after `previous`, by name, and `(file, message)` of those that cannot be one.
+    """Return the next groups by name, and the refused ones.
 
-    Args:
-        previous: The groups until now; those that were registered in code stay.
-        found: The groups of all files.
+    Those of `previous` that were registered in code stay.
     """
     registered = {name: group for name, group in previous.items() if group.source is None}
     groups, errors = dict(registered), list[tuple[str, str]]()
@@ -41,7 +39,7 @@ def merged_groups(
         elif len(same) == 1:
             groups[name] = same[0]
         elif present is not None and present.source in places:
-            # A name that several claim goes on meaning what it meant.
+            # A name that several files claim keeps its meaning.
             groups[name] = present
         if len(places) > 1:
             errors += [_duplicate(group, places) for group in same]
@@ -49,7 +47,6 @@ def merged_groups(
 
 
 def group_changes(before: Mapping[str, ToolGroup], after: Mapping[str, ToolGroup]) -> GroupChanges:
-    """How the groups of two moments differ."""
     added = [name for name in after if name not in before]
     modified = [name for name, group in after.items() if before.get(name, group) != group]
     removed = [name for name in before if name not in after]
@@ -61,7 +58,7 @@ def group_changes(before: Mapping[str, ToolGroup], after: Mapping[str, ToolGroup
 def with_registered(
     wanted: Mapping[str, ToolGroup], present: Mapping[str, ToolGroup]
 ) -> dict[str, ToolGroup]:
-    """The groups of files among `wanted`, with those of `present` that are registered in code."""
+    """Return the files' groups in `wanted` with the registered ones in `present`."""
     of_files = {name: group for name, group in wanted.items() if group.source is not None}
     in_code = {name: group for name, group in present.items() if group.source is None}
     return of_files | in_code

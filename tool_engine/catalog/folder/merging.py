@@ -1,7 +1,7 @@
-"""How does what a folder holds become the next snapshot, and what changed on the way?
+"""Which snapshot follows from what a folder holds, and what changed?
 
-The rules: a name that two places claim is an error of each file and goes on meaning what it meant;
-what is registered in code is never touched.
+A name that two places claim is an error of each file and keeps its meaning; what is registered in
+code is never touched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScanOutcome(msgspec.Struct, frozen=True):
     """The next snapshot, and how it differs from the one before."""
 
     index: ToolIndex
-    """The snapshot before, itself, when nothing at all is different."""
+    """The very snapshot from before when nothing is different."""
     added: list[str] = []
     modified: list[str] = []
     """Names whose definition hash changed."""
@@ -31,7 +31,7 @@ class ScanOutcome(msgspec.Struct, frozen=True):
 
 
 def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
-    """The snapshot after `previous`, once the folder holds what `folder` says.
+    """Build the snapshot after `previous` from a look at the folder.
 
     Quick and without I/O, so that it can run where `previous` cannot change meanwhile.
     """
@@ -48,7 +48,7 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
     for tool in known:
         if tool.source is not None and tool.name not in folder.claims:
             rivals = folder.rivals.get(tool.name, ())
-            # A name that several claim goes on meaning what it meant.
+            # A name that several files claim keeps its meaning.
             if tool.source not in [rival.source for rival in rivals]:
                 changes[tool.name] = None
     for name, rivals in folder.rivals.items():
@@ -65,7 +65,7 @@ def merge(previous: ToolIndex, folder: FolderOutcome) -> ScanOutcome:
 
 
 def new_tools(previous: ToolIndex, folder: FolderOutcome) -> list[Tool]:
-    """The tools that the folder holds and `previous` does not, as far as one file defines them."""
+    """Return the folder's tools that `previous` lacks and only one file defines."""
     return folder.claims.new_since(previous)
 
 

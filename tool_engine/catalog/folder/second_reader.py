@@ -1,9 +1,8 @@
-"""Who reads the other end of a large folder while one process reads it from the beginning?
+"""How does a second process help to read a large folder?
 
-Checking a definition is work for a processor, and Python gives a process one. So a second process
-reads the same files, from the last one on, and tells which tools came of which text. What it tells
-is a shorter way to what the loader would say, as a cache is: where it cannot be started, dies or
-runs other code than this process, everything is read here.
+Checking a definition needs a processor, and Python gives a process one. So a second process reads
+the same files from the last one on, and sends the tools of each text. Where it cannot be started,
+dies or runs other code than this process, everything is read here.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ MIN_UNREAD: Final = 2_000
 """Fewer texts are read by one process before a second one has started."""
 
 _BATCH: Final = 100
-"""Texts that are told of at once."""
+"""Texts in one message."""
 _LENGTH: Final = 4
-"""Bytes that say how long the batch behind them is."""
+"""Bytes of the length before each batch."""
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.buffer.readline()); "
     "from tool_engine.catalog.folder.second_reader import serve; serve()"
@@ -47,11 +46,7 @@ _decode_batch: Final = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 
 
 class SecondReader:
-    """A process that reads `files` from the last to the first, until it is closed.
-
-    Args:
-        files: The paths of definitions, in the order in which this process reads them.
-    """
+    """A process that reads `files` backwards until it is closed."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self.entries: dict[bytes, bytes] = {}
@@ -70,14 +65,14 @@ class SecondReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the process; what it told stays."""
+        """End the process; the entries it sent stay."""
         if self._process is None:
             return
         self._process.kill()
         self._thread.join()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            # What was not sent before the process ended is sent to nobody.
+            # Closing flushes what was not sent, to a process that is gone.
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
         self._process = None
@@ -99,12 +94,12 @@ class SecondReader:
 
 
 def serve() -> None:
-    """Is the second process: reads the files that the first one names, and tells what it found."""
+    """Run the second process: read the given files, send their tools."""
     files = _decode_files(sys.stdin.buffer.read())
     out = sys.stdout.buffer
     out.write(rules_version())
     loader = ToolConfigLoader()
-    # Whoever asked may be gone: then there is nobody left to tell.
+    # The first process may be gone: then nothing is left to do.
     with suppress(BrokenPipeError):
         for end in range(len(files), 0, -_BATCH):
             batch = {}
@@ -116,7 +111,7 @@ def serve() -> None:
 
 
 def _read(loader: ToolConfigLoader, file: str) -> dict[bytes, bytes]:
-    # What is wrong with a file is told by the process that was asked for its tools.
+    # What is wrong with a file is reported by the first process.
     with suppress(DefinitionError):
         text = read_definition(file).data
         read = loader.load_definitions(text, file)
@@ -134,7 +129,7 @@ def _batches(pipe: IO[bytes]) -> Iterator[dict[bytes, bytes]]:
 
 
 def _may_start() -> bool:
-    """Whether there is a second processor, and an interpreter that is known to be one."""
+    """Return True with a second processor and a known interpreter."""
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
     else:

@@ -1,10 +1,9 @@
-"""When may definitions have changed, and which, so that they must be looked at?
+"""When may definitions have changed, and which ones must be looked at?
 
-Two ways, alone or together: a look at all files every `interval` seconds, and the file system's own
-events, which name the files. One task does all of it, so two looks never overlap, and a change
-during a look is followed by one more. Events are a promise that no file system keeps everywhere
-(network mounts, links to other folders, queues that overflow), so a look at all files follows them
-after a while too.
+Two ways, alone or together: a look at all files every `interval` seconds, and the file system's
+own events, which name the files. One task does both, so two looks never overlap, and a change
+during a look is followed by one more. No file system reports every event (network mounts, links to
+other folders, queues that overflow), so a look at all files follows them after a while too.
 """
 
 from __future__ import annotations
@@ -28,14 +27,15 @@ _log = get_logger(__name__)
 
 Look = Callable[[frozenset[str] | None, float], Awaitable[Collection[str]]]
 """Looks at the files of these paths, or at all for None, which must have been left alone for so
-many seconds; returns those that are being written and must be looked at again."""
+many seconds; returns those that are being written and must be looked at again.
+"""
 
 _POLL_SETTLE: Final = 0.2
-"""Seconds for which a file must have been left alone when no event tells that it was closed."""
+"""Seconds of rest for a changed file where no event reports that it was closed."""
 _AGAIN: Final = 0.05
 """Seconds until files that were being written are looked at again."""
 _FOLDER_INTERVAL: Final = 0.5
-"""Seconds between two looks at whether the watched folder is still the same folder."""
+"""Seconds between two checks that the watched folder is still the same folder."""
 _SAFETY_INTERVAL: Final = 1.0
 """The fewest seconds between two looks at all files beside the events."""
 _LONGEST_SAFETY_INTERVAL: Final = 10.0
@@ -45,7 +45,7 @@ _LONGEST_BACK_OFF: Final = 60.0
 
 
 class ToolWatcher:
-    """Calls `look` when definitions may have changed: soon after an event, else at intervals.
+    """Calls `look` after events and at intervals, when definitions may have changed.
 
     The folder may come into being later, and be deleted and made again. What `look` raises is
     logged, and all files are looked at again a little later. Start the watcher before the first
@@ -98,15 +98,13 @@ class ToolWatcher:
 
     @property
     def is_running(self) -> bool:
-        """Whether changes are being looked for."""
         return self._is_running
 
     def is_open(self, path: str) -> bool:
-        """Whether events tell that somebody has a definition open and has written to it."""
+        """Return True if events show that a writer has the definition open."""
         return self._events is not None and self._events.is_open(path)
 
     async def start(self) -> None:
-        """Begins to look for changes."""
         if self._is_running or (self._interval is None and not self._watch):
             return
         self._is_running = True
@@ -124,7 +122,7 @@ class ToolWatcher:
             self._task = loop.create_task(self._run(loop), name=f"tool-watcher {self._directory}")
 
     async def stop(self) -> None:
-        """Stops looking; no task and no thread of the watcher is left. May be called again."""
+        """Stop looking, with no task or thread left; may be repeated."""
         task, self._task, self._is_running = self._task, None, False
         if task is None:
             return
@@ -166,7 +164,6 @@ class ToolWatcher:
             await self._look_at(None, self._told_settle)
 
     async def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Waits until there is something to do."""
         now = loop.time()
         waits = [self._next_look - now]
         if self._unsettled:
@@ -192,23 +189,23 @@ class ToolWatcher:
         else:
             self._failures = 0
             others = frozenset() if paths is None else self._unsettled - paths
-            # The closing of a file that is open is an event.
+            # A file that is open will cause an event when it is closed.
             self._unsettled = others | {path for path in unsettled if not self.is_open(path)}
             self._next_again = loop.time() + _AGAIN
 
     def _period(self, cost: float) -> float:
-        """Seconds until the next look at all files, after one that took `cost` seconds."""
+        """Return the seconds until the next look at all files."""
         if not self._watch:
             return self._interval or 0.0
         safety = max(_SAFETY_INTERVAL, min(cost * _SAFETY_SHARE, _LONGEST_SAFETY_INTERVAL))
         return safety if self._interval is None else min(self._interval, safety)
 
     def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
-        # watchdog is loaded only by those who ask for it.
+        # watchdog is loaded only where it is used.
         from tool_engine.catalog.folder.file_events import TELLS_CLOSING, FolderEvents
 
         def wake() -> None:
-            # A loop that was closed without stop() has nobody left to tell.
+            # A loop that was closed without stop() has no watcher left to wake.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._wake.set)
 

@@ -1,1 +1,1 @@
-"""What makes a definition that loads still a bad one, in one small file per subject."""
+"""Which definitions load but are bad, in one file per subject?"""

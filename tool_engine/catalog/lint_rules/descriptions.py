@@ -1,4 +1,4 @@
-"""Does the tool's name and description tell a model what it is, when to use it and when not?"""
+"""Does a description say what a tool does, when and when not?"""
 
 from __future__ import annotations
 

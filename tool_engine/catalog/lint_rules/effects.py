@@ -1,4 +1,4 @@
-"""Does the definition say truly whether the tool writes, and does it keep secrets out of itself?"""
+"""Is a definition honest about writing, and free of secrets?"""
 
 from __future__ import annotations
 
@@ -50,14 +50,13 @@ def _effect_denied(tool: Tool) -> Iterator[Flaw]:
 
 
 def _evidence_of_writing(tool: Tool) -> Flaw | None:
-    """What speaks for a tool that writes, and where it stands."""
     method = _method(tool)
     if method in _WRITING_METHODS:
         return ("entry", "request", "method"), f"the request is a {method}"
     if "sql" in tool.implementation_config:
         is_readonly = tool.implementation_config.get("readonly", True)
         return None if is_readonly else (("entry", "readonly"), "its statement may write")
-    # A request that is declared as a reading one is stronger than a word in a name.
+    # A request declared as reading is stronger than a word in a name.
     return None if method else _choice_of_method(tool) or _writing_words(tool)
 
 

@@ -1,4 +1,4 @@
-"""Does the definition show how it is called, and do its examples fit its parameters?"""
+"""Does a definition have examples, and do they fit its parameters?"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _unfit(tool: Tool) -> Iterator[Flaw]:
 
 
 def _accepted(tool: Tool) -> Iterator[tuple[Path, Any]]:
-    """The arguments that the file itself says are right, each with its place."""
+    """Yield the arguments of examples and tests with their places."""
     for number, example in enumerate(tool.examples):
         yield ("examples", number, "params"), example["params"]
     for number, test in enumerate(tool.tests):

@@ -1,4 +1,4 @@
-"""Do the parameters tell a model what to put into them?"""
+"""Do the parameters show a model which values to pass?"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _silent_property(tool: Tool) -> Iterator[Flaw]:
 
 
 def _silent(rules: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str]]:
-    """The declared properties without a description, at every depth."""
+    """Yield the declared properties without a description, at every depth."""
     for name, spec in (rules.get("properties") or {}).items():
         if not isinstance(spec, Mapping) or not str(spec.get("description", "")).strip():
             yield path, name

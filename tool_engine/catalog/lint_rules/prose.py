@@ -1,7 +1,7 @@
-"""What does a description say, as far as its words tell: in English and in Chinese?
+"""What do the English or Chinese words of a description state?
 
-Words are counted and looked for; nothing here understands a text. Each question is asked so that a
-text which could well be right is right: a false alarm costs more trust than a missed fault.
+Words are counted and looked for; nothing here understands a text. In doubt a text counts as right:
+a false alarm costs more trust than a missed fault.
 """
 
 from __future__ import annotations
@@ -38,23 +38,22 @@ _WHEN_NOT: Final = re.compile(
 
 
 def word_count(text: str) -> float:
-    """How many words `text` has; Chinese characters count two thirds of a word each."""
+    """Count words; a Chinese character is two thirds of a word."""
     chinese = len(_CHINESE.findall(text))
     return len(_WORD.findall(_CHINESE.sub(" ", text))) + chinese / _CHARACTERS_PER_WORD
 
 
 def says_when(text: str) -> bool:
-    """Whether `text` has a word that tells when something is used."""
     return _WHEN.search(text) is not None
 
 
 def says_when_not(text: str) -> bool:
-    """Whether `text` has a word that draws a line: not, only, never, without, instead, ..."""
+    """Return True if `text` draws a line: not, only, without, ..."""
     return _WHEN_NOT.search(text) is not None
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Whether `text` has no word that is not in `name` already.
+    """Return True if all words of `text` are in `name`.
 
     Example:
         >>> repeats_name("Gets the weather.", "get_weather")

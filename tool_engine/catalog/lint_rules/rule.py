@@ -27,10 +27,9 @@ class LintRule(msgspec.Struct, frozen=True):
     code: str
     """`L`, the number of the subject and two digits."""
     severity: str
-    """error or warning."""
+    """`error` or `warning`."""
     summary: str
     """What it finds."""
     reason: str
     """Why that is bad."""
     check: Callable[[Tool], Iterable[Flaw]]
-    """Finds it in a tool."""

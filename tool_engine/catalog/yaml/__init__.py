@@ -1,1 +1,1 @@
-"""How is YAML text read so that it means only what its author sees?"""
+"""How is YAML read so that it means what its author sees?"""

@@ -1,7 +1,7 @@
 """Which characters may the text of a definition hold?
 
-Those that an author sees. What an editor hides, or shows in another order than it is read, is
-refused; it can still be written as an escape in double quotes.
+Only those that an author sees: what an editor hides, or shows in another order than it is read, is
+refused. It can still be written as an escape in double quotes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ _HANDLE: Final = re.compile(r"^%TAG|[\r\n]%TAG")
 
 
 def decode(text: str | bytes, source: str) -> str:
-    """The characters of `text`, without the byte order mark.
-
-    Raises:
-        DefinitionError: It is too long, is not UTF-8, or holds what an author cannot see.
-    """
+    """Decode `text`; refuse long texts, other encodings and hidden characters."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes"
@@ -48,7 +44,7 @@ def decode(text: str | bytes, source: str) -> str:
         got = f"the character U+{ord(found.group()):04X}"
         cure = 'remove it, or write it as an escape in "double quotes"'
         raise _error(f"{got} is not allowed", got, cure, source, text[: found.start()])
-    # The parser compares each of these lines with all before it, so they end here.
+    # The parser compares each %TAG line with all before it, which takes long for many.
     if "%TAG" in text and (found := _HANDLE.search(text)):
         before = text[: found.end() - len("%TAG")]
         raise _error("%TAG is not allowed", "%TAG", "remove the line", source, before)

@@ -1,4 +1,4 @@
-"""What does a YAML text hold, and at which line and column does each part of it stand?"""
+"""What does a YAML text hold, and where is each part?"""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _NUMBER: Final = re.compile(r"(?:[!&]\S*\s+)*([-+.\w]+)")
 
 
 class Document:
-    """One YAML document: its value, and where each part of it stands."""
-
     __slots__ = ("_marks", "_text", "value")
 
     def __init__(self, value: Any, marks: Sequence[Any], text: str) -> None:
@@ -32,21 +30,17 @@ class Document:
         return f"Document({self.value!r})"
 
     def position(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
-        """The 1-based line and column of the value at `path`, or of its key.
-
-        A path that leads to nothing gives the place of the deepest part that is there.
-        """
+        """Return the 1-based line and column of the nearest existing part."""
         (mark,) = self.marks([(path, of_key)])
         return mark.line + 1, mark.column + 1
 
     def marks(self, places: Iterable[tuple[Path, bool]]) -> list[Any]:
-        """The mark of each `(path, of_key)`, all found in one walk through the document."""
         wanted = list(places)
         ordinals = self._ordinals([path for path, _ in wanted])
         return [self._marks[ordinals[path][0 if of_key else 1]] for path, of_key in wanted]
 
     def paths_at(self, numbers: Iterable[int]) -> dict[int, Path]:
-        """The paths of the keys and values with these numbers, counted in the order of the text."""
+        """Return the paths of numbered keys and values, in text order."""
         wanted = set(numbers)
         found: dict[int, Path] = {}
         for number, (path, _) in enumerate(_walk(self.value, ())):
@@ -57,7 +51,7 @@ class Document:
         return found
 
     def number_as_written(self, path: Path, mark: Any) -> str | None:
-        """The number at `path` as its author wrote it, such as `1.10`; None for what is none."""
+        """Return the number at `path` as written, such as `1.10`; else None."""
         value: Any = self.value
         for part in path:
             is_there = part in value if isinstance(value, dict) else isinstance(value, list)
@@ -70,7 +64,7 @@ class Document:
         return found.group(1) if found else None
 
     def _ordinals(self, paths: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-        """The numbers of the key and of the value at each path, or at the deepest part of it."""
+        """Return the key and value numbers of each path's nearest part."""
         paths = list(paths)
         missing = {path[:end] for path in paths for end in range(len(path) + 1)}
         found: dict[Path, tuple[int, int]] = {}
@@ -90,7 +84,7 @@ class Document:
 
 
 def format_path(path: Path) -> str:
-    """Writes a path as people do: `parameters[2].validation.min`."""
+    """Write a path as people do: `parameters[2].validation.min`."""
     written = ""
     for part in path:
         if isinstance(part, int):
@@ -111,7 +105,7 @@ def _deepest(path: Path, found: dict[Path, tuple[int, int]]) -> tuple[int, int]:
 
 
 def _walk(value: Any, path: Path) -> Iterator[tuple[Path, bool]]:
-    """The path of each key and value in the order of the text, and whether it is the key."""
+    """Yield each path in text order, with True for a key."""
     yield path, False
     if isinstance(value, dict):
         for key, item in value.items():

@@ -1,7 +1,6 @@
 """Where does the YAML parser read something else than YAML 1.2 says?
 
-Such a text has one meaning for its author's editor and another one here. What can be told by the
-place of what was read is refused.
+Such a text means one thing to its author's editor and another one here, so it is refused.
 """
 
 from __future__ import annotations
@@ -36,16 +35,15 @@ Oddity = tuple[str, str]
 
 
 class Oddities:
-    """Those of one text."""
+    """The places of one text where the parser differs from YAML 1.2."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.may_be_there = _MAY_BE_ODD.search(text) is not None
-        """Whether it is worth to look at each event."""
+        """False: no event needs a look."""
         self._ends_in_blanks = self.may_be_there and _LAST_LINE.search(text) is not None
 
     def find(self, event: Any) -> Oddity | None:
-        """What is odd about what an event of the parser was read from."""
         text, start, end = self._text, event.start_mark.index, event.end_mark.index
         if start and text[start - 1] == "?" and end > start:
             return _QUESTION
@@ -61,7 +59,7 @@ class Oddities:
         return None
 
     def _may_hold_blanks(self, event: Any) -> bool:
-        """Whether the blanks at the end of the file are told from what a block of text holds."""
+        """Return True if the final blanks may belong to a text block."""
         start, end = event.start_mark.index, event.end_mark.index
         if self._text[end:].strip(" \r\n"):
             return False

@@ -1,4 +1,4 @@
-"""What is to be done about a text that the YAML parser cannot read?"""
+"""How does an author mend a text that is not YAML?"""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _CURES: Final = (
     ("PyYAML was", "import it once"),
     ("", "check this line and the ones before it"),
 )
-"""What to do about a fault that the parser found, by a part of its message."""
+"""A part of the parser's message -> the cure; the first match counts."""
 
 
 def parser_problem(error: yaml.YAMLError, source: str) -> DefinitionProblem:
-    """The place in the text of `source` that the parser could not read, with a cure."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     context = getattr(error, "context", None)
     problem = getattr(error, "problem", None) or str(error)

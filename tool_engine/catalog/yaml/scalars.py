@@ -1,7 +1,7 @@
-"""Which value does a plain YAML scalar stand for, so that it reads as its author sees it?
+"""Which value does an unquoted YAML scalar stand for?
 
 The core schema of YAML 1.2, minus what surprises people: `012` and `1_000` stay text, as do `no`,
-`on`, `1:30` and dates. A number that would change on the way in is refused, never rounded away.
+`on`, `1:30` and dates. A number that would change on the way in is refused, never rounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONSTANTS: Final = {
     "FALSE": False,
 }
 MAY_BE_MORE: Final = frozenset("~nNtTfF-+.0123456789")
-"""What a plain scalar begins with that may be more than text."""
+"""First characters of scalars that may be more than text."""
 _MAY_BE_NUMBER: Final = frozenset("-+.0123456789")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -36,16 +36,10 @@ _INTEGER_LIMIT: Final = 2**63
 INTEGER_CURE: Final = (
     f"write one from {-_INTEGER_LIMIT} to {_INTEGER_LIMIT - 1}, or leave the key out"
 )
-"""What to do about an integer that does not fit into 64 bits."""
 
 
 class UnreadableScalarError(ValueError):
-    """A plain scalar is a number that JSON cannot carry.
-
-    Args:
-        message: What is wrong with it.
-        number_cure: What to write where a number belongs.
-    """
+    """A number that JSON cannot carry, with a cure for numbers."""
 
     def __init__(self, message: str, number_cure: str) -> None:
         self.message = message
@@ -55,11 +49,7 @@ class UnreadableScalarError(ValueError):
 
 
 def resolve_plain(text: str) -> str | int | float | bool | None:
-    """The value of the unquoted scalar `text`.
-
-    Raises:
-        UnreadableScalarError: It is infinite, not a number, or outside the range of numbers.
-    """
+    """Return the value of an unquoted scalar; refuse unsafe numbers."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] not in _MAY_BE_NUMBER:
@@ -92,7 +82,7 @@ def _float(text: str) -> float:
     mantissa = text.lower().partition("e")[0]
     vanished = value == 0.0 and any(digit in "123456789" for digit in mantissa)
     if math.isinf(value) or vanished:
-        # Nothing is known here of its key, which may take no 0 and no negative number.
+        # The key is unknown here, and may take neither 0 nor a negative number.
         cure = "write 1e-307 or a larger one" if vanished else "write one between -1e308 and 1e308"
         raise UnreadableScalarError(
             f"the number {text[:40]} is outside the range of numbers",

@@ -1,4 +1,4 @@
-"""How is YAML text read so that it can mean only what its author sees?
+"""How is YAML read so that no two readers understand it differently?
 
 PyYAML parses, this module constructs. What two readers could understand differently is refused:
 duplicate keys, anchors and aliases, merge keys, unknown tags, keys that are not text. Every fault
@@ -32,7 +32,7 @@ __all__ = [
     "parse",
 ]
 
-# Looked up for every event, so they have names of their own.
+# Looked up for every event: a global name is faster than an attribute.
 _SCALAR: Final = yaml.ScalarEvent
 _MAPPING_START: Final = yaml.MappingStartEvent
 _MAPPING_END: Final = yaml.MappingEndEvent
@@ -56,7 +56,7 @@ class _Fault(NamedTuple):
 
 
 class _Anchored(NamedTuple):
-    """What an anchor names: a value and its marks; None while it is still being read."""
+    """The value and marks of an anchor; no marks while reading."""
 
     value: Any
     marks: list[Any] | None
@@ -67,7 +67,7 @@ class _StopReading(Exception):  # noqa: N818 - never leaves this module
 
 
 def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> list[Any]:
-    """The value of every document in `text`; arguments and errors as for `load_documents`.
+    """Return the value of every document in `text`; see `load_documents`.
 
     Example:
         >>> load_all("answer: no", "example.yaml")
@@ -80,15 +80,10 @@ def load_all(text: str | bytes, source: str, *, allow_aliases: bool = False) -> 
 def load_documents(
     text: str | bytes, source: str, *, allow_aliases: bool = False
 ) -> list[Document]:
-    """Reads every document in `text`, with the place of each value.
+    """Read every document in `text`, with the place of each value.
 
-    Args:
-        text: At most 1 MiB of YAML 1.2 in UTF-8.
-        source: The name that errors give the text, such as its file.
-        allow_aliases: Whether `*name` may stand for a copy of what `&name` was put before.
-
-    Returns:
-        One `Document` each; none for a text that holds only comments.
+    It is at most 1 MiB of YAML 1.2 in UTF-8, and errors call it `source`; comments alone give none.
+    With `allow_aliases`, `*name` stands for a copy of the value at `&name`.
 
     Raises:
         DefinitionError: The text is not strict YAML; lists every fault that was found.
@@ -102,7 +97,7 @@ def load_documents(
 def parse(
     text: str | bytes, source: str, *, allow_aliases: bool = False
 ) -> tuple[list[Document], list[DefinitionProblem]]:
-    """Reads what can be read of `text`, and lists the faults instead of raising them."""
+    """Read what is readable of `text`; return faults, never raise."""
     try:
         decoded = decode(text, source)
     except DefinitionError as error:
@@ -111,8 +106,6 @@ def parse(
 
 
 class _Reader:
-    """Builds the documents of one text from the parser's events."""
-
     def __init__(self, text: str, source: str, *, allow_aliases: bool) -> None:
         self._source = source
         self._text = text
@@ -120,7 +113,6 @@ class _Reader:
         self._has_escapes = "\\" in text
         self._has_tabs = "\t" in text
         self._oddities = Oddities(text)
-        """What the parser reads otherwise than YAML 1.2 says."""
         self._is_odd = self._oddities.may_be_there
         self._is_simple = not (self._has_escapes or self._has_tabs or self._is_odd)
         self._keys: set[str] = set()
@@ -152,7 +144,7 @@ class _Reader:
             elif kind is yaml.StreamEndEvent:
                 return
             elif kind is not yaml.StreamStartEvent:
-                # Going on would never end: the C parser keeps the classes it was first loaded with.
+                # Going on would never end: the C parser keeps the classes that it first loaded.
                 raise yaml.YAMLError("PyYAML was imported twice in this process")
 
     def _document(self, event: Any) -> Document:
@@ -180,7 +172,7 @@ class _Reader:
         if event.__class__ is not _SCALAR:
             return self._compound(event, depth)
         if event.tag is None and event.anchor is None and self._is_simple:
-            # Nearly every scalar ends here, so this is what reading costs.
+            # Nearly every scalar ends here: this path decides what reading costs.
             text = event.value
             if not event.implicit[0] or (text and text[0] not in MAY_BE_MORE):
                 return text
@@ -264,14 +256,14 @@ class _Reader:
             self._fault(*found, event)
 
     def _check_colon(self, key: Any, value: Any) -> None:
-        """Refuses `{a:1}`, which is the key `a:1` without a value."""
+        """Refuse `{a:1}`, which is the key `a:1` without a value."""
         if value.__class__ is yaml.ScalarEvent and not value.value and value.implicit[0]:
             name, _, rest = key.value[:80].partition(":")
             cure = f"write a blank after the colon: {name}: {rest}"
             self._fault(f"the key {key.value[:80]!r} has no value", cure, key)
 
     def _skip_duplicate(self, mark: Any, key: str, line: int, start: int, depth: int) -> None:
-        # The second value is read only to get past it: its marks must not shift the others'.
+        # Read the second value only to get past it: its marks must not shift the others'.
         del self._marks[-1]
         kept = len(self._marks)
         self._node(self._next_event(), depth + 1)
@@ -320,7 +312,7 @@ class _Reader:
             return event.value
 
     def _open_anchor(self, event: Any) -> bool:
-        """Notes that the anchor's value begins; whether an alias may have it when it is read."""
+        """Begin an anchor's value; return True if aliases may use it."""
         shown = f"the anchor &{event.anchor[:80]}"
         if not self._allow_aliases:
             self._fault(f"{shown} is not allowed", "remove it", event)
@@ -332,7 +324,7 @@ class _Reader:
         return False
 
     def _alias(self, event: Any, depth: int) -> Any:
-        """A copy of what the alias names: a value belongs to one place."""
+        """Return a copy of the alias's value: each has one place."""
         shown = f"the alias *{event.anchor[:80]}"
         anchored = self._anchors.get(event.anchor)
         if not self._allow_aliases:
@@ -381,7 +373,7 @@ class _Reader:
         self._stop(message, "split it", event)
 
     def _report(self, document: Document | None) -> None:
-        """Turns faults into problems; a text that was read whole also gives them their paths."""
+        """Turn faults into problems, with paths where the whole text was read."""
         if not self._faults:
             return
         paths = document.paths_at(fault.number for fault in self._faults) if document else {}
