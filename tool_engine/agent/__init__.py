@@ -1,1 +1,1 @@
-"""How does a model go on, turn by turn, until it has an answer, and which models can be asked?"""
+"""How does a conversation with a model run, turn by turn, and which models are there?"""

@@ -1,4 +1,4 @@
-"""How did a turn of the conversation end?"""
+"""What does a finished turn of the conversation return, and why did it end?"""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["AgentAnswer", "StopReason", "hidden"]
 
 
 class StopReason(str, Enum):
-    """Why a turn ended."""
+    """The reason why a turn ended."""
 
     COMPLETED = "completed"
-    """The model answered, and wanted no call."""
+    """The model answered without asking for a call."""
     TRUNCATED = "truncated"
-    """The model's reply was cut, and so was the one that it was asked for in its place."""
+    """The reply was cut off, and the second try as well."""
     REFUSED = "refused"
-    """The model, or its provider, would not answer; or a filter took the answer away."""
+    """The model, its provider or a filter refused to answer."""
     EMPTY = "empty"
-    """The model said nothing."""
+    """The reply had no text."""
     UNREADABLE = "unreadable"
-    """The reply could not be read, and neither could the one that was asked for in its place."""
+    """The reply could not be read, and the second try neither."""
     REPEATING = "repeating"
-    """The model made the same calls with the same results again and again. U47."""
+    """The model repeated the same calls with the same results. U47."""
     MAX_ROUNDS = "max_rounds_reached"
     MAX_CALLS = "max_calls_reached"
     MAX_TOKENS = "max_tokens_reached"
@@ -38,44 +38,42 @@ class StopReason(str, Enum):
 
 
 class AgentAnswer(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """What came of one turn."""
+    """The result of one turn."""
 
     text: str
-    """What the model said last, for the user; perhaps nothing: see `stop_reason`."""
+    """The model's last text for the user; may be empty: see `stop_reason`."""
     stop_reason: StopReason
     usage: Usage
-    """What the conversation has spent so far."""
+    """What the conversation has used so far."""
     tool_usage_summary: dict[str, Any] = {}
-    """What the calls of the conversation add up to, as `ToolCallSummary.to_brief()`: `total_calls`,
-    `success_rate`, `tool_usage` and `has_errors`; those that its model asked for. K45."""
+    """Totals of the calls that this conversation's model asked for, as from
+    `ToolCallSummary.to_brief()`: `total_calls`, `success_rate`, `tool_usage`, `has_errors`. K45.
+    """
     messages: list[Any] = []
-    """What the turn added to the conversation, in the form of the model's protocol."""
+    """The messages that the turn added, in the form of the model's protocol."""
     findings: list[ReplyFinding] = []
-    """What is to be known about the replies of the turn."""
+    """Notes about the replies of the turn, such as repairs and losses."""
     _secrets: tuple[OwnSecrets, ...] = ()
-    """The secrets that its calls were sent."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model itself came to an end."""
+        """Return True if the model ended its answer by itself."""
         return self.stop_reason is StopReason.COMPLETED
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with `[hidden]` in the place of secrets.
+        """Return the fields as JSON values, with `[hidden]` in place of secrets.
 
-        As in records, also where the value stands of what a tool calls secret. Whoever goes on with
-        the conversation takes `messages` itself.
+        Secrets are hidden as in records, also where their values stand in other fields. To go on
+        with the conversation, use `messages` itself.
         """
         told = super().to_dict()
         return told | {name: hidden(told[name], self._secrets) for name in _SPOKEN}
 
 
 _SPOKEN: Final = ("text", "messages", "findings")
-"""The fields in which a secret that a call was sent may stand."""
 
 
 def hidden(value: Any, secrets: Iterable[OwnSecrets]) -> Any:
-    """A JSON value without the values of secrets."""
     for each in secrets:
         value = each.hide(value)
     return value

@@ -1,4 +1,4 @@
-"""How does one request become a reply that has been read, while others hear what it says?"""
+"""How is one reply requested and read, and how do listeners follow it?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tool_engine.redaction import OwnSecrets, redact_text, words_of
 __all__ = ["Asking", "Emit"]
 
 Emit = Callable[..., None]
-"""Tells whoever listens of a step: its type, and what it has."""
 
 _log: Final = get_logger(__name__)
 _TYPES: Final = {
@@ -36,13 +35,7 @@ _TYPES: Final = {
 
 
 class Asking:
-    """One request to a model, and its reply so far.
-
-    Args:
-        model: Who is asked.
-        emit: Hears of each step of the reply.
-        find_secrets: Gives those of the conversation, which the words of its client may repeat.
-    """
+    """One request to a model, and its reply so far."""
 
     def __init__(
         self, model: ChatModel, emit: Emit, find_secrets: Callable[[], Iterable[OwnSecrets]]
@@ -52,20 +45,20 @@ class Asking:
         self._find_secrets = find_secrets
         self._said: list[str] = []
         self._half = ""
-        """The first half of a character that two chunks hold one half of each."""
+        """Half of a surrogate pair that waits for its other half in the next chunk."""
         self._raw: list[str] = []
 
     @property
     def said(self) -> str:
-        """The text of the reply so far, without calls: what is left if it breaks off."""
+        """The reply's text so far, without calls, kept if it breaks off."""
         return "".join(self._said).strip()
 
     async def ask(self, request: ChatRequest) -> ParsedReply:
-        """The whole reply.
+        """Send the request and return the whole reply.
 
         Raises:
-            ChatModelError: There is none, or not all of it.
-            asyncio.CancelledError: The turn was cancelled, whatever a client made of that.
+            ChatModelError: There is no reply, or only a part of one.
+            asyncio.CancelledError: The turn was cancelled, even if the client swallowed that.
         """
         task = asyncio.current_task()
         cancelled = 0 if task is None else task.cancelling()
@@ -119,14 +112,14 @@ class Asking:
     def _read_whole(self, pieces: list[Any]) -> ParsedReply:
         if len(pieces) < 2:
             return parse_reply(self._model.protocol, pieces[0] if pieces else "")
-        # A client that streams all the same: each piece is a part of the reply.
+        # A client may stream although it was not asked to: each piece is a part of the reply.
         reader = _Reader(self._model.protocol.decoder(), self._find_secrets)
         for each in pieces:
             reader.feed(each)
         return reader.close()
 
     def _tell(self, event: StreamEvent) -> None:
-        # Findings are told once, when the reply is over and all of them are known.
+        # Findings are reported once, at the end of the reply, when all of them are known.
         kind = _TYPES.get(event.type)
         if kind is None:
             return
@@ -142,7 +135,7 @@ class Asking:
         )
 
     def _tell_text(self, text: str) -> None:
-        """The next text; nothing more comes after an empty one."""
+        """Emit the next text; after an empty one no more follows."""
         whole = self._half + text
         self._half = whole[-1] if text and "\ud800" <= whole[-1] <= "\udbff" else ""
         whole = readable(whole[: len(whole) - len(self._half)])
@@ -151,7 +144,6 @@ class Asking:
             self._emit(AgentEventType.CONTENT_CHUNK, content=whole)
 
     def _tell_whole(self, reply: ParsedReply) -> None:
-        """The same steps for a reply that came at once."""
         self._tell_text(reply.text)
         self._tell_text("")
         for call in reply.calls:
@@ -165,7 +157,7 @@ class Asking:
                 )
 
     def _with_message(self, reply: ParsedReply) -> ParsedReply:
-        """The reply as it goes back into the conversation, also where a protocol does not say."""
+        """Return the reply with its message, also where the protocol gives none."""
         if reply.message is not None:
             is_list = isinstance(reply.message, list)
             return reply if is_list else replace(reply, message=[reply.message])
@@ -176,7 +168,7 @@ class Asking:
 
 
 class _Reader:
-    """A decoder that may be one of others: what it fails on becomes a finding."""
+    """A guard around a foreign decoder: its errors become findings."""
 
     def __init__(
         self, decoder: ReplyDecoder, find_secrets: Callable[[], Iterable[OwnSecrets]]
@@ -208,7 +200,6 @@ def _name(model: ChatModel) -> str:
 
 
 def _failure(model: ChatModel, error: Exception, secrets: Iterable[OwnSecrets]) -> ChatModelError:
-    """What a client of others raised, as one of ours would tell it."""
     who = _name(model)
     found = failure_of(error, who, type(model).__name__)
     message = redact_text(readable(f"{who}: its client failed: {words_of(error, *secrets)}"))

@@ -1,4 +1,4 @@
-"""What does somebody hear of a turn while it goes on? D15, D16."""
+"""Which events report the steps of a turn while it runs? D15, D16."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ __all__ = ["AgentEvent", "AgentEventType"]
 
 
 class AgentEventType(str, Enum):
-    """Every type of `AgentEvent`."""
-
     ROUND_STARTED = "round_started"
-    """The model is asked. What it said in the rounds before was not its answer."""
+    """The model is asked. What it said in earlier rounds was not its answer."""
     CONTENT_CHUNK = "content_chunk"
     TOOL_CALL_START = "tool_call_start"
     TOOL_CALL_CHUNK = "tool_call_chunk"
     TOOL_CALL_END = "tool_call_end"
     TOOL_RESULT = "tool_result"
-    """A call has ended, in whatever way; once for each call."""
+    """A call has ended, successful or not; once for each call."""
     APPROVAL_REQUESTED = "approval_requested"
     APPROVAL_ANSWERED = "approval_answered"
     FINDING = "finding"
-    """Something is to be known about the reply."""
+    """A note about the reply, such as a repair or a loss."""
     USAGE = "usage"
-    """A reply is over, and this is what was spent so far."""
+    """A reply is over; carries what the conversation has used so far."""
     FINISHED = "finished"
-    """The turn is over: the last event."""
+    """The last event: the turn is over."""
     ERROR = "error"
-    """The turn broke off, as when the model cannot be reached: the last event."""
+    """The last event: the turn broke off, for example because the model cannot be reached."""
 
 
 class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
@@ -47,43 +45,41 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
 
     type: AgentEventType
     round: int = 0
-    """Which request of the turn it belongs to, from 1."""
+    """The number of the request within the turn, from 1."""
     parent_call_id: str | None = None
-    """Of a sub-agent's event: the call that the sub-agent works for, as in records."""
+    """In a sub-agent's event: the call that the sub-agent works for, as in records."""
     tool_call_id: str | None = None
-    """The id under which the model awaits the result."""
+    """The id by which the model matches the result."""
     tool_call_name: str | None = None
     tool_call_arguments_chunk: str | None = None
-    """A `tool_call_chunk`: the next part of the arguments, as the model writes them."""
+    """In a `tool_call_chunk`: the next part of the arguments, as the model writes them."""
     tool_call_arguments_complete: str | None = None
-    """A `tool_call_end`: all arguments as one JSON object."""
+    """In a `tool_call_end`: all arguments as one JSON object."""
     content: str | None = None
-    """A `content_chunk`: text for the user."""
+    """In a `content_chunk`: text for the user."""
     result: ToolExecutionResult | None = None
-    """A `tool_result`: how the call ended."""
+    """In a `tool_result`: how the call ended."""
     request: ApprovalRequest | None = None
-    """Of an approval: what somebody is asked."""
+    """In an approval event: the question to the approver."""
     decision: ApprovalDecision | None = None
-    """An `approval_answered`: what they said; None: nobody did."""
+    """In an `approval_answered`: the answer; None: none came."""
     finding: ReplyFinding | None = None
     usage: Usage | None = None
     answer: AgentAnswer | None = None
-    """A `finished`: what came of the turn."""
+    """In a `finished`: the result of the turn."""
     error: str | None = None
-    """An `error`: why the turn broke off, and what to do."""
+    """In an `error`: why the turn broke off, and what to do."""
 
     _names: frozenset[str] = frozenset()
-    """The arguments of its call that are secret."""
     _secrets: tuple[OwnSecrets, ...] = ()
-    """The secrets that calls of its turn were sent."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON values, with `[hidden]` in the place of secrets; empty fields left out.
+        """Return the event as JSON values, without secrets and empty fields.
 
-        As in records, what a tool calls secret is hidden in the arguments and wherever its value
-        stands in what follows. Of a `tool_call_chunk` nothing is shown, since no part of a secret
-        can be told by itself; the whole arguments follow in `tool_call_end`. The token of a request
-        is not hidden: whoever shows the question answers with it.
+        As in records, the values that a tool declares secret become `[hidden]`, in the arguments
+        and wherever they stand in what follows. A `tool_call_chunk` shows nothing, as a part of a
+        secret cannot be recognized; the whole arguments follow in `tool_call_end`. The token of an
+        approval request is not hidden: the program that shows the question needs it for the answer.
         """
         told = super().to_dict()
         if self.tool_call_arguments_chunk is not None:
@@ -103,15 +99,14 @@ class AgentEvent(msgspec.Struct, Data, frozen=True, kw_only=True):
         except (msgspec.DecodeError, ValueError):
             return HIDDEN if self._names else redact_text(written)
         if self._names and not isinstance(arguments, dict):
-            # What is no mapping has no names by which its secrets could be told.
+            # Only a mapping has names that mark its secret values.
             return HIDDEN
         return to_text(hidden(redact(arguments, self._names, self._names), self._secrets))
 
 
 _SPOKEN: Final = ("tool_call_arguments_complete", "content", "decision", "finding", "error")
-"""The fields in which a secret that a call was sent may stand; an answer knows its own."""
 
 
 def _without_secrets(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a result, each without secrets; their own names are none."""
+    """Hide secrets in each field of a result, but not field names."""
     return {name: redact(value) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""How does a conversation stay one that its provider takes, wherever a turn breaks off?
+"""How does a conversation stay valid for its provider, wherever a turn breaks off?
 
 The messages grow by whole units: what a user says, a reply without calls, or a reply together with
 one result for each of its calls. A turn in which the model said something ends with the model's
@@ -26,44 +26,36 @@ from tool_engine.protocols.openai_responses.items import without_awaited
 __all__ = ["History", "result_messages"]
 
 _IDS: Final = ("id", "call_id")
-"""Where a message says the id of a call."""
 
 
 class History:
-    """The messages of one conversation, in the form of its model's protocol.
-
-    Args:
-        model: Whose form it is.
-        messages: The conversation so far.
-    """
+    """The messages of one conversation, in the form of its model's protocol."""
 
     def __init__(self, model: ChatModel, messages: Sequence[Any] = ()) -> None:
         self._model = model
         self.messages: list[Any] = list(messages)
         self.is_said = False
-        """Whether the model has said something in this turn."""
         self._start = len(self.messages)
         self._awaits_model = False
         self._is_paused = False
-        """Whether the last message is a reply that its provider goes on with."""
+        """True if the last message is a reply that its provider will continue."""
         self._ids: set[str] = set()
-        """The ids in the first `_looked_through` messages: no round looks through them again."""
+        """The ids in the first `_looked_through` messages, so that no round scans them again."""
         self._looked_through = 0
 
     def __repr__(self) -> str:
         return f"History({len(self.messages)} messages)"
 
     def begin(self, text: str) -> None:
-        """A turn begins with what a user says."""
         self._start = len(self.messages)
         self.is_said = False
         self.ask(text)
 
     def ask(self, text: str) -> None:
-        """Says something to the model from the user's side.
+        """Add a text from the user's side.
 
-        It becomes a part of what the model reads next anyway, if it can: many servers want the
-        sides to take turns, so that a second message of the user's side is the last resort.
+        It joins the message that the model reads next, if possible: many servers require the sides
+        to alternate, so that a second user message in a row is the last resort.
         """
         text = readable(text)
         self._settle()
@@ -76,25 +68,24 @@ class History:
         self._awaits_model = True
 
     def add_reply(self, messages: Sequence[Any]) -> None:
-        """A reply that wants no call; one without messages leaves no trace."""
+        """Add a reply without calls; one without messages leaves no trace."""
         if messages:
             self._put(without_awaited(messages))
             self._settle()
 
     def add_calls(self, messages: Sequence[Any]) -> None:
-        """A reply with calls, and their results."""
         place = self._put(without_awaited(messages))
         self.messages[place:] = without_unanswered(self.messages[place:])
         self._awaits_model, self._is_paused = True, False
 
     def pause(self, messages: Sequence[Any]) -> None:
-        """A reply that its provider goes on with: what it says next belongs to the same message."""
+        """Add a reply that its provider continues with the next one."""
         if messages:
             self._put(messages)
             self._is_paused = True
 
     def _put(self, messages: Sequence[Any]) -> int:
-        """Adds what begins with a reply, perhaps the rest of the one before; gives its place."""
+        """Add the messages of a reply or its rest; return their place."""
         place = len(self.messages)
         joined = _joined(self.messages[-1], messages[0]) if self._is_paused and messages else None
         if joined is not None:
@@ -106,7 +97,7 @@ class History:
         return place
 
     def _settle(self) -> None:
-        """The last reply is over: what its provider still owes it is taken out."""
+        """Close the last reply: remove what its provider was still to deliver."""
         if self._is_paused:
             self._is_paused = False
             kept = without_unanswered(self.messages[-1:])
@@ -116,13 +107,13 @@ class History:
     def with_new_ids(
         self, messages: Sequence[Any], calls: Sequence[ToolCall]
     ) -> tuple[Sequence[Any], Sequence[ToolCall]]:
-        """A reply and its calls, without an id that the conversation has already.
+        """Return a reply and its calls without ids that are taken.
 
-        Some servers count from 1 in each reply, and some providers refuse an id that stands twice.
-        What bears no ids, such as text, stays as it is: then both are given back.
+        Some servers count from 1 in each reply, and some providers refuse a repeated id. Messages
+        without ids, such as text, are returned as they are.
         """
         if wire_of(self._model.protocol) == "gemini":
-            # It asks for no such thing, and signs its calls.
+            # This provider needs no unique ids, and signs its calls.
             return messages, calls
         used, own = self._used_ids(), {call.call_id for call in calls}
         names = {}
@@ -140,22 +131,19 @@ class History:
         return self._ids
 
     def add_said(self, text: str) -> None:
-        """A text of the model's, where its own message cannot be kept."""
         if text:
             self.add_reply([_assistant_message(self._model, text)])
 
     def break_off(self, said: str, note: str) -> list[Any]:
-        """The turn is over, wherever it is; gives the messages that it added.
+        """End the turn early, and return the messages that it added.
 
-        Args:
-            said: The text of a reply that is not whole.
-            note: What stands for the answer where there is none.
+        `said` is the text of an incomplete reply, `note` the text in place of a missing answer.
         """
         if said or self._is_paused:
             self.add_said(f"{said}\n\n{note}".strip())
         if not self.is_said:
             del self.messages[self._start :]
-            # Of what was taken back, no id is taken.
+            # The ids of what was taken back are free again.
             self._ids.clear()
             self._looked_through = 0
         elif self._awaits_model:
@@ -164,14 +152,10 @@ class History:
         return self.messages[self._start :]
 
     def take_back(self, note: str, answer: str) -> list[Any]:
-        """The turn is taken out, as its provider would refuse all that follows it.
+        """Remove the turn, as the provider would refuse everything that follows it.
 
-        Args:
-            note: What stands for it on the user's side; empty: nothing.
-            answer: What stands for it on the model's side.
-
-        Returns:
-            The messages that stand for it.
+        `note` takes its place on the user's side (empty: none), `answer` on the model's. Returns
+        the messages in its place.
         """
         self.is_said = self._is_paused = self._awaits_model = False
         del self.messages[self._start :]
@@ -187,17 +171,13 @@ def result_messages(
     calls: Sequence[ToolCall],
     formatted: Any = None,
 ) -> list[Any]:
-    """What tells the model how its calls ended, as messages.
+    """Return the messages that report the results of `calls` to the model.
 
-    Args:
-        protocol: The model's.
-        results: How they ended.
-        calls: The calls, in the same order.
-        formatted: The same as the protocol has formatted it already.
+    `formatted` holds the results as the protocol has formatted them already.
     """
     if formatted is None:
         pairs = zip(results, calls, strict=True)
-        # Under the names that the model wrote, which is what it waits for.
+        # Under the names that the model wrote, as it matches results by them.
         named = [
             replace(
                 result,
@@ -219,7 +199,7 @@ def _assistant_message(model: ChatModel, text: str) -> Any:
 
 
 def _joined(said: Any, more: Any) -> Any:
-    """One message of the model's from two, whose content is a list of blocks; None: it is not."""
+    """Join two block messages of the model; return None if impossible."""
     both = (said, more)
     if not all(isinstance(each, dict) and each.get("role") == "assistant" for each in both):
         return None
@@ -235,9 +215,9 @@ def _blocks(content: Any) -> list[Any] | None:
 
 
 def _add_text(message: Any, text: str) -> bool:
-    """Whether the message is one that the model reads next, and could take one more text.
+    """Append a text to a message, if the model reads it next.
 
-    Behind results many servers take no user's message: the text becomes a part of the last result.
+    Many servers take no user message after results: the text then joins the last result.
     """
     if not isinstance(message, dict) or message.get("role") not in ("user", "tool"):
         return False
@@ -254,7 +234,6 @@ def _add_text(message: Any, text: str) -> bool:
 
 
 def _ids_in(value: Any) -> Iterator[str]:
-    """The ids of calls in messages, among others."""
     for each in value.values() if isinstance(value, dict) else value:
         if isinstance(each, dict | list):
             yield from _ids_in(each)
@@ -263,7 +242,6 @@ def _ids_in(value: Any) -> Iterator[str]:
 
 
 def _with_ids(value: Any, names: Mapping[str, str]) -> Any:
-    """A copy with other ids."""
     if isinstance(value, list):
         return [_with_ids(each, names) for each in value]
     if not isinstance(value, dict):
@@ -277,6 +255,6 @@ def _with_ids(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _is_block(part: Any) -> bool:
-    """Whether it stands beside blocks of text: Responses has other names for its parts."""
+    """Return True if a part may join text blocks (not in Responses)."""
     kinds = ("text", "image", "image_url", "tool_result")
     return isinstance(part, dict) and part.get("type") in kinds

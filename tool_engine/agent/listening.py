@@ -1,4 +1,4 @@
-"""How does each step of a turn reach those who listen, without disturbing the turn?"""
+"""How does each step of a turn reach the listeners without disturbing the turn?"""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_o
 __all__ = ["Listeners", "OnEvent", "ended"]
 
 OnEvent = Callable[[AgentEvent], object]
-"""Hears of each step; a plain function, and what it raises is logged."""
+"""A listener: a plain function; its errors are logged."""
 
 _log: Final = get_logger(__name__)
 _MOST_KNOWN: Final = 64
-"""Calls whose secrets are known, for what is told of failures."""
+"""How many calls' secrets are remembered, to hide them in later error messages."""
 
 
 class Listeners:
-    """Those who hear of the turns of one conversation.
+    """The listeners of one conversation.
 
     Args:
-        on_event: Hears of all of them.
-        find: The tool of a name, for what must not be shown of its arguments.
+        on_event: Hears every event.
+        find: Returns the tool of a name, to know which arguments are secret.
 
     Raises:
-        ConfigurationError: It is no plain function: nobody would await another one.
+        ConfigurationError: `on_event` is no plain function: a coroutine would never be awaited.
     """
 
     def __init__(self, on_event: OnEvent | None, find: Callable[[str], Tool | None]) -> None:
@@ -52,21 +52,19 @@ class Listeners:
         self._heard_by: list[OnEvent] = [] if on_event is None else [on_event]
         self._find = find
         self.secrets: tuple[OwnSecrets, ...] = ()
-        """What the calls of the turn were sent as secrets."""
         self._known: deque[OwnSecrets] = deque(maxlen=_MOST_KNOWN)
         self.round = 0
         self._begun: object | None = None
         self._requests: set[str] = set()
-        """The tokens of requests that somebody was told of: a sub-agent's come from its own loop,
-        and again from the session that it works for."""
+        """Tokens of the approval requests reported so far: a sub-agent's request arrives twice,
+        from its own loop and from the session that it works for.
+        """
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a turn that events can belong to."""
         return self._begun is not None
 
     def begin(self) -> object:
-        """A turn begins; gives what `end` takes."""
         self.round = 0
         self.secrets = ()
         self._requests.clear()
@@ -74,20 +72,17 @@ class Listeners:
         return self._begun
 
     def end(self, begun: object) -> None:
-        """This turn is over; may be called again, also when the next one goes on."""
+        """End this turn; harmless when repeated, even after the next turn began."""
         if self._begun is begun:
             self._begun = None
 
     def add(self, hear: OnEvent) -> None:
-        """One more."""
         self._heard_by.append(hear)
 
     def remove(self, hear: OnEvent) -> None:
-        """One less."""
         self._heard_by.remove(hear)
 
     def tell(self, kind: AgentEventType, **what: Any) -> None:
-        """Makes an event of a step, and tells everybody."""
         if kind is AgentEventType.ROUND_STARTED:
             self.round += 1
         names = self._note_secrets(what) if kind is AgentEventType.TOOL_CALL_END else frozenset()
@@ -96,7 +91,7 @@ class Listeners:
         )
 
     def _note_secrets(self, what: dict[str, Any]) -> frozenset[str]:
-        """The secret arguments of a call, whose values are hidden from here on."""
+        """Remember a call's secret values; return the names of those arguments."""
         tool = self._find(what["tool_call_name"] or "")
         names = secret_names(tool)
         if tool is None or not names:
@@ -107,13 +102,12 @@ class Listeners:
         return names | self._note(secrets_of(tool, arguments)).names
 
     def note_call(self, tool_name: str, arguments: dict[str, Any]) -> None:
-        """Knows the secrets of a call from here on, whoever has heard of it."""
         tool = self._find(tool_name)
         if tool is not None and secret_names(tool):
             self._note(secrets_of(tool, arguments))
 
     def known_secrets(self) -> tuple[OwnSecrets, ...]:
-        """Those of the newest calls, also of earlier turns: a model is sent all of them again."""
+        """Return the newest calls' secrets, also of earlier turns: requests repeat them."""
         return tuple(self._known)
 
     def _note(self, secrets: OwnSecrets) -> OwnSecrets:
@@ -123,7 +117,6 @@ class Listeners:
         return secrets
 
     def pass_on(self, event: AgentEvent) -> None:
-        """Tells everybody of an event, of a sub-agent's for example."""
         if event.request is not None:
             key = f"{event.type.value} {event.request.token}"
             if key in self._requests:
@@ -132,16 +125,16 @@ class Listeners:
         for hear in tuple(self._heard_by):
             try:
                 hear(event)
-            except Exception as error:  # noqa: BLE001 - whoever listens must not break the turn
+            except Exception as error:  # noqa: BLE001 - a listener must not break the turn
                 message = words_of(error, *self._secrets_of(event))
                 _log.warning("agent_listener_failed", event_type=event.type.value, error=message)
 
     def _secrets_of(self, event: AgentEvent) -> tuple[OwnSecrets | None, ...]:
-        """What a listener that fails on an event may repeat; None: that cannot be told."""
+        """Return the secrets that a failing listener may repeat; None: unknown."""
         if event.type in (AgentEventType.TOOL_CALL_START, AgentEventType.TOOL_CALL_CHUNK):
             tool = self._find(event.tool_call_name or "")
             if tool is None or secret_names(tool):
-                return (None,)  # no part of a secret can be told by itself
+                return (None,)  # a part of a secret cannot be recognized
         names, secrets = event._names, event._secrets  # noqa: SLF001 - the engine's own
         is_read = event.type is not AgentEventType.TOOL_CALL_END or (
             _read(event.tool_call_arguments_complete) is not None
@@ -153,14 +146,13 @@ class Listeners:
         return (*secrets, *self._known, *asked)
 
     def watch(self, gate: ApprovalGate) -> None:
-        """Tells of requests for consent, and their answers, beside whoever is told already."""
+        """Report approval requests and answers, beside the hooks already set."""
         requested, answered = AgentEventType.APPROVAL_REQUESTED, AgentEventType.APPROVAL_ANSWERED
         gate.on_request = _Hook.beside(gate.on_request, requested, self)
         gate.on_answer = _Hook.beside(gate.on_answer, answered, self)
 
 
 def _read(arguments: str | None) -> dict[str, Any] | None:
-    """The arguments of a call that a model wrote; None: they are no object."""
     try:
         read = msgspec.json.decode(arguments or "")
     except (msgspec.DecodeError, ValueError):
@@ -169,9 +161,9 @@ def _read(arguments: str | None) -> dict[str, Any] | None:
 
 
 class _Hook:
-    """Tells the loops of one session of a step of its gate, then whoever was told before.
+    """A hook of a session's gate that reports to the session's loops.
 
-    A session may outlive the loops that lead it: those that are gone are told nothing.
+    A session may outlive its loops; those that are gone hear nothing.
     """
 
     def __init__(self, kind: AgentEventType, before: Callable[..., object] | None) -> None:
@@ -183,7 +175,7 @@ class _Hook:
     def beside(
         cls, before: Callable[..., object] | None, kind: AgentEventType, listeners: Listeners
     ) -> _Hook:
-        """The hook that is there, or one around whoever is told now; it tells one more."""
+        """Return the hook in place, or a new one, with the listener."""
         hook = before if isinstance(before, cls) else cls(kind, before)
         hook.told.add(listeners)
         return hook
@@ -197,7 +189,7 @@ class _Hook:
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    """Cancels a task, and waits until it has ended, however often the waiting is cancelled.
+    """Cancel a task and wait for its end, despite repeated cancellation.
 
     Raises:
         asyncio.CancelledError: The waiting was cancelled; the task has ended, too.

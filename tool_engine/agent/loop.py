@@ -1,4 +1,4 @@
-"""How does a conversation go on, turn by turn, between a user, a model and its tools? R1, A41."""
+"""How does a conversation between a user, a model and its tools go on? R1, A41."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ _VALUES: Final = ("name", "protocol")
 
 @live("keep it with to_dict() and get it back with AgentLoop.from_dict()")
 class AgentLoop(KnownArguments):
-    """Leads one conversation: asks the model, runs the calls that it wants, and asks again.
+    """A conversation: asks the model, runs its calls, and asks again.
 
-    It works with any `ChatModel`. What the conversation may use and spend is the session's to say.
-    One turn runs at a time; loops with sessions of their own run beside one another.
+    It works with any `ChatModel`. The session decides what the conversation may use and spend. One
+    turn runs at a time; loops with sessions of their own run beside one another.
 
     Args:
         session: What the conversation may use, remember and spend.
-        model: Who answers.
-        system: What the model is told once, before the rules of the session.
-        on_event: Hears of each step: a plain function, and what it raises is logged.
-        is_streamed: Whether the model is asked for its replies in chunks.
-        max_tokens: The most tokens of one reply; None: as the model is set.
+        model: The model that answers.
+        system: The first part of the system prompt; the session's rules follow it.
+        on_event: Hears each step: a plain function; its errors are logged.
+        is_streamed: Whether replies are requested in chunks.
+        max_tokens: The most tokens of one reply; None: the model's own setting.
         sub_agents: How deep sub-agents may nest, which the model calls with `call_sub_agent`; 0:
             none. R13.
 
     Raises:
-        ConfigurationError: This is no session, no model, no plain function, or no depth.
+        ConfigurationError: An argument has the wrong type, or `sub_agents` is no depth.
         ToolConflictError: With sub-agents: the session has a tool of that name.
 
     Example:
@@ -88,7 +88,7 @@ class AgentLoop(KnownArguments):
         self.history = History(model)
         self.record = Transcript()
         self.children: dict[str, ChildHistory] = {}
-        """What sub-agents did: by the id of the call that they worked for, as in records."""
+        """Sub-agents' work by the id of the call that they worked for."""
         self.listeners = Listeners(on_event, self._find)
         self.listeners.watch(session.gate)
         if sub_agents:
@@ -102,38 +102,38 @@ class AgentLoop(KnownArguments):
         )
 
     def _find(self, name: str) -> Tool | None:
-        # Also what is off may be called, with what is secret in it.
+        # Disabled tools count too: they may be called, with secrets in their arguments.
         placed = self.session.toolbox.find(name)
         return None if placed is None else placed.tool
 
     @property
     def model(self) -> ChatModel:
-        """Who answers. Another model takes over with `to_dict` and `from_dict`, if it can."""
+        """The model that answers; to change it, use `to_dict` and `from_dict`."""
         return self._model
 
     @property
     def messages(self) -> list[Any]:
-        """The conversation in the form of the model's protocol: a copy of the list."""
+        """A copy of the conversation, in the form of the model's protocol."""
         return list(self.history.messages)
 
     @property
     def is_running(self) -> bool:
-        """Whether a turn goes on."""
+        """Return True while a turn runs."""
         return self.listeners.is_running
 
     def transcript(self) -> list[TranscriptEntry]:
-        """What was said and done, in the same form for every model. A42.
+        """Return what was said and done, in one form for every model. A42.
 
-        More than the messages: also what the loop told the model, and turns that broke off before
-        the model said anything.
+        More than the messages: it includes what the loop itself said to the model, and turns that
+        broke off before the model said anything.
         """
         return list(self.record.entries)
 
     async def run(self, text: str) -> AgentAnswer:
-        """One turn: from what the user says to the model's answer.
+        """Run one turn, from the user's text to the model's answer.
 
-        Cancelled at any point, the conversation stays one that can go on: calls that had ended keep
-        their results, the others have one that says `cancelled`.
+        If cancelled at any point, the conversation stays valid: calls that had ended keep their
+        results, the others get one that says `cancelled`.
 
         Args:
             text: What the user says.
@@ -142,25 +142,25 @@ class AgentLoop(KnownArguments):
             The answer; `stop_reason` says whether the model came to an end by itself.
 
         Raises:
-            ChatModelError: The model could not be reached, or its provider refused. Where the model
-                had said nothing in this turn, the turn is taken back, and may be run again.
-            ConfigurationError: The text is empty, or none.
+            ChatModelError: The model could not be reached, or its provider refused. If the model
+                had said nothing in this turn, the turn is taken back and may be run again.
+            ConfigurationError: The text is empty, or no text.
             SessionError: A turn is running already.
             asyncio.CancelledError: The caller was cancelled.
         """
         return await self._turn(self._begin(text), text)
 
     async def stream(self, text: str) -> AsyncGenerator[AgentEvent, None]:
-        """One turn, told step by step; the last event is `finished` or `error`.
+        """Run one turn and yield its steps, up to `finished` or `error`.
 
-        The turn does not wait for whoever listens. Closing the generator cancels the turn, and
-        waits until nothing of it is left.
+        The turn does not wait for its listener. Closing the generator cancels the turn, and waits
+        until nothing of it is left.
 
         Args:
             text: What the user says.
 
         Raises:
-            ConfigurationError: The text is empty, or none.
+            ConfigurationError: The text is empty, or no text.
             SessionError: A turn is running already.
             asyncio.CancelledError: The caller was cancelled.
         """
@@ -178,11 +178,11 @@ class AgentLoop(KnownArguments):
                 raise error
         finally:
             await ended(turn)
-            # A task that is cancelled before its first step has not said so itself.
+            # A task that is cancelled before its first step has emitted no last event.
             self.listeners.end(begun)
 
     def request(self, *, may_call: bool = True) -> ChatRequest:
-        """What the model would be asked for now.
+        """Return the request that the model would get now.
 
         Raises:
             ToolConflictError: Two tools of the session have one name.
@@ -205,10 +205,10 @@ class AgentLoop(KnownArguments):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The conversation as JSON values, for `from_dict`; its session is apart.
+        """Return the conversation as JSON values for `from_dict`, without its session.
 
         Raises:
-            SessionError: A turn is running: it is not known yet how it ends.
+            SessionError: A turn is running, so its end is not known yet.
         """
         self._require_idle()
         return {
@@ -224,12 +224,12 @@ class AgentLoop(KnownArguments):
     def from_dict(
         cls, data: Mapping[str, Any], session: ToolSession, model: ChatModel, **options: Any
     ) -> Self:
-        """The conversation that `to_dict` wrote, in another process or at another time.
+        """Restore the conversation that `to_dict` wrote, perhaps in another process.
 
         Args:
-            data: What it wrote.
-            session: As for a new loop; restored by itself, if it is to go on, too.
-            model: A model that speaks the same protocol: its messages have no other form.
+            data: What `to_dict` returned.
+            session: As for a new loop; restore it separately if it is to go on, too.
+            model: A model of the same protocol: the messages have no other form.
             options: The other arguments of a new loop.
 
         Raises:
@@ -239,7 +239,7 @@ class AgentLoop(KnownArguments):
             kept = msgspec.convert(data, _Kept)
         except msgspec.ValidationError as error:
             raise SessionError(f"this is no kept conversation: {error}") from error
-        # Before the loop is made, which the session would go on telling of its steps.
+        # Checked before the loop is made: the session would keep a failed one among its listeners.
         _check(session, model, kept.system)
         wire = wire_of(model.protocol)
         if (kept.protocol, kept.wire) != (model.protocol.name, wire):
@@ -290,8 +290,6 @@ class AgentLoop(KnownArguments):
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     protocol: str
     wire: str
     system: str

@@ -1,8 +1,8 @@
-"""How does a model hand a part of its work to a sub-agent? R13.
+"""How does a model delegate a part of its work to a sub-agent? R13.
 
 A sub-agent is a conversation of its own: a session that may do no more than the one that it works
-for and spends what that one may spend, and a loop with the same model. All of it happens inside
-one call, so that its deadline, its cancellation and its record hold for the sub-agent, too.
+for and spends from its budget, and a loop with the same model. All of it happens inside one call,
+so that its deadline, its cancellation and its record hold for the sub-agent, too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _DEFINITION: Final = {
 
 
 def offer_sub_agents(loop: AgentLoop) -> None:
-    """Gives the model of a loop the tool `call_sub_agent`; an earlier loop's is replaced.
+    """Give a loop's model the tool `call_sub_agent`, replacing an earlier loop's.
 
     Raises:
         ToolConflictError: The session has a tool of this name already.
@@ -74,10 +74,10 @@ def offer_sub_agents(loop: AgentLoop) -> None:
 
 
 def note_effect(session: ToolSession) -> None:
-    """Sub-agents run at the same time where they can only read, else one after the other."""
+    """Run sub-agents in parallel only if all they can do is read."""
     tool, executor = session.own_tools[SUB_AGENT_TOOL]
     placed = (session.toolbox.find(each.name) for each in session.tools())
-    # The tools that each session has of its own concern only itself.
+    # Tools that each session has of its own affect only that session.
     shared = [each.tool for each in placed if each is not None and not each.is_own]
     effect = "read" if all(each.effect == "read" for each in shared) else "unknown"
     if tool.effect != effect:
@@ -86,8 +86,6 @@ def note_effect(session: ToolSession) -> None:
 
 
 class _Delegation:
-    """One task of one sub-agent."""
-
     def __init__(self, parent: AgentLoop, context: ToolExecutionContext, task: str) -> None:
         self._parent = parent
         self._call_id = context.call_id or ""
@@ -118,7 +116,7 @@ class _Delegation:
         finally:
             kept.entries, kept.children = child.transcript(), child.children
         if answer.stop_reason is StopReason.REFUSED:
-            # Its words, in the conversation above, would be refused there as well.
+            # The sub-agent's words would be refused in the parent's conversation as well.
             raise ToolExecutionError("the provider refused what came of this task: leave it out")
         if not answer.text.strip():
             raise ToolExecutionError(f"the sub-agent gave no answer ({kept.stop_reason})")
@@ -132,7 +130,7 @@ class _Delegation:
         self._parent.listeners.pass_on(replace(event, parent_call_id=parent_call_id))
 
     def _label_task(self, session: ToolSession) -> None:
-        """What the task repeats of a web page stays a web page's text for the sub-agent."""
+        """Keep the labels of copied text in the task, such as web text."""
         copied = labels_of_copies(self._task, self._parent.session.variables)
         labels = frozenset({"model", *copied, *self._scope.labels})
         session.variables.add(
@@ -140,13 +138,13 @@ class _Delegation:
         )
 
     def _label_answer(self, session: ToolSession) -> None:
-        """The answer comes from wherever the sub-agent has read, also of what it has removed."""
-        # Without rules: they are what it was told to do, not what it has read.
+        """Label the answer with all that the sub-agent has ever read."""
+        # Without rules: they are instructions, not something that it has read.
         self._scope.labels.update(session.variables.origins)
 
 
 def _shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:
-    """The names without those that each session has by itself, or alone."""
+    """Return the names without those tools that every session has."""
     if tools is None:
         return None
     placed = {name: session.toolbox.find(name) for name in tools}

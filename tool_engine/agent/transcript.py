@@ -1,4 +1,4 @@
-"""What was said and done in a conversation, whatever the form that its model wants it in? A42."""
+"""What was said and done in a conversation, independent of the model's form? A42."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ __all__ = ["ChildHistory", "Transcript", "TranscriptEntry"]
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was said, or one call that ended."""
+    """One message, or one call that ended."""
 
     role: str
-    """`user`, `assistant`, `tool`, or `loop`: what the loop itself told the model."""
+    """`user`, `assistant`, `tool`, or `loop`: what the loop itself said to the model."""
     text: str = ""
     metadata: dict[str, Any] = {}
-    """Of a reply with calls, `toolCallsRequested`: the calls; of one that was refused, `refusal`:
-    why; of a `tool`, `toolCall`: its call and how it ended. Calls are in the form of the founding
-    document."""
+    """`toolCallsRequested`: the calls of a reply; `refusal`: why a reply was refused; `toolCall`:
+    the call of a `tool` entry, and how it ended. Calls are in the form of the founding document.
+    """
     time: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """The calls that a reply asked for."""
+        """Return the calls that a reply asked for."""
         return list(self.metadata.get("toolCallsRequested", ()))
 
 
 class ChildHistory(msgspec.Struct, kw_only=True):
-    """What a sub-agent did for one call."""
+    """The work of a sub-agent for one call."""
 
     session_id: str
     task: str
     entries: list[TranscriptEntry] = []
     stop_reason: str | None = None
-    """How it ended; None: it broke off."""
+    """Why it ended; None: it broke off."""
     children: dict[str, ChildHistory] = {}
-    """Of its own sub-agents."""
 
 
 class Transcript:
@@ -61,12 +60,11 @@ class Transcript:
         return f"Transcript({len(self.entries)} entries)"
 
     def add(self, role: str, text: str, **metadata: Any) -> None:
-        """Adds what somebody said."""
         told = TranscriptEntry(role=role, text=readable(text), metadata=_readable(metadata))
         self.entries.append(told)
 
     def add_reply(self, reply: ParsedReply) -> None:
-        """Adds what the model said, with the calls that it asked for."""
+        """Add the model's reply with its calls."""
         asked = [as_tool_request(call) for call in reply.calls]
         said = {"toolCallsRequested": asked, "refusal": reply.refusal}
         self.add("assistant", reply.text, **{key: each for key, each in said.items() if each})
@@ -74,7 +72,6 @@ class Transcript:
     def add_results(
         self, calls: Iterable[ToolCall], results: Iterable[ToolExecutionResult]
     ) -> None:
-        """Adds how the calls ended."""
         for call, result in zip(calls, results, strict=True):
             ended = as_execution_result(result)
             told = {**as_tool_request(call), **ended, "callId": result.call_id}
@@ -82,7 +79,7 @@ class Transcript:
             self._count(told)
 
     def summary(self, session_id: str) -> ToolCallSummary:
-        """What the calls add up to, in a conversation that has this id."""
+        """Return totals of the calls for a conversation of this id."""
         total = sum(self._tool_usage.values())
         return ToolCallSummary(
             conversation_id=session_id,
@@ -94,19 +91,18 @@ class Transcript:
         )
 
     def _count(self, call: Any) -> None:
-        """Counts a call that ended; what is none is kept from elsewhere."""
+        """Count a call that ended; skip foreign data in restored entries."""
         name = call.get("toolName") if isinstance(call, dict) else None
         if isinstance(name, str):
             self._tool_usage[name] = self._tool_usage.get(name, 0) + 1
             self._successful += call.get("status") == "success"
 
     def to_list(self) -> list[dict[str, Any]]:
-        """The entries as JSON values."""
         return list(msgspec.to_builtins(self.entries))
 
 
 def _readable(value: Any) -> Any:
-    """A copy of JSON values whose texts can be written anywhere; a long text is not copied."""
+    """Copy JSON values with texts made encodable; long texts are not copied."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""How does a user's message lead to an answer: rounds of asking the model and running its calls?
+"""How does a user's message lead to an answer, over several rounds of calls?
 
-Wherever a turn breaks off, the conversation stays one that the model's provider takes: see
-`history`. Only this task changes it, so that nothing is left to repair later.
+Wherever a turn breaks off, the conversation stays valid for the model's provider: see `history`.
+Only this task changes it, so that nothing is left to repair later.
 """
 
 from __future__ import annotations
@@ -34,33 +34,26 @@ from tool_engine.session.session import ToolSession
 __all__ = ["Conversation", "Turn"]
 
 _RECOVERED: Final = frozenset({StopReason.TRUNCATED, StopReason.UNREADABLE})
-"""What the model may make good once in a turn."""
+"""Problems that the model may correct once in a turn."""
 _MAY_HAVE_RUN: Final = (None, "timeout", "cancelled", "execution_error", "result_rejected")
 """The `error_type` of a call that reached its tool, or may have."""
 
 
 class Conversation(Protocol):
-    """What a turn is a turn of."""
-
     session: ToolSession
     history: History
     record: Transcript
 
     @property
     def model(self) -> ChatModel:
-        """Who answers."""
+        """The model that answers."""
 
     def request(self, *, may_call: bool) -> ChatRequest:
-        """What the model is asked for now."""
+        """Return the model's next request."""
 
 
 class Turn:
-    """One turn of a conversation.
-
-    Args:
-        conversation: Whose.
-        listeners: Hear of each step, and know what calls were sent as secrets.
-    """
+    """One turn of a conversation."""
 
     def __init__(self, conversation: Conversation, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -74,24 +67,23 @@ class Turn:
         self._findings: list[ReplyFinding] = []
         self._text = ""
         self._begun = ""
-        """The text of a reply that its provider paused, so that the next one is its rest."""
         self._is_refused = False
         self._ran: list[str] = []
-        """Calls that reached their tools, for a model that is told nothing else of them."""
+        """Calls that reached their tools, named to the model if the turn is taken out."""
         self._news = 0
-        """How many ends of calls the model is told of at the beginning."""
+        """How many ended background calls the turn's first message reports."""
         self._last: StopReason | None = None
-        """Why the reply that is asked for next is the last one of the turn."""
+        """Why the next reply is the last one of the turn."""
         self._has_recovered = False
         self._clock: asyncio.Timeout | None = None
 
     async def run(self, text: str) -> AgentAnswer:
-        """The turn, from the user's message to the answer.
+        """Run the turn, from the user's message to the answer.
 
         Raises:
             ChatModelError: The model gave no reply.
-            SessionError: Another loop leads the session through a turn.
-            asyncio.CancelledError: Somebody gave up waiting.
+            SessionError: Another loop runs a turn of the session.
+            asyncio.CancelledError: The caller gave up waiting.
         """
         session, meter = self._session, self._session.meter
         if meter.is_in_turn:
@@ -102,7 +94,7 @@ class Turn:
         news = session.take_news()
         self._history.begin("\n\n".join([*news, text]))
         meter.begin_turn()
-        # A user who asks for the same thing once more does not repeat himself in vain.
+        # A user may ask for the same thing again: that does not count as a repetition.
         session.guard.restore({"turns": []})
         self._news = len(news)
         for each in news:
@@ -124,7 +116,7 @@ class Turn:
             self._break_off()
             meter.end_turn()
             if not self._history.is_said:
-                # The turn was taken back, and what the model was told with it.
+                # The turn was taken back, and the news that it reported with it.
                 session.calls.news[:0] = news
         return self._answer(reason)
 
@@ -139,7 +131,7 @@ class Turn:
                 return reason
 
     def _begin_round(self) -> StopReason | None:
-        """Counts a round. At a bound the model has one last chance to answer, if there is time."""
+        """Count a round; at a bound, allow one last answer in time."""
         meter = self._session.meter
         if self._last is None:
             refusal = meter.begin_round()
@@ -172,7 +164,7 @@ class Turn:
         return reply
 
     def _find_uncounted(self) -> None:
-        """A bound that cannot hold is not kept silently; said once in a turn."""
+        """Report a bound that cannot be enforced, once in a turn."""
         if any(each.error_type == "no_usage" for each in self._findings):
             return
         message = (
@@ -184,7 +176,7 @@ class Turn:
         self._tell(AgentEventType.FINDING, finding=finding)
 
     async def _take(self, reply: ParsedReply) -> StopReason | None:
-        """What a reply leads to; None: the next round."""
+        """Process a reply; return why the turn ends, or None."""
         self._text = self._begun + reply.text
         self._begun = self._text if reply.is_paused else ""
         trouble = _trouble(reply)
@@ -233,7 +225,7 @@ class Turn:
         return None
 
     def _over(self, trouble: StopReason | None) -> StopReason | None:
-        """Why the turn ends with this reply, so that none of its calls may run."""
+        """Return why the turn ends with this reply, before any call runs."""
         over: StopReason
         if trouble is StopReason.REFUSED:
             over, message = trouble, "refused"
@@ -243,12 +235,12 @@ class Turn:
             over, message = trouble, "cut_again"
         else:
             return None
-        # What nobody would read the result of must not happen.
+        # A call whose result is never read must not run.
         self._session.meter.stop_calls(over.value, f"{self._say(message)} ({over.value})")
         return over
 
     async def _run_calls(self, reply: ParsedReply) -> ToolCallCycleResult:
-        """Runs the calls; if that breaks off, each of them has its result in the history."""
+        """Run the calls; each gets its result in the history, whatever happens."""
         ended: dict[str, ToolExecutionResult] = {}
 
         def note(call: ToolCall, result: ToolExecutionResult) -> None:
@@ -256,7 +248,7 @@ class Turn:
             self._tell_result(call, result)
 
         for call in reply.calls:
-            # A protocol need not tell of the end of each call while it reads a reply.
+            # A protocol need not report the end of each call while it reads a reply.
             self._listeners.note_call(call.tool_name, call.arguments)
         try:
             return await self._session.process(reply, self._model.protocol, on_result=note)
@@ -271,7 +263,7 @@ class Turn:
     def _keep(
         self, reply: ParsedReply, results: Sequence[ToolExecutionResult], formatted: Any
     ) -> bool:
-        """Puts a reply and its results into the history, both or neither."""
+        """Put a reply and its results into the history, both or neither."""
         self._transcript.add_results(reply.calls, results)
         if self._is_refused:
             return True
@@ -281,7 +273,7 @@ class Turn:
             formatted = None
         try:
             told = result_messages(self._model.protocol, results, calls, formatted)
-        except Exception:  # noqa: BLE001 - of a protocol of others; the cycle has logged it
+        except Exception:  # noqa: BLE001 - a foreign protocol; the cycle has logged it
             self._history.add_said(f"{reply.text}\n\n{self._say('interrupted')}".strip())
             return False
         self._history.add_calls([*message, *told])
@@ -307,7 +299,6 @@ class Turn:
         )
 
     def _break_off(self) -> None:
-        """Closes the turn in the history; nothing is left to do after a whole one."""
         said = "" if self._asking is None else self._asking.said
         if said:
             self._transcript.add("assistant", said, isInterrupted=True)
@@ -317,7 +308,7 @@ class Turn:
             self._added = self._history.break_off(said, self._say("interrupted"))
 
     def _left_out(self) -> str:
-        """What the model has to know of a turn that is taken out; empty: nothing happened in it."""
+        """Describe a removed turn to the model; empty if no call ran."""
         if not self._ran and not self._news:
             return ""
         ran = ", ".join(dict.fromkeys(self._ran)) or "-"
@@ -343,29 +334,26 @@ class Turn:
 
 
 def _asked_with(call: ToolCall) -> dict[str, Any]:
-    """The arguments of a call; what cannot be read is what the model wrote."""
     return call.arguments if call.is_runnable else {"raw": call.raw}
 
 
 def _whole_text(result: ToolExecutionResult) -> str:
-    """A result as text; not as it was shortened, which names another variable each time."""
+    """Return the whole text: shortened ones name a new variable each time."""
     return getattr(result, "formatted_text", "") or text_of(result)
 
 
 def _is_finished(reply: ParsedReply) -> bool:
-    """Whether the provider said that the model had come to an end by itself."""
     reason = reply.stop_reason
     return reason is not None and meaning_of(reason).ending is Ending.FINISHED
 
 
 def _trouble(reply: ParsedReply) -> StopReason | None:
-    """What is wrong with a reply as a whole."""
     kinds = {each.error_type for each in reply.findings}
     if reply.refusal is not None or "refusal" in kinds:
         return StopReason.REFUSED
     is_cut = "truncated" in kinds and not reply.is_paused
     is_cut = is_cut or any(not call.complete for call in reply.calls)
-    # A call that its model closed too early says nothing of a limit: its result says what is wrong.
+    # A call that the model closed too early hit no limit: its own result reports the fault.
     if is_cut and not (reply.calls and _is_finished(reply)):
         return StopReason.TRUNCATED
     if reply.calls or reply.text.strip():

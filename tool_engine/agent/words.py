@@ -1,4 +1,4 @@
-"""What does the loop itself tell a model, in its language?"""
+"""Which sentences does the loop itself say to a model, in its language?"""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ _WORDS: Final = {
 
 
 def say(language: str, key: str, **values: object) -> str:
-    """One sentence, in `en` or `zh`."""
+    """Return one sentence, in `en` or `zh`."""
     return _WORDS[language][key].format(**values)

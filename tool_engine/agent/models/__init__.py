@@ -41,10 +41,10 @@ _MODULES = {
     "chat_model": "registry",
     "record": "recording",
 }
-"""Where each name is."""
+"""Name -> the module that defines it."""
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
     __getattr__ = find_later(__name__, _MODULES)
 
 

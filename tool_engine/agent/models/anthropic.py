@@ -1,4 +1,4 @@
-"""How is a model asked over Anthropic's Messages?
+"""How is a model asked over Anthropic's Messages API?
 
 https://docs.claude.com/en/api/messages
 """
@@ -25,11 +25,13 @@ except ImportError as error:
 __all__ = ["MAX_TOKENS", "AnthropicModel"]
 
 MAX_TOKENS: Final = 8192
-"""The most tokens of a reply where nobody says: this API wants a number in each request."""
+"""The default limit of tokens: this API requires one in each request."""
 
 
 class AnthropicModel(ModelClient):
-    """A model behind Messages. Arguments as of `ModelClient`; `max_tokens` is 8,192 unless set.
+    """A model behind Messages; takes the arguments of `ModelClient`.
+
+    `max_tokens` is 8,192 unless set.
 
     Example:
         >>> model = AnthropicModel("claude-sonnet-5", max_tokens=16_000)
@@ -43,7 +45,7 @@ class AnthropicModel(ModelClient):
     key_variables: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The events of the reply, or the whole message."""
+        """Yield the reply's events, or the whole message."""
         answer = await self._client.messages.create(**self._body(request))
         if request.is_streamed:
             async with answer:

@@ -1,7 +1,7 @@
-"""How does a text protocol travel in the messages of a provider that has tools of its own?
+"""How does a text protocol work in the messages of a provider that has tools of its own?
 
 The provider's own protocol reads the reply: its text, its usage, why it ended. The text protocol
-reads the calls in that text. No tools are told of in the request.
+reads the calls in that text. The request declares no tools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tool_engine.model.tool import Tool
 __all__ = ["CarriedDecoder", "CarriedProtocol", "wire_of"]
 
 _CUT: Final = frozenset({"truncated", "refusal"})
-"""What the provider's own protocol finds of a reply that the model did not end by itself."""
+"""Findings of the provider's protocol on a reply cut from outside."""
 _NATIVE: Final = (
     "the model asked for a tool in its provider's way, although it was told to write calls as "
     "text: this was not run"
@@ -28,15 +28,10 @@ _NATIVE: Final = (
 
 
 class CarriedProtocol:
-    """A text protocol in the messages of a provider.
-
-    Args:
-        text: The text protocol.
-        native: The protocol in which the provider answers.
-    """
+    """A text protocol inside the messages of a provider."""
 
     writes_text: Final = True
-    """Whether calls are text: `process_tool_calls` fits their arguments to the tool."""
+    """Calls are text: `process_tool_calls` converts their arguments by the tool's schema."""
 
     def __init__(self, text: ToolCallingProtocol, native: ToolCallingProtocol) -> None:
         self.text = text
@@ -47,56 +42,48 @@ class CarriedProtocol:
 
     @property
     def name(self) -> str:
-        """The name of the text protocol."""
         return self.text.name
 
     def definitions(self, tools: Iterable[Tool]) -> Any:
-        """The list of the tools, as text."""
         return self.text.definitions(tools)
 
     def prompt(self, tools: Iterable[Tool]) -> str:
-        """How to call, and the tools, for the system prompt."""
         make = getattr(self.text, "prompt", self.text.definitions)
         return str(make(tools))
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """What the definitions do not say."""
         find: Callable[[Iterable[Tool]], list[ReplyFinding]] | None
         find = getattr(self.text, "definition_findings", None)
         return [] if find is None else find(tools)
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply of the provider."""
         decoder = CarriedDecoder(self)
         return decoder.finished(self.native.parse(reply))
 
     def decoder(self) -> CarriedDecoder:
-        """Begins to read a reply that comes in the provider's chunks."""
         return CarriedDecoder(self)
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[Any]:
-        """The next message of the user, in a list."""
         told = self.text.format_results(results, calls)
         return [say(self.native.name, "user", told)] if isinstance(told, str) else list(told)
 
     def history(self, native: ParsedReply) -> list[Any]:
-        """The reply as it goes back into the conversation."""
         if native.calls or not isinstance(native.message, list):
-            # A call that nobody answers would spoil the conversation.
+            # An unanswered call would make the conversation invalid.
             said = say(self.native.name, "assistant", native.text)
             return [said] if native.text.strip() else []
         return native.message
 
 
 def wire_of(protocol: ToolCallingProtocol) -> str:
-    """The name of the protocol in whose form the messages of a conversation are."""
+    """Return the name of the protocol that shapes the conversation's messages."""
     return protocol.native.name if isinstance(protocol, CarriedProtocol) else protocol.name
 
 
 class CarriedDecoder:
-    """Reads one reply. Made by `CarriedProtocol.decoder`."""
+    """A decoder of one reply, made by `CarriedProtocol.decoder`."""
 
     def __init__(self, protocol: CarriedProtocol) -> None:
         self._protocol = protocol
@@ -106,7 +93,6 @@ class CarriedDecoder:
         self._reply: ParsedReply | None = None
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes the next chunk of the provider, and tells what it comes to."""
         told: list[StreamEvent] = []
         for event in self._native.feed(chunk):
             if event.type is StreamEventType.CONTENT_CHUNK and event.content:
@@ -116,13 +102,11 @@ class CarriedDecoder:
         return told
 
     def close(self) -> ParsedReply:
-        """The whole reply."""
         if self._reply is None:
             self._reply = self.finished(self._native.close())
         return self._reply
 
     def finished(self, native: ParsedReply) -> ParsedReply:
-        """What the provider's reply comes to, once its text is read."""
         fed = "".join(self._fed)
         if native.text.startswith(fed):
             self._read(native.text[len(fed) :])
@@ -147,7 +131,6 @@ class CarriedDecoder:
 
 
 def _ending(native: ParsedReply) -> str | None:
-    """Why the reply ended, in words that every text protocol knows; None: nobody can tell."""
     if native.stop_reason is None:
         return None
     if any(each.error_type in _CUT or each.level == "error" for each in native.findings):

@@ -1,4 +1,4 @@
-"""What do the clients of all providers share: their settings, one reply, its failures, its end?"""
+"""What do all clients of providers share: settings, requests, errors, closing?"""
 
 from __future__ import annotations
 
@@ -26,51 +26,48 @@ from tool_engine.redaction import redact_text, remember_secret
 __all__ = ["NO_KEY", "Access", "ModelClient"]
 
 NO_KEY: Final = "none"
-"""What is sent as the key to a server of one's own that wants none."""
 _SHORTEST_KEY: Final = 12
-"""Characters: what is shorter was made up, and may stand anywhere as a word."""
+"""Characters of a key; a shorter, made-up one is not hidden in texts."""
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """How a provider is reached. None: as its SDK does by itself."""
+    """How to reach a provider. None: the SDK's own default."""
 
     api_key: str | None = None
     base_url: str | None = None
     timeout: float | None = None
-    """Seconds that one request may take."""
     max_retries: int | None = None
-    """How often the SDK asks again after a failure that may pass."""
 
     def __repr__(self) -> str:
         return f"Access(base_url={self.base_url!r}, timeout={self.timeout!r})"
 
 
 class ModelClient(ABC):
-    """Asks one model of one provider over the provider's own SDK. A `ChatModel`.
+    """A `ChatModel` for one model of a provider, over the provider's SDK.
 
     Args:
         name: What the provider calls the model.
         api_key: The key; None: from the environment variable that the SDK reads.
-        base_url: Another server that speaks the same; it needs no key unless it says so.
-        timeout: Seconds that one request may take; None: as the SDK has it.
-        max_retries: How often the SDK asks again after a failure that may pass; None: as it has it.
-        max_tokens: The most tokens of a reply that says nothing else.
+        base_url: Another server of the same API; it needs no key unless it says so.
+        timeout: Seconds for one request; None: the SDK's default.
+        max_retries: How often the SDK retries after a temporary failure; None: its default.
+        max_tokens: The most tokens of a reply, where the request sets no limit.
         protocol: None for the provider's own tools; `vcp`, `function_call` or the protocol object
             of a text protocol, for a model without; or an object of the provider's own protocol.
-        client: A client of the SDK that is there already; it is not closed with the model.
-        options: What else goes into each request, under the provider's names: `temperature=0`.
+        client: An existing client of the SDK; it is not closed with the model.
+        options: Extra fields of each request, under the provider's names: `temperature=0`.
 
     Raises:
-        ConfigurationError: A setting cannot be, the provider knows no such option, or there is no
+        ConfigurationError: A setting is invalid, the provider knows no such option, or there is no
             key.
     """
 
     provider: ClassVar[str]
-    """The name in `chat_model("provider:model")`."""
+    """The provider's name in `chat_model("provider:model")`."""
     native: ClassVar[str]
-    """The provider's own protocol."""
+    """The name of the provider's own protocol."""
     reserved: ClassVar[frozenset[str]] = frozenset()
-    """Options that the client itself sets."""
+    """Options that only the client itself may set."""
     key_variables: ClassVar[tuple[str, ...]] = ()
     """The environment variables in which the SDK looks for the key."""
 
@@ -105,7 +102,7 @@ class ModelClient(ABC):
         self._is_own = client is None
         self._options = self._checked_options(options)
         self._remember_keys(api_key)
-        # Last, as nobody could close it if something else were wrong.
+        # Last, as nothing would close it if a later check failed.
         self._client = self._connected(access) if client is None else client
         self._is_closed = False
 
@@ -114,29 +111,29 @@ class ModelClient(ABC):
 
     @property
     def name(self) -> str:
-        """What the provider calls the model."""
+        """The provider's name for the model."""
         return self._name
 
     @property
     def protocol(self) -> ToolCallingProtocol:
-        """How the model is told of tools and calls them."""
+        """The protocol in which the model reads tools and calls them."""
         return self._protocol
 
     @property
     def has_native_tools(self) -> bool:
-        """Whether the provider is told of tools; False with a text protocol."""
+        """Return True if requests declare tools; False with a text protocol."""
         return not isinstance(self._protocol, CarriedProtocol)
 
     def user_message(self, text: str) -> Any:
-        """What a user says, as a message of the provider's form."""
+        """Return a user's text as a message of the provider's form."""
         return self.say("user", text)
 
     def say(self, role: str, text: str) -> Any:
-        """A message of the provider's form; the role is `user` or `assistant`."""
+        """Return a provider's message; the role is `user` or `assistant`."""
         return say(self.native, role, text)
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """One reply, in the SDK's own objects: its chunks, or one whole reply.
+        """Yield one reply as the SDK's objects: chunks, or one whole reply.
 
         Leaving it early, by `aclose` or by a cancellation, closes the connection.
 
@@ -165,7 +162,7 @@ class ModelClient(ABC):
             )
 
     async def close(self) -> None:
-        """Closes the connections; may be called again."""
+        """Close the connections; may be called again."""
         if not self._is_closed:
             self._is_closed = True
             if self._is_own:
@@ -190,25 +187,25 @@ class ModelClient(ABC):
 
     @abstractmethod
     def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """One reply, with the errors of the SDK as they are."""
+        """Yield one reply, with the errors of the SDK as they are."""
 
     @abstractmethod
     def _connected(self, access: Access) -> Any:
-        """Makes the SDK's client."""
+        """Create the SDK's client."""
 
     async def _disconnect(self) -> None:
         await self._client.close()
 
     @abstractmethod
     def _base_url(self) -> str:
-        """Where the SDK's client sends requests."""
+        """The address to which the SDK's client sends requests."""
 
     @abstractmethod
     def _known_options(self) -> Iterable[str]:
-        """What the provider's request can hold."""
+        """The fields that the provider's request can hold."""
 
     def unreadable(self, answer: object) -> ChatModelError:
-        """The error for an answer that is no reply."""
+        """Return the error for an answer that is no reply."""
         said = answer if isinstance(answer, str) else type(answer).__name__
         return failure_of(ValueError(said), self._name, self.address)
 
@@ -241,7 +238,7 @@ class ModelClient(ABC):
         return dict(options)
 
     def _check_keys(self, api_key: object) -> None:
-        """Refuses what no header can carry, which would look like a server that is down."""
+        """Refuse keys that no header can carry: the server would seem down."""
         if api_key is not None and not (isinstance(api_key, str) and api_key.strip()):
             raise ConfigurationError("api_key must be a text with a key in it, or be left out")
         keys = {"api_key": api_key}
@@ -266,7 +263,6 @@ class ModelClient(ABC):
         return self.max_tokens if request.max_tokens is None else request.max_tokens
 
     def _tools(self, request: ChatRequest) -> Any:
-        """What the provider is told of tools; None: nothing."""
         return request.tools if self.has_native_tools and request.tools else None
 
 
@@ -291,7 +287,7 @@ def _check_url(base_url: object) -> None:
     try:
         parts = urlsplit(base_url if isinstance(base_url, str) else "")
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        # An SDK adds paths to it, which would become a part of these.
+        # The SDK appends paths to the address, which would end up in the query.
         is_url = is_url and not (parts.query or parts.fragment)
     except ValueError:
         is_url = False

@@ -15,17 +15,13 @@ __all__ = ["misfit", "tools_told"]
 _OWN_ROLES: Final = frozenset({"assistant", "model"})
 _OWN_ITEMS: Final = frozenset({"function_call", "reasoning"})
 _MARKS: Final = frozenset({"role", "type"})
-"""Keys of what nobody said."""
 _SHOWN: Final = 300
 
 
 def misfit(expected: Expectation, request: ChatRequest, sent_names: Mapping[str, str]) -> str:
-    """What of `expected` the request does not hold, in words; empty: it holds all of it.
+    """Return what of `expected` the request lacks, in words; empty: nothing.
 
-    Args:
-        expected: What the recording says of this turn.
-        request: What the model is asked.
-        sent_names: For each tool that is expected, the name that its provider is told.
+    `sent_names` holds the name sent to the provider, for each expected tool.
     """
     last = plain(_last_said(request.messages))
     said = "\n".join(_texts(last))
@@ -47,7 +43,6 @@ def misfit(expected: Expectation, request: ChatRequest, sent_names: Mapping[str,
 
 
 def tools_told(tools: Any) -> set[str]:
-    """The names under which a request tells of tools, in any provider's form."""
     if not isinstance(tools, list | tuple):
         return set()
     declared: list[Any] = []
@@ -58,7 +53,6 @@ def tools_told(tools: Any) -> set[str]:
 
 
 def _last_said(messages: Sequence[Any]) -> list[Any]:
-    """What came after the model's own last words."""
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if field(message, "role") in _OWN_ROLES or field(message, "type") in _OWN_ITEMS:
@@ -67,7 +61,6 @@ def _last_said(messages: Sequence[Any]) -> list[Any]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in it, as it is."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What does a failure of a provider come to: its status, whether it may pass, what is shown?"""
+"""Which error does a caller get when a provider fails?"""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TRANSIENT_CODES: Final = frozenset(
         *("server_error", "rate_limit_exceeded", "internal_server_error", "overloaded"),
     }
 )
-"""What providers call a failure that they tell of in the middle of a stream."""
+"""Error codes of temporary failures that providers send in the middle of a stream."""
 _FINAL_CODES: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-"""A rate limit that no waiting helps against."""
+"""Codes of rate limits that waiting does not lift."""
 REFUSAL_CODES: Final = frozenset(
     {
         *("content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"),
         *("data_inspection_failed", "responsible_ai_policy_violation"),
     }
 )
-"""What providers answer where a filter refuses what is in the conversation."""
+"""Codes with which a provider's filter refuses the conversation."""
 _CONNECTION: Final = frozenset(
     {"APIConnectionError", "TransportError", "ClientConnectionError", "ClientPayloadError"}
 )
@@ -35,13 +35,7 @@ _LONGEST: Final = 600
 
 
 def failure_of(error: Exception, model: str, address: str) -> ChatModelError:
-    """The error for the caller of a model, without secrets.
-
-    Args:
-        error: What an SDK, or the HTTP client below it, raised.
-        model: What the provider calls the model.
-        address: The host that was asked.
-    """
+    """Return the error for the caller of a model, without secrets."""
     status = _status(error)
     body = getattr(error, "body", None) or getattr(error, "details", None)
     codes = _codes(error, body)
@@ -86,7 +80,7 @@ def _is_transient(error: Exception, status: int | None, codes: set[str]) -> bool
 
 
 def _is_connection(error: Exception) -> bool:
-    """Whether the connection failed, by the names that HTTP clients give such errors."""
+    """Detect a failed connection by the class name of the error."""
     names = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, OSError) or not _CONNECTION.isdisjoint(names)
 

@@ -25,11 +25,11 @@ except ImportError as error:
 __all__ = ["GeminiModel"]
 
 _answers: ContextVar[list[httpx2.Response] | None] = ContextVar("answers", default=None)
-"""What the HTTP client got for the request of this task."""
+"""The HTTP responses to this task's request, so that they can be closed."""
 
 
 class GeminiModel(ModelClient):
-    """A model behind generateContent. Arguments as of `ModelClient`.
+    """A model behind generateContent; takes the arguments of `ModelClient`.
 
     Example:
         >>> model = GeminiModel("gemini-3-flash", thinking_config={"include_thoughts": True})
@@ -46,7 +46,7 @@ class GeminiModel(ModelClient):
     key_variables: ClassVar[tuple[str, ...]] = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The chunks of the reply, or the whole reply."""
+        """Yield the reply's chunks, or the whole reply."""
         asked = {
             "model": self._name,
             "contents": list(request.messages),
@@ -62,7 +62,7 @@ class GeminiModel(ModelClient):
             while (chunk := await _next(chunks, got)) is not None:
                 yield self._checked(chunk)
         finally:
-            # The SDK leaves the connection of a reply that is given up to the garbage collector.
+            # The SDK leaves the connection of an abandoned reply to the garbage collector.
             for answer in got:
                 await answer.aclose()
 
@@ -88,7 +88,7 @@ class GeminiModel(ModelClient):
             ) from error
 
     def _checked(self, chunk: types.GenerateContentResponse) -> types.GenerateContentResponse:
-        """Gives it back; the SDK takes any JSON for a reply in which nothing stands."""
+        """Return the chunk; raise if it is other JSON than a reply."""
         if not chunk.model_fields_set - {"sdk_http_response"}:
             raise self.unreadable("an empty object")
         return chunk
@@ -130,7 +130,7 @@ class GeminiModel(ModelClient):
 
 
 async def _next(chunks: Any, got: list[httpx2.Response]) -> Any:
-    """The next chunk; `got` takes up what the HTTP client gets meanwhile. None: no more."""
+    """Return the next chunk or None; `got` collects its HTTP responses."""
     token = _answers.set(got)
     try:
         return await anext(chunks, None)

@@ -8,7 +8,7 @@ __all__ = ["say"]
 
 
 def say(wire: str, role: str, text: str) -> dict[str, Any]:
-    """A message of the protocol `wire`; the role is `user` or `assistant`."""
+    """Return a message of protocol `wire`; roles are `user` and `assistant`."""
     if wire == "gemini":
         return {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
     return {"role": role, "content": text}

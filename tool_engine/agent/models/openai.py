@@ -1,4 +1,4 @@
-"""How is a model asked over Chat Completions, OpenAI's or that of any server like it?
+"""How is a model asked over Chat Completions, at OpenAI or a compatible server?
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -28,7 +28,7 @@ _LIMITS: Final = {
     "max_completion_tokens": "max_tokens",
     "max_tokens": "max_completion_tokens",
 }
-"""OpenAI's newer models refuse the old name, and many servers the new one."""
+"""Each name of the limit -> the other one, as servers refuse either."""
 _UNKNOWN: Final = re.compile(
     r"un(?:known|supported|recognized|expected)|not (?:supported|permitted|allowed)|extra", re.I
 )
@@ -36,8 +36,6 @@ _USAGE: Final = re.compile("stream_options|include_usage")
 
 
 class OpenAIClient(ModelClient):
-    """What both of OpenAI's ways to ask a model share."""
-
     key_variables: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
     def _connected(self, access: Access) -> AsyncOpenAI:
@@ -61,7 +59,7 @@ class OpenAIClient(ModelClient):
 
 
 class OpenAIChatModel(OpenAIClient):
-    """A model behind Chat Completions. Arguments as of `ModelClient`.
+    """A model behind Chat Completions; takes the arguments of `ModelClient`.
 
     Example:
         >>> model = OpenAIChatModel("qwen3", base_url="http://127.0.0.1:8000/v1", temperature=0)
@@ -74,10 +72,9 @@ class OpenAIChatModel(OpenAIClient):
     )
 
     _refused: frozenset[str] = frozenset()
-    """What this server did not take, and is not sent again."""
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The chunks of the reply, or the whole completion."""
+        """Yield the reply's chunks, or the whole completion."""
         answer = await self._asked(request)
         if request.is_streamed:
             async with answer:
@@ -90,7 +87,6 @@ class OpenAIChatModel(OpenAIClient):
 
     @property
     def _limit(self) -> str:
-        """The name under which this server takes the most tokens of a reply."""
         name = "max_completion_tokens" if self.address.endswith("openai.com") else "max_tokens"
         return _LIMITS[name] if name in self._refused else name
 
@@ -123,7 +119,7 @@ class OpenAIChatModel(OpenAIClient):
         return body
 
     def _gives_way(self, body: dict[str, Any], message: str) -> bool:
-        """Whether the server refused a name that can be left out or changed: then it is."""
+        """Drop or rename a refused field; return False if none can be."""
         if _UNKNOWN.search(message) is None:
             return False
         may_go = body.keys() - self._options.keys() - self._refused
@@ -137,5 +133,5 @@ class OpenAIChatModel(OpenAIClient):
 
 
 def _said_in(answer: object) -> object:
-    """What stands in the place of a completion: servers put errors there."""
+    """Return what stands in place of a completion: servers put errors there."""
     return str(extra) if (extra := getattr(answer, "model_extra", None)) else answer

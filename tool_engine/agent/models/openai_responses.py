@@ -1,4 +1,4 @@
-"""How is a model asked over OpenAI's Responses?
+"""How is a model asked over OpenAI's Responses API?
 
 https://platform.openai.com/docs/api-reference/responses
 """
@@ -26,12 +26,12 @@ except ImportError as error:
 __all__ = ["OpenAIResponsesModel"]
 
 _ELSEWHERE: Final = ("conversation", "previous_response_id")
-"""Options under which the server keeps the conversation."""
+"""Options that make the server keep the conversation."""
 _TRANSIENT: Final = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})
 
 
 class OpenAIResponsesModel(OpenAIClient):
-    """A model behind Responses. Arguments as of `ModelClient`.
+    """A model behind Responses; takes the arguments of `ModelClient`.
 
     Example:
         >>> model = OpenAIResponsesModel("gpt-5", reasoning={"effort": "low"})
@@ -44,7 +44,7 @@ class OpenAIResponsesModel(OpenAIClient):
     )
 
     async def chunks(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The events of the reply, or the whole response."""
+        """Yield the reply's events, or the whole response."""
         answer = await self._client.responses.create(**self._body(request))
         if request.is_streamed:
             async with answer:
@@ -84,7 +84,6 @@ class OpenAIResponsesModel(OpenAIClient):
         return body
 
     def _checked(self, event: Any) -> Any:
-        """Gives the event or response back; one that failed is no reply, but an error."""
         kind = field(event, "type")
         response = field(event, "response", event)
         if kind != "error" and field(response, "status") != "failed":

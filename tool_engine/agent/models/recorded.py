@@ -1,4 +1,4 @@
-"""How does a conversation go that was recorded, or written by hand, without any provider?"""
+"""How is a recorded or handwritten conversation replayed without a provider?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["RecordedModel"]
 
 
 class RecordedModel(KnownArguments):
-    """Answers each request with the next reply of a script. A `ChatModel`.
+    """A `ChatModel` that answers each request with the script's next reply.
 
     Args:
         script: A file of JSON or YAML, or the same as a mapping; see `Script` for what it holds.
@@ -56,29 +56,29 @@ class RecordedModel(KnownArguments):
 
     @property
     def name(self) -> str:
-        """What the script calls the model."""
+        """The model's name in the script."""
         return self._script.name
 
     @property
     def protocol(self) -> ToolCallingProtocol:
-        """How the model is told of tools and calls them."""
+        """The protocol in which the model reads tools and calls them."""
         return self._protocol
 
     @property
     def replies_left(self) -> int:
-        """How many recorded replies nobody has asked for yet."""
+        """The number of recorded replies that are still to come."""
         return len(self._script.replies) - self._asked
 
     def user_message(self, text: str) -> Any:
-        """What a user says, as a message of the protocol's form."""
+        """Return a user's text as a message of the protocol's form."""
         return self.say("user", text)
 
     def say(self, role: str, text: str) -> Any:
-        """A message of the protocol's form; the role is `user` or `assistant`."""
+        """Return a protocol's message; the role is `user` or `assistant`."""
         return say(wire_of(self._protocol), role, text)
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The next reply of the script.
+        """Yield the script's next reply.
 
         Raises:
             ChatModelError: The script has no more replies, the request does not fit what the script
@@ -98,7 +98,7 @@ class RecordedModel(KnownArguments):
             )
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there are no connections."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class RecordedModel(KnownArguments):
         if recorded.reply is not None:
             return [recorded.reply]
         if recorded.chunks is not None:
-            # What breaks off is told piece by piece: a whole reply never does.
+            # A reply that breaks off is played in pieces: a whole one never breaks off.
             is_whole = not request.is_streamed and recorded.error is None
             return [recorded.chunks] if is_whole else recorded.chunks
         if recorded.error is not None:
@@ -187,6 +187,5 @@ class RecordedModel(KnownArguments):
         ]
 
     def _sent_name(self, name: str) -> str:
-        """The name that the provider is told of a tool, which depends on nothing but its own."""
         known = getattr(self._protocol, "known", None)
         return name if known is None else str(known.sent_name(name))

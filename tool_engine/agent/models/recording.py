@@ -1,4 +1,4 @@
-"""How does what a real model answered become a script that plays without it?"""
+"""How is a conversation with a real model recorded for later replay?"""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from tool_engine.redaction import HIDDEN, redact, redact_text
 __all__ = ["RecordingModel", "record"]
 
 _NOT_THE_MODELS = frozenset({"sdkHttpResponse", "sdk_http_response"})
-"""What an SDK adds to a chunk: the headers of the answer."""
+"""Fields that an SDK adds to a chunk: the headers of the answer."""
 
 
 def record(
     model: ChatModel, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> RecordingModel:
-    """Makes a model that asks `model`, and keeps its replies in a file for `RecordedModel`.
+    """Return a model that asks `model` and records its replies for `RecordedModel`.
 
     Args:
         model: The model that is asked.
         path: The file, written as JSON after each reply.
-        overwrite: Whether it may take the place of a file that is there.
+        overwrite: Whether an existing file may be replaced.
 
     Raises:
-        ConfigurationError: There is a file already, or its folder is not there.
+        ConfigurationError: The file exists already, or its folder does not.
     """
     return RecordingModel(model, path, overwrite=overwrite)
 
 
 class RecordingModel:
-    """A `ChatModel` that keeps what another one answers. Made by `record`.
+    """A `ChatModel` that records the replies of another; made by `record`.
 
-    Requests are not kept, nor what the client knows: no key, no prompt, no result of a tool. A
+    Neither requests nor the client's settings are kept: no key, no prompt, no result of a tool. A
     reply in which a secret shows is kept as its text and calls, with the secret hidden. A reply
-    that somebody left early is not kept.
+    that was left early is not kept.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RecordingModel:
         self._path = Path(path)
         _check_path(self._path, overwrite=overwrite)
         self._replies: list[ScriptReply | None] = []
-        """In the order in which they were asked for; None: not finished."""
+        """In the order of the requests; None: not finished."""
         self._writing = threading.Lock()
 
     def __repr__(self) -> str:
@@ -69,25 +69,25 @@ class RecordingModel:
 
     @property
     def name(self) -> str:
-        """The name of the model that is asked."""
+        """The name of the recorded model."""
         return self._model.name
 
     @property
     def protocol(self) -> ToolCallingProtocol:
-        """The protocol of the model that is asked."""
+        """The protocol of the recorded model."""
         return self._model.protocol
 
     def user_message(self, text: str) -> Any:
-        """What a user says, as a message of the model's form."""
+        """Return a user's text as a message of the model's form."""
         return self._model.user_message(text)
 
     def say(self, role: str, text: str) -> Any:
-        """A message of the model's form; the role is `user` or `assistant`."""
+        """Return a message of the model; the role is `user` or `assistant`."""
         is_user = role == "user"
         return self.user_message(text) if is_user else say(wire_of(self.protocol), role, text)
 
     async def reply(self, request: ChatRequest) -> AsyncGenerator[Any, None]:
-        """The reply of the model, which is kept once it has ended."""
+        """Yield the model's reply, and record it once it has ended."""
         place = len(self._replies)
         self._replies.append(None)
         chunks: list[Any] = []
@@ -109,7 +109,7 @@ class RecordingModel:
         await self._keep(place, chunks, request, None)
 
     async def close(self) -> None:
-        """Closes the model that is asked, if it can be closed."""
+        """Close the recorded model, if it can be closed."""
         close = getattr(self._model, "close", None)
         if close is not None:
             await close()
@@ -175,7 +175,7 @@ def _check_path(path: Path, *, overwrite: bool) -> None:
 
 
 def _as_sent(chunks: list[Any]) -> list[Any]:
-    """The chunks as plain values; bytes, which may be cut inside a character, as one text."""
+    """Return plain chunks; bytes are joined, as characters may be split."""
     if any(isinstance(chunk, bytes) for chunk in chunks):
         data = b"".join(c if isinstance(c, bytes) else str(c).encode() for c in chunks)
         return [data.decode("utf-8", "replace")]
@@ -189,7 +189,6 @@ def _as_sent(chunks: list[Any]) -> list[Any]:
 
 
 def _seen(read: ParsedReply) -> dict[str, Any]:
-    """What of a reply may hold a secret."""
     calls = [
         {"name": call.tool_name, "arguments": call.arguments, "id": call.call_id}
         for call in read.calls

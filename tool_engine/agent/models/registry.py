@@ -1,4 +1,4 @@
-"""Which models can be asked by name?"""
+"""Which models can be created by name?"""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MODELS: Final[Mapping[str, str]] = {
     "gemini": "tool_engine.agent.models.gemini:GeminiModel",
     "recorded": "tool_engine.agent.models.recorded:RecordedModel",
 }
-"""Every kind of model: what stands before the colon -> class."""
+"""Provider (the part before the colon) -> class."""
 
 
 def chat_model(model: str, **options: Any) -> ChatModel:
-    """Makes the client of a model.
+    """Create the client of a model.
 
     Args:
         model: `provider:name`, such as `openai:gpt-5`; `recorded:FILE` plays a recorded
             conversation.
         options: What the class takes: `base_url`, `api_key`, `timeout`, `max_retries`,
-            `max_tokens`, `protocol`, and what goes into each request, such as `temperature`.
+            `max_tokens`, `protocol`, and extra fields of each request, such as `temperature`.
 
     Raises:
-        ConfigurationError: There is no such provider, an option cannot be, or there is no key.
+        ConfigurationError: There is no such provider, an option is invalid, or there is no key.
         MissingExtraError: The SDK of the provider is not installed.
 
     Example:

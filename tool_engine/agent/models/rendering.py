@@ -1,4 +1,4 @@
-"""How would each provider have sent a reply that somebody wrote by hand?"""
+"""How would each provider have sent a handwritten reply?"""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tool_engine.model.call import ToolCall
 __all__ = ["pieces_of", "rendered", "streamed"]
 
 _PIECE: Final = 12
-"""Characters of text in one chunk."""
 
 
 def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, Any]:
-    """A whole reply in the form of the protocol `wire`; calls bear the names that were sent.
+    """Return a whole reply of protocol `wire`; calls have their sent names.
 
     Raises:
         ConfigurationError: The form of this protocol is not known here.
@@ -31,18 +30,16 @@ def rendered(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> dict[str, 
 
 
 def streamed(wire: str, text: str, calls: Sequence[ToolCall] = ()) -> list[Any]:
-    """The same reply in chunks: its text in pieces, where the form makes that simple."""
     if wire == "openai":
         return _openai_chunks(text, calls)
     if wire == "gemini":
         said = [_gemini_chunk([{"text": piece}]) for piece in pieces_of(text)]
         return [*said, rendered(wire, "", calls)]
-    # A decoder takes a whole reply in the place of its events, too.
+    # A decoder also takes a whole reply in place of its events.
     return [rendered(wire, text, calls)]
 
 
 def pieces_of(text: str) -> list[str]:
-    """The text in pieces, as a model writes it."""
     return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
 
@@ -121,4 +118,3 @@ _FORMS: Final[Mapping[str, Callable[[str, Sequence[ToolCall]], dict[str, Any]]]]
     "anthropic": _anthropic,
     "gemini": _gemini,
 }
-"""Protocol -> how it writes a whole reply."""

@@ -1,4 +1,4 @@
-"""What stands in the file of a recorded conversation?"""
+"""What may the file of a recorded conversation contain?"""
 
 from __future__ import annotations
 
@@ -17,18 +17,13 @@ __all__ = ["Expectation", "Script", "ScriptCall", "ScriptError", "ScriptReply", 
 
 
 class ScriptCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call that the model asks for."""
-
     name: str
-    """The tool's own name."""
     arguments: dict[str, Any] = {}
     id: str | None = None
-    """None: one that is made from the number of the turn."""
+    """None: derived from the number of the turn."""
 
 
 class ScriptError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A failure of the model, raised as `ChatModelError`."""
-
     message: str
     status: int | None = None
     is_transient: bool = False
@@ -36,14 +31,12 @@ class ScriptError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a request must hold, so that its recorded reply still fits."""
+    """What a request must hold for its recorded reply to fit."""
 
     contains: str | list[str] = []
-    """Texts in what came after the model's last reply: the user's words, results of calls."""
+    """Texts after the model's last reply: the user's words, results of calls."""
     system: str | list[str] = []
-    """Texts in the system prompt."""
     tools: list[str] = []
-    """Tools that the model must be told of, by their own names."""
     may_call: bool | None = None
     """Whether the model may call a tool in this turn; None: either way."""
 
@@ -51,33 +44,27 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ScriptReply(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One turn of the model: `text` and `calls`, or a reply as its provider sent it."""
+    """One turn of the model: `text` and `calls`, or the provider's reply."""
 
     text: str = ""
     calls: list[ScriptCall] = []
     reply: Any = None
-    """A whole reply in the provider's form."""
     chunks: list[Any] | None = None
-    """The chunks of a reply in the provider's form."""
     error: ScriptError | None = None
-    """How the turn fails, after its chunks if there are any."""
     expect: Expectation | None = None
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conversation, turn by turn."""
-
     replies: list[ScriptReply]
     protocol: str = "openai"
-    """How the model asks for calls: a name that `get_protocol` knows."""
+    """The protocol in which the model calls tools: a name that `get_protocol` knows."""
     wire: str | None = None
-    """In whose messages a text protocol was spoken, such as `anthropic`; None: in plain text."""
+    """The protocol whose messages carried text, such as `anthropic`; None: plain text."""
     name: str = "recorded"
-    """What the model is called."""
 
 
 def read_script(source: str | os.PathLike[str] | Mapping[str, Any]) -> Script:
-    """Reads a script from a file of JSON or YAML, or from a mapping.
+    """Read a script from a JSON or YAML file, or a mapping.
 
     Raises:
         ConfigurationError: The file cannot be read, or something in it is wrong; the message says
