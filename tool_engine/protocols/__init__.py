@@ -1,6 +1,6 @@
-"""How are tools, calls and results spoken to each model?
+"""How does each kind of model read tools, call them and get the results?
 
-Most names are imported when they are first used: a program that speaks to no model pays for none.
+Most names are imported when they are first used: a program that uses no model loads none of them.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ _MODULES = {
     "protocol_names": "registry",
     "read_arguments": "arguments",
 }
-"""Where each name is."""
+"""Name -> the module that defines it."""
 
 
-if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
     __getattr__ = find_later(__name__, _MODULES)
 
 

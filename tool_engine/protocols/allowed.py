@@ -1,8 +1,8 @@
-"""To which call exactly did somebody say yes before it was made?
+"""Which single call did an approver allow before it was made?
 
-`on_before_execute` is asked before its call reaches whatever runs it. Its answer is good for that
-one call: of this engine, of this tool, with these arguments. It is there only while that call is
-made, and goes with whoever takes it first.
+`on_before_execute` is asked before its call reaches the engine. The answer is good for that one
+call: of this engine, of this tool, with these arguments. It exists only while that call is made,
+and the first reader takes it away.
 """
 
 from __future__ import annotations
@@ -17,37 +17,29 @@ __all__ = ["Allowed", "Consenting", "Yes", "allowed", "take_yes"]
 
 
 class Consenting:
-    """Somebody whose True is the consent that a conversation asks for.
-
-    Args:
-        ask: A function of a call and its tool.
-    """
+    """A callback whose True is also the consent that a conversation requires."""
 
     def __init__(self, ask: Any) -> None:
         self._ask = ask
 
     def __call__(self, call: ToolCall, tool: Tool) -> Any:
-        """What the function answers."""
         return self._ask(call, tool)
 
 
 class Yes(NamedTuple):
-    """What was said of one call."""
-
     tool: Tool
-    """The tool that was asked about, as the model knows it."""
+    """The tool as the approver and the model saw it."""
     is_consent: bool
-    """Whether it is all the consent that the call needs."""
 
 
 class Allowed:
-    """One call that may be made.
+    """The permission for one call.
 
     Args:
-        engine: What runs it.
-        tool: The tool, as it was when somebody was asked; None: nobody was.
-        arguments: The very object that is sent.
-        is_consent: Whether it is all the consent that the call needs.
+        engine: What runs the call.
+        tool: The tool as the approver saw it; None: no approver was asked.
+        arguments: The very object that is sent, compared by identity.
+        is_consent: Whether the call needs no other consent.
     """
 
     def __init__(
@@ -58,7 +50,7 @@ class Allowed:
         self._yes = None if tool is None else Yes(tool, is_consent)
 
     def take(self, engine: object, arguments: object) -> Yes | None:
-        """What was said of this call, once; None: nothing, or of another one."""
+        """Return the answer for exactly this call once, else None."""
         if engine is not self._engine or arguments is not self._arguments:
             return None
         yes, self._yes = self._yes, None
@@ -66,10 +58,10 @@ class Allowed:
 
 
 allowed: Final[ContextVar[Allowed | None]] = ContextVar("allowed", default=None)
-"""The call that is being made in this task."""
+"""The permission for the call that is being made in this task."""
 
 
 def take_yes(engine: object, arguments: object) -> Yes | None:
-    """What was said of a call that `engine` is asked for; None: nobody was asked about it."""
+    """Return the answer for a call of `engine` once; None: unasked."""
     made = allowed.get()
     return None if made is None else made.take(engine, arguments)

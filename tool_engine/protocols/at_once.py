@@ -1,4 +1,4 @@
-"""How many calls may be made at once such that none is refused because of the others?"""
+"""How many calls can run in parallel without one being refused because of the others?"""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ __all__ = ["workers_for"]
 def workers_for(
     engine: Any, names: Sequence[object], most: int | None, *, may_wait: bool = False
 ) -> int:
-    """How many calls of a list are made at the same time.
+    """Return how many calls of a list may run in parallel.
 
-    Args:
-        engine: What runs them: an engine, or what stands for one and has its `controller`.
-        names: What the tool of each is called.
-        most: How many at most; None: as many as the limits let run.
-        may_wait: Whether those that would wait for a slot are made, too.
+    `most` is the upper bound, or None for as many as the limits let run; with `may_wait`, calls
+    that would wait for a slot count, too.
     """
     config = getattr(getattr(engine, "controller", None), "config", None)
     if most is None and isinstance(config, ConcurrencyConfig):
-        # Each of the lines that a call stands in must have room for all of the others.
+        # Each queue that a call joins must have room for all of the others.
         most = min(running + queue for running, queue in _lines(config, _found(engine, names)))
         most = max(1, most if may_wait else min(most, config.max_concurrent))
     return min(len(names), len(names) if most is None else most)
@@ -33,7 +30,7 @@ def workers_for(
 
 def _found(engine: Any, names: Iterable[object]) -> Iterator[Tool]:
     for name in {name for name in names if isinstance(name, str)}:
-        # What is wrong with a name is told where its call is made.
+        # An unknown name is reported where its call is made.
         with suppress(Exception):
             tool = engine.get(name)
             if isinstance(tool, Tool):
@@ -41,7 +38,7 @@ def _found(engine: Any, names: Iterable[object]) -> Iterator[Tool]:
 
 
 def _lines(config: ConcurrencyConfig, tools: Iterable[Tool]) -> Iterator[tuple[int, int]]:
-    """How many calls run, and how many may wait: of any tools, of one caller, of each tool."""
+    """Yield (running, waiting) limits: global, per caller, per tool."""
     most, keys = config.max_concurrent, config.key_limits
     queue = 0 if config.strategy == "reject" else config.queue_size
     yield most, queue

@@ -1,8 +1,8 @@
 """How do the parts of a reply become its calls, its text and its findings?
 
-Every decoder tells a `ReplyBuilder` what it reads. The builder keeps what holds for all protocols:
-ids are unique, names are the tools' own, arguments are read once and strictly, a call that was cut
-is never complete, and every change is written down.
+Every decoder passes what it reads to a `ReplyBuilder`, which keeps the rules of all protocols: ids
+are unique, names are the tools' own, arguments are read once and strictly, a call that was cut is
+never complete, and every change is noted.
 """
 
 from __future__ import annotations
@@ -24,61 +24,49 @@ __all__ = ["CallInProgress", "Ending", "Refine", "ReplyBuilder", "unknown_end"]
 
 
 class Ending(Enum):
-    """How a reply ended, as far as that tells whether its last call is whole."""
-
     FINISHED = "finished"
-    """The model said all that it wanted to say."""
+    """The model ended the reply by itself."""
     CUT = "cut"
-    """A limit cut it: the last call may be half of what was meant, however it looks."""
+    """A limit cut it: the last call may be incomplete, however it looks."""
     UNKNOWN = "unknown"
-    """Nobody said: a call is whole if its arguments are a closed object."""
+    """The provider gave no reason: a call with a closed object is whole."""
 
 
 class CallInProgress:
-    """One call while it is being written."""
-
     def __init__(self, call_id: str) -> None:
         self.call_id = call_id
         self.wire_id: str | None = None
-        """The id that the provider gave it; another call may have it, too."""
+        """The provider's id; another call may have it, too."""
         self.is_repeated = False
-        """Whether it is the same call as one before, sent again: it is no call of the reply."""
+        """True if it repeats an earlier call, and so is none itself."""
         self.echo: dict[str, Any] = {}
-        """What the provider wants back with the result."""
+        """Fields that the provider wants back with the result."""
         self.name: str | None = None
-        """The tool's own name, once it is known."""
         self.parts: list[str] = []
-        """The arguments as text, in pieces."""
         self.value: Mapping[str, Any] | None = None
-        """The arguments, where the provider sends them as an object."""
         self.repairs: list[str] = []
         self.sent_names: dict[str, str] = {}
-        """How the model called the arguments that were read under other names."""
+        """Parameter name -> the name that the model wrote instead."""
         self.raw: str | None = None
-        """What the model wrote, where that is more than the arguments."""
+        """The model's text of the call, where it is more than the arguments."""
         self.error: str | None = None
-        """Why it cannot be run, where the decoder knows."""
         self.error_type = "malformed_arguments"
-        """What kind of finding that makes."""
         self.is_finished = False
-        """Whether the provider said that the call is whole."""
         self.is_cut = False
-        """Whether the decoder knows that the call is not whole; `error` says why."""
+        """True if the decoder knows that the call is incomplete; `error` says why."""
         self.is_started = False
         self.is_told = False
-        """Whether there is a finding about why it cannot be run."""
+        """True once a finding says why the call cannot run."""
         self.is_compared = False
-        """Whether it was compared with the other calls of its id."""
         self.is_id_told = False
-        """Whether there is a finding about its id, where another call had it before."""
+        """True once a finding reports that its id was used before."""
         self.read: ReadArguments | None = None
-        """What the arguments came to, once the end of the call was told."""
+        """The arguments as read, once the end of the call was reported."""
         self.is_end_told = False
-        """Whether somebody may be running it by now."""
+        """True once its end was reported: a listener may be running it by now."""
 
     @property
     def text(self) -> str:
-        """The arguments as the model wrote them."""
         return joined("".join(self.parts))
 
 
@@ -100,12 +88,9 @@ _SILENT_TEXT: Final = (
 
 
 class ReplyBuilder:
-    """Takes the parts of one reply in order, gives the stream events, and the reply in the end.
+    """The collector of one reply's parts: returns stream events, then the reply.
 
-    Args:
-        known: The tools, for their own names.
-        repair: Whether finished but malformed arguments may be repaired.
-        refine: Given a tool's own name and what was read of the arguments, gives what they mean.
+    `refine` takes a tool's own name and the arguments as read, and returns what they mean.
     """
 
     def __init__(
@@ -116,11 +101,9 @@ class ReplyBuilder:
         self._refine = refine
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
-        """How often an id was given so far, where that is more than once."""
         self._namesakes: dict[str, deque[CallInProgress]] = {}
-        """The id that the provider gave -> its calls that are not in `_known_calls` yet."""
         self._known_calls: dict[tuple[str, str | None, str], CallInProgress] = {}
-        """Id, name and arguments -> the call, of those whose id another call has, too."""
+        """(id, name, arguments) -> the call, for ids that several calls have."""
         self.calls: list[CallInProgress] = []
         self.findings: list[ReplyFinding] = []
         self.text: list[str] = []
@@ -130,18 +113,16 @@ class ReplyBuilder:
         self.usage: dict[str, Any] = {}
         self.ending = Ending.UNKNOWN
         self.has_begun = False
-        """Whether anything of the reply has come, be it the beginning of an empty block."""
         self._is_ended = False
         self._pending: list[CallInProgress] = []
-        """Finished calls of which nobody was told yet: whether a limit cut the last call of a reply
-        is known only by what comes after it."""
+        """Finished calls whose end is not reported yet: only what follows shows whether a limit cut
+        the last call of a reply.
+        """
         self._last: CallInProgress | None = None
-        """The call that is the last thing in the reply so far."""
+        """The call at the very end of the reply so far."""
         self._cut: CallInProgress | None = None
-        """The call that a limit cut."""
 
     def add_text(self, text: str) -> list[StreamEvent]:
-        """Text for the user."""
         if not text:
             return []
         self.text.append(text)
@@ -151,13 +132,12 @@ class ReplyBuilder:
         return told
 
     def add_other(self) -> list[StreamEvent]:
-        """Something begins that is neither text nor a call: what came before it is whole."""
+        """Note that something else begins: what came before it is whole."""
         told = self._tell_ends()
         self._last = None
         return told
 
     def find(self, error_type: str, message: str, **fields: Any) -> StreamEvent:
-        """Writes down a finding, and makes the event of it."""
         finding = ReplyFinding(error_type=error_type, message=to_text(message), **fields)
         self.findings.append(finding)
         return StreamEvent(
@@ -170,7 +150,7 @@ class ReplyBuilder:
     def begin(
         self, call_id: object, name: object = None
     ) -> tuple[CallInProgress, list[StreamEvent]]:
-        """A call begins; without an id, or with one that is taken, it gets one of its place."""
+        """Begin a call; a missing or repeated id is replaced."""
         call_id = _as_id(call_id)
         events = self._tell_ends()
         call = self._last = CallInProgress(self._free_id(call_id))
@@ -179,7 +159,7 @@ class ReplyBuilder:
         return call, events + self.name(call, name)
 
     def identify(self, call: CallInProgress, call_id: object) -> None:
-        """The id of a call comes late; one that was told of already keeps the one it got."""
+        """Set an id that comes late, unless the call was reported already."""
         call_id = _as_id(call_id)
         if call.is_started or not isinstance(call_id, str):
             return
@@ -190,7 +170,7 @@ class ReplyBuilder:
             call.call_id = call_id
 
     def name(self, call: CallInProgress, name: object) -> list[StreamEvent]:
-        """The name of a call is known; the first one counts."""
+        """Set the name of a call; the first one counts."""
         if call.name is not None or not isinstance(name, str) or not name:
             return []
         call.name = to_text(self._known.meant_name(name))
@@ -199,7 +179,6 @@ class ReplyBuilder:
         return started + [self._chunk(call, part) for part in call.parts]
 
     def add_arguments(self, call: CallInProgress, text: str) -> list[StreamEvent]:
-        """The next part of a call's arguments; told once the call has a name."""
         if not text:
             return []
         call.parts.append(text)
@@ -211,30 +190,29 @@ class ReplyBuilder:
         return [self._chunk(call, text)] if call.is_started else []
 
     def withdraw(self, call: CallInProgress) -> None:
-        """What was begun turns out to be another call, or several: its events have no end."""
+        """Drop a call that proves to be another, without ending its events."""
         self.calls.remove(call)
         self._ids.discard(call.call_id)
         self._last = None
 
     def refuse(self, call: CallInProgress, error: str) -> None:
-        """The decoder knows why a call must not be run; the first reason counts."""
+        """Note why a call must not run; the first reason counts."""
         call.error = call.error or error
 
     def spoil(self, why: str) -> None:
-        """A part of the reply is lost: no call that was begun and not ended may be run."""
         for call in self.calls:
             if not call.is_finished and call.error is None:
                 self.refuse(call, f"{why}, so this call was not run; write it again")
                 call.error_type = "malformed_reply"
 
     def finish(self, call: CallInProgress) -> None:
-        """The provider says that the call is whole; its end is told with what comes next."""
+        """Note that the call is whole; what comes next reports its end."""
         if not call.is_finished:
             call.is_finished = True
             self._pending.append(call)
 
     def end(self, ending: Ending, stop_reason: str | None = None) -> list[StreamEvent]:
-        """The provider says that, and why, the reply is over.
+        """Note that, and why, the provider ended the reply.
 
         A server may say so more than once: what was cut stays cut.
         """
@@ -264,7 +242,7 @@ class ReplyBuilder:
         return events
 
     def stop(self) -> list[StreamEvent]:
-        """The stream is over; if nobody said that the reply is, that is told."""
+        """Return the stream's final events; report a reply that was never ended."""
         if self._is_ended or not (self.has_begun or self.calls or self.text or any(self.reasoning)):
             return []
         told = self.find("truncated", _SILENT if self.calls else _SILENT_TEXT)
@@ -272,11 +250,9 @@ class ReplyBuilder:
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was said that the reply is over."""
         return self._is_ended
 
     def close(self, message: Any = None) -> ParsedReply:
-        """The reply as it is, at its end; `message` is how it goes back into the conversation."""
         self.stop()
         built = [self._built(call) for call in self.calls]
         return ParsedReply(
@@ -314,7 +290,6 @@ class ReplyBuilder:
         ]
 
     def _built(self, call: CallInProgress) -> ToolCall | None:
-        """The call; None: it is another one that was sent again."""
         read = call.read = call.read or self._read(call)
         self._tell_id(call, read)
         if call.is_repeated:
@@ -342,9 +317,9 @@ class ReplyBuilder:
             self._namesakes.setdefault(wire_id, deque()).append(call)
 
     def _tell_id(self, call: CallInProgress, read: ReadArguments) -> list[StreamEvent]:
-        """Tells of an id that stands twice, once: for one call that was sent again, or for two.
+        """Report a repeated id once: a call sent again, or two calls.
 
-        To run a call twice that was meant once is the dear mistake; under one id, with one name
+        Running twice a call that was meant once is the costly mistake; under one id, with one name
         and the same arguments, it can only be one.
         """
         if call.wire_id in (None, call.call_id) or call.is_id_told:
@@ -361,7 +336,7 @@ class ReplyBuilder:
         return [self.find("repeated_id", message, call_id=call.call_id)]
 
     def _sent_before(self, call: CallInProgress, wire_id: str) -> CallInProgress | None:
-        """The same call as it was sent before. Each call is looked at once."""
+        """Return the earlier copy of a call, comparing each call once."""
         waiting = self._namesakes[wire_id]
         while not call.is_compared:
             each = waiting.popleft()
@@ -383,12 +358,12 @@ class ReplyBuilder:
             return True
         if self.ending is Ending.CUT:
             return call is self._cut or not call.is_finished
-        # Where nobody said that the reply is over, only a closed object shows that it is whole.
+        # Where the reply has no stated end, only a closed object shows that the call is whole.
         is_silent = self.ending is Ending.UNKNOWN and not call.is_finished
         return is_silent and not self._is_closed(call, read)
 
     def _is_whole(self, call: CallInProgress, ending: Ending) -> bool:
-        """Whether a call that the provider has not ended is whole in spite of how the reply did."""
+        """Decide whether a call without an end of its own is whole."""
         if ending is Ending.CUT:
             return call is not self._last
         return ending is Ending.UNKNOWN and self._is_closed(call, self._read(call))
@@ -397,7 +372,7 @@ class ReplyBuilder:
         if read.value is None:
             return False
         if call.value is None and not call.text.strip():
-            # Nothing was written yet: that is all there can be only where there are no parameters.
+            # No arguments came: that is complete only for a tool without parameters.
             tool = self._known.get(call.name or "")
             return tool is not None and not tool.parameters
         return not read.repairs or not self._plainly(call).repairs
@@ -414,7 +389,7 @@ class ReplyBuilder:
     def _why_cut(self, call: CallInProgress) -> str:
         if call.is_cut and call.error:
             return call.error
-        # To write it again is no cure where a filter stopped it.
+        # Writing it again does not help where a filter stopped it.
         is_refused = any(each.error_type == "refusal" for each in self.findings)
         return _REFUSED if is_refused else _CUT
 
@@ -451,7 +426,6 @@ class ReplyBuilder:
 
 
 def unknown_end(reason: object) -> str:
-    """What is said of a reply that ended for a reason that is in no documentation we know."""
     return (
         f"the reply ended for a reason that is not known ({reason!s:.80}): its calls are taken as "
         "whole where their arguments are a closed JSON object"
@@ -459,7 +433,6 @@ def unknown_end(reason: object) -> str:
 
 
 def _written(read: ReadArguments) -> str | None:
-    """One text for the same arguments, in whatever order of keys; None: they are not whole."""
     if read.value is None or read.is_truncated:
         return None
     try:
@@ -469,7 +442,7 @@ def _written(read: ReadArguments) -> str | None:
 
 
 def _as_id(value: object) -> object:
-    """An id that can be sent back; with half of a surrogate pair in it there is none."""
+    """Return a sendable id, or nothing for one with a lone surrogate."""
     return value if isinstance(value, str) and to_text(value) == value else None
 
 
@@ -479,5 +452,5 @@ def _json(value: Any) -> str:
     try:
         return to_text(json.dumps(value, ensure_ascii=False, default=str))
     except (TypeError, ValueError, RecursionError):
-        # A mapping that was made in code may hold anything.
+        # A mapping made in code may hold anything.
         return to_text(value)

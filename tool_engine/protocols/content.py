@@ -1,4 +1,4 @@
-"""What does a model read of a finished call, and which call is it the result of?"""
+"""What does a model read of a finished call, and which call does a result answer?"""
 
 from __future__ import annotations
 
@@ -28,23 +28,20 @@ __all__ = [
 ]
 
 REQUEST_ID: Final = "request_id"
-"""The key of `result.metadata` under which the cycle keeps the id that the model awaits."""
+"""The key of `result.metadata` for the id that the model awaits; set by the cycle."""
 
 
 class ResultPart(msgspec.Struct, frozen=True):
-    """One piece of what a model is shown of a result."""
-
     text: str | None = None
     data: str | None = None
-    """An image, in base64."""
     media_type: str | None = None
-    """Of the image, such as `image/png`."""
+    """The image's type, such as `image/png`."""
 
 
 def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecutionResult:
-    """The result as a model may read it where no session asks somebody whether it may. S31.
+    """Return the result, or a refusal if its tool requires a review. S31.
 
-    What a definition wants somebody to see first is withheld: nobody can be asked.
+    For callers without a session, where no reviewer can be asked.
     """
     permission = None if tool is None else tool.permission
     own = None if permission is None else permission.result
@@ -63,28 +60,27 @@ def unless_withheld(result: ToolExecutionResult, tool: Tool | None) -> ToolExecu
 
 
 def text_of(result: ToolExecutionResult) -> str:
-    """The text of a result: a string as it is, other data as JSON, a failure as what to do. A37.
+    """Return the text of a result, or advice after a failure. A37.
 
-    Images are named, not shown. Of a call of a session it is its `final_text`. S15.
+    Strings stay as they are, other data becomes JSON. Images are named, not shown. For a call of a
+    session it is its `final_text`. S15.
     """
     final = _final_text(result)
     return text_of_blocks(parts_of(result)) if final is None else final
 
 
 def text_of_blocks(parts: Sequence[ResultPart]) -> str:
-    """The text of pieces, in which images are named."""
     return "\n".join(
         part.text if part.text is not None else f"[{part.media_type}]" for part in parts
     )
 
 
 def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
-    """The pieces of a result, in order; at least one.
+    """Return the pieces of a result, in order; at least one.
 
-    An output of `{"content": [...]}`, as MCP's servers give it, is taken apart if its items are all
-    `text` and `image` blocks; of every other output the text is the one piece. Of a call of a
-    session the text is its `final_text`; images stay beside a text that is not as the tool wrote
-    it.
+    An output of `{"content": [...]}`, as MCP's servers give it, is split if its items are all
+    `text` and `image` blocks; any other output is one piece of text. For a call of a session the
+    text is its `final_text`; images stay beside a text that differs from the tool's own.
     """
     final = _final_text(result)
     blocks = blocks_of(result.output) if result.is_success else []
@@ -101,7 +97,6 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
 
 
 def _final_text(result: ToolExecutionResult) -> str | None:
-    """What a session made of the text of a result; None for a result of no session."""
     final: str | None = getattr(result, "final_text", None)
     return final if final is None or result.is_success else _failure(result, final)
 
@@ -111,9 +106,8 @@ def _failure(result: ToolExecutionResult, text: str | None) -> str:
 
 
 def blocks_of(output: Mapping[str, Any]) -> list[ResultPart]:
-    """The pieces of an output that is made of `text` and `image` blocks; none of any other."""
     content = output.get("content")
-    # What says that it is an error is shown whole, and so is what says more than the blocks.
+    # Output that declares an error, or holds more than the blocks, is shown whole.
     says_more = {**output, "content": None, "isError": output.get("isError") or None}
     if not isinstance(content, list) or any(value is not None for value in says_more.values()):
         return []
@@ -134,7 +128,7 @@ def _block(block: Any) -> ResultPart | None:
 
 
 def _is_image(data: object, media_type: str) -> bool:
-    """Whether a provider can take it: one that is broken fails the whole request."""
+    """Return True for a valid image: another fails the whole request."""
     if not isinstance(data, str) or not data or not media_type.startswith("image/"):
         return False
     try:
@@ -147,7 +141,7 @@ def _is_image(data: object, media_type: str) -> bool:
 def request_ids(
     results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None
 ) -> list[str]:
-    """For each result the id under which the model awaits it.
+    """Return the id that the model awaits, for each result.
 
     Raises:
         ConfigurationError: There are calls, but not as many as results; or neither the result nor

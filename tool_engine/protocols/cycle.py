@@ -1,7 +1,7 @@
 """How does a model's reply become results that it can read? Parse, execute, format.
 
-Text protocols and native ones go the same way; whatever a reply holds, each of its calls ends in
-exactly one result, and nothing that is wrong with it stops the conversation.
+Text protocols and native ones go the same way; each call of a reply ends in exactly one result, and
+no fault of a reply stops the conversation.
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ _log: Final = get_logger(__name__)
 
 
 class ToolCallCycleResult(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """What came of one reply. A48."""
+    """The calls and results of one reply. A48."""
 
     parsed_requests: list[ToolCall]
-    """The calls, in the order in which the model began them; those that could not be run, too."""
+    """The calls in the model's order; also those that could not run."""
     execution_results: list[ToolExecutionResult]
     """One for each call, in the same order; `metadata["request_id"]` is the id of the call."""
     reply: ParsedReply
-    """All that was in the reply."""
+    """The whole reply as it was read."""
     formatted: Any = None
-    """The results as the protocol tells the model of them; None: there are none, or none wanted."""
+    """The results as the protocol formats them; None: there are none, or none wanted."""
     messages: list[Any] = []
-    """What the conversation goes on with: the reply, then the results."""
+    """The next messages of the conversation: the reply, then the results."""
 
     @property
     def has_tool_requests(self) -> bool:
-        """Whether the model called a tool, and so waits for results."""
+        """True if the model called a tool, and so waits for results."""
         return bool(self.parsed_requests)
 
     @property
     def text(self) -> str:
-        """What is for the user, without calls and reasoning."""
+        """The text for the user, without calls and reasoning."""
         return self.reply.text
 
     @property
     def findings(self) -> list[ReplyFinding]:
-        """What is to be known about the reply."""
+        """The findings about the reply."""
         return self.reply.findings
 
     @property
     def results_text(self) -> str:
-        """The results as one text."""
+        """Return the results as one text."""
         if isinstance(self.formatted, str):
             return self.formatted
         return "\n".join(text_of(result) for result in self.execution_results)
@@ -88,14 +88,14 @@ async def process_tool_calls(
     protocol: ToolCallingProtocol | str,
     options: CycleOptions | None = None,
 ) -> ToolCallCycleResult:
-    """Reads a model's reply, runs the calls in it, and writes their results down for the model.
+    """Read a model's reply, run its calls, and format their results.
 
     Args:
-        engine: What runs the tools: a `ToolEngine`, a `ToolSubAgent`, or anything with
-            `get(name)` and `execute(name, params, context)`.
-        reply: A whole reply in any form that the protocol parses, or what its `parse` or a
-            decoder's `close` gave.
-        protocol: The one that told the model of the tools, or the name of one.
+        engine: What runs the tools: a `ToolEngine`, a `ToolSubAgent`, or anything with `get(name)`
+            and `execute(name, params, context)`.
+        reply: A whole reply in any form that the protocol parses, or the result of its `parse` or
+            of a decoder's `close`.
+        protocol: The one whose definitions or prompt the model got, or the name of one.
         options: How the calls are run.
 
     Returns:
@@ -115,7 +115,7 @@ async def process_tool_calls(
     speaks = await _protocol(protocol, engine)
     is_text = bool(getattr(speaks, "writes_text", False))
     if is_text and isinstance(reply, Iterator):
-        # It is looked at twice.
+        # Kept as a list, as it is read twice.
         reply = list(reply)
     if isinstance(reply, ParsedReply):
         parsed = reply
@@ -139,10 +139,10 @@ async def process_tool_calls(
 
 
 def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
-    """Reads a whole reply; one that the protocol fails on has no calls, but a finding. A27."""
+    """Read a whole reply; an error of the protocol becomes a finding. A27."""
     try:
         parsed: object = protocol.parse(reply)
-    except Exception as error:  # noqa: BLE001 - a protocol of others must not break the conversation
+    except Exception as error:  # noqa: BLE001 - a foreign protocol must not break the conversation
         message = f"the reply could not be read: {words_of(error)}"
         return ParsedReply(findings=[_fault("reply_not_parsed", protocol, message)])
     if not isinstance(parsed, ParsedReply):
@@ -152,9 +152,9 @@ def parse_reply(protocol: ToolCallingProtocol, reply: Any) -> ParsedReply:
 
 
 def as_tool_request(call: ToolCall) -> dict[str, Any]:
-    """A call in the form of the founding document, for front ends. A46.
+    """Return a call in the founding document's form, for front ends. A46.
 
-    `requestId`, `toolName`, `rawBlock` and `args`, in which every value is a text: what is none is
+    `requestId`, `toolName`, `rawBlock` and `args`, in which every value is a text: other values are
     written as JSON.
     """
     return {
@@ -166,7 +166,7 @@ def as_tool_request(call: ToolCall) -> dict[str, Any]:
 
 
 def as_execution_result(result: ToolExecutionResult) -> dict[str, Any]:
-    """A result in the form of the founding document, for front ends. A47.
+    """Return a result in the founding document's form, for front ends. A47.
 
     `requestId`, `toolName`, `status` (`success` or `error`), `result` (a text) and `durationMs`.
     """
@@ -180,7 +180,7 @@ def as_execution_result(result: ToolExecutionResult) -> dict[str, Any]:
 
 
 def as_cycle_result(cycle: ToolCallCycleResult) -> dict[str, Any]:
-    """A cycle in the form of the founding document, for front ends. A48.
+    """Return a cycle in the founding document's form, for front ends. A48.
 
     `hasToolRequests`, `parsedRequests` and `executionResults`.
     """
@@ -192,7 +192,7 @@ def as_cycle_result(cycle: ToolCallCycleResult) -> dict[str, Any]:
 
 
 def _with_unread(parsed: ParsedReply, reply: Any, protocol: ToolCallingProtocol) -> ParsedReply:
-    """A reply with a finding, where its provider sent calls that a text protocol does not read."""
+    """Add a finding for native calls that a text protocol ignores."""
     has_read_them = reply is parsed and bool(parsed.calls)
     form = None if has_read_them else form_of(reply)
     if form is None:
@@ -215,14 +215,14 @@ async def _protocol(protocol: object, engine: Any) -> ToolCallingProtocol:
         )
     if protocol in PROTOCOLS:
         return get_protocol(protocol, tools=engine)
-    # To look among the installed packages is to read files.
+    # Looking among the installed packages reads files.
     return await asyncio.to_thread(get_protocol, protocol)
 
 
 def _as_called(
     results: list[ToolExecutionResult], calls: list[ToolCall]
 ) -> list[ToolExecutionResult]:
-    """The results under the names that the model wrote, which is what it waits for."""
+    """Return the results under the names that the model wrote."""
     return [
         replace(result, tool_name=call.tool_name)
         for result, call in zip(results, calls, strict=True)
@@ -235,10 +235,10 @@ def _formatted(
     results: list[ToolExecutionResult],
     parsed: ParsedReply,
 ) -> tuple[ParsedReply, Any]:
-    """The results for the model. What the calls did is not lost where a protocol fails on that."""
+    """Format the results; if that fails, the calls are still reported."""
     try:
         return parsed, protocol.format_results(_as_called(results, parsed.calls), parsed.calls)
-    except Exception as error:  # noqa: BLE001 - the protocol may be one of others
+    except Exception as error:  # noqa: BLE001 - a foreign protocol may raise anything
         sent = zip(results, parsed.calls, strict=True)
         secrets = [
             secrets_if_known(engine.get(result.tool_name), call.arguments) for result, call in sent
@@ -265,7 +265,6 @@ def _result_messages(formatted: Any) -> list[Any]:
 
 
 def _fault(event: str, protocol: ToolCallingProtocol, message: str) -> ReplyFinding:
-    """What a protocol failed at, for the log and for the caller."""
     shown = redact_text(message)
     _log.warning(event, protocol=_name(protocol), error=shown)
     return ReplyFinding(error_type="malformed_reply", level="error", message=shown)

@@ -1,7 +1,7 @@
 """How is a tool described to each model?
 
-Each protocol writes its own definitions; here they are asked for by name, and those of MCP, which
-is no model's language, are written.
+Each protocol writes its own definitions; this file selects the format by name, and writes MCP's,
+which belongs to no model.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ __all__ = ["FORMATS", "MCPDefinitions", "definition_findings", "definitions"]
 Definitions = list[dict[str, Any]]
 
 FORMATS: Final = ("openai", "openai_responses", "anthropic", "gemini", "mcp")
-"""Every format of definitions that a request carries, by the name under which it is asked for."""
+"""The names of all formats of definitions that a request carries."""
 
 
 def definitions(format_name: str, tools: Iterable[Tool]) -> Definitions:
-    """Describes `tools` in one format, as fresh values that the caller may change.
+    """Describe `tools` in one format, as fresh values for the caller.
 
-    A name that the provider would refuse is replaced, always by the same one; a protocol finds the
-    tool of it. What else cannot be said as the tool's definition says it, `definition_findings`
-    tells.
+    A name that the provider would refuse is replaced, always by the same one; a protocol maps it
+    back to the tool. `definition_findings` lists what the format cannot express.
 
     Args:
         format_name: `openai` (the `tools` of Chat Completions), `openai_responses` (of Responses),
@@ -46,7 +45,7 @@ def definitions(format_name: str, tools: Iterable[Tool]) -> Definitions:
 
 
 def definition_findings(format_name: str, tools: Iterable[Tool]) -> list[ReplyFinding]:
-    """What `definitions` changes or leaves out of each tool, because the format cannot say it.
+    """Return what `definitions` changes or drops because the format cannot express it.
 
     Raises:
         ConfigurationError: The format is not known.
@@ -68,7 +67,7 @@ class MCPDefinitions(DefinitionWriter):
     )
 
     def definitions(self, tools: Iterable[Tool]) -> Definitions:
-        """One entry per tool, with its output and what it declares of its effect."""
+        """Return one entry per tool, with its output schema and declared effect."""
         return [self._described(tool) for tool in self.known.learn(tools)]
 
     def _described(self, tool: Tool) -> dict[str, Any]:
@@ -81,7 +80,7 @@ class MCPDefinitions(DefinitionWriter):
         if output.get("type") == "object":
             described["outputSchema"] = output
         elif "type" in output:
-            # What is no object reaches the caller as {"result": value}; MCP wants an object too.
+            # Callers get {"result": value} for output that is no object, as MCP wants objects.
             wrapped = {"type": "object", "properties": {"result": output}, "required": ["result"]}
             described["outputSchema"] = wrapped
         annotations = _annotations(tool)

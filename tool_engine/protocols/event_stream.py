@@ -1,4 +1,4 @@
-"""How is a reply read that comes as events, each with a type of its own?"""
+"""How is a reply read that comes as typed events?"""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from tool_engine.protocols.reading import ChunkReader
 __all__ = ["END", "EventStreamDecoder"]
 
 END: Final = "end of the stream"
-"""The type of the event that stands for what a stream ends with if nobody said that it is over."""
+"""The event type for the end of a stream that declares none."""
 
 
 class EventStreamDecoder(ABC):
-    """Takes the events of one reply, whatever they come in, and tells what is lost of them.
-
-    Args:
-        builder: What the reply is built with.
-    """
+    """A decoder of one reply from events; reports losses."""
 
     def __init__(self, builder: ReplyBuilder) -> None:
         self._chunks = ChunkReader()
@@ -30,18 +26,17 @@ class EventStreamDecoder(ABC):
 
     @abstractmethod
     def _take(self, payload: Any) -> list[StreamEvent]:
-        """What one event comes to."""
+        """Process one event."""
 
     @abstractmethod
     def _finished(self) -> ParsedReply:
-        """The reply, once all events were taken."""
+        """Return the reply, once all events were taken."""
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes an event, a mapping, or the next bytes or text of the stream."""
+        """Take an event, a mapping, or the stream's next bytes or text."""
         return self._take_all(self._chunks.feed(chunk))
 
     def close(self) -> ParsedReply:
-        """The whole reply; may be called again."""
         if self._reply is None:
             self._take_all(self._chunks.close())
             self._take_all(({"type": END},))

@@ -1,4 +1,4 @@
-"""Is there so much in a reply that to read it would hold up the event loop?"""
+"""Is a reply so large that reading it would block the event loop?"""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final
 __all__ = ["read_in_time", "size_of"]
 
 _LARGE: Final = 32 * 1024
-"""Characters and values that are read in a millisecond or two, whatever is wrong with them."""
+"""Characters and values that take a millisecond or two to read, in the worst case."""
 _PARTS: Final = 2_000
-"""Values that are looked at; what has more is large."""
+"""The most values that are counted; more are large."""
 
 
 def size_of(reply: Any) -> int:
-    """About how many characters and values a reply of any form has; not counted on when large."""
+    """Estimate a reply's characters and values; stops counting once it is large."""
     try:
         return _size_of(reply)
-    except Exception:  # noqa: BLE001 - a foreign object may raise when it is looked at
+    except Exception:  # noqa: BLE001 - a foreign object may raise when it is read
         return _LARGE + 1
 
 
@@ -43,12 +43,9 @@ def _size_of(reply: Any) -> int:
 
 
 async def read_in_time(read: Callable[..., Any], *given: Any, before: int = 0) -> Any:
-    """What `read` makes of a reply or a part of one, in a thread where there is much of it.
+    """Return `read(*given)`, computed in a thread if the data is large.
 
-    Args:
-        read: Reads it.
-        given: What it is given.
-        before: The size of what came before and is read on with it.
+    `before` is the size of earlier data that is read along.
     """
     if before + sum(map(size_of, given)) <= _LARGE:
         return read(*given)

@@ -18,26 +18,24 @@ __all__ = ["DefinitionLimits", "DefinitionWriter", "ModelProtocol"]
 
 
 class DefinitionLimits(NamedTuple):
-    """How much a provider takes of definitions; None: nothing is known of a limit."""
+    """A provider's limits on definitions; None: no known limit."""
 
     description: int | None = None
-    """The characters of a tool's description."""
     tools: int | None = None
-    """The tools in one request."""
 
 
 class DefinitionWriter(ABC):
-    """Tells one provider of tools: under names that it takes, in the schema that it takes.
+    """A writer of definitions with the names and schemas one provider takes.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or a catalog to look them up
-            in, such as the engine: for their names, and for what their parameters declare.
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine:
+            for their names, and for their parameters.
     """
 
     name: ClassVar[str]
     name_rule: ClassVar[NameRule]
     subset: SchemaSubset = ANY_SCHEMA
-    """What of JSON Schema the definitions may use."""
+    """The part of JSON Schema that definitions may use."""
     limits: ClassVar[DefinitionLimits] = DefinitionLimits()
 
     def __init__(self, *, tools: Iterable[Tool] | ToolCatalog | None = None) -> None:
@@ -48,17 +46,17 @@ class DefinitionWriter(ABC):
 
     @abstractmethod
     def definitions(self, tools: Iterable[Tool]) -> Any:
-        """What tells the model of `tools`."""
+        """Return the definitions of `tools`, in the provider's form."""
 
     def fitted_schema(self, tool: Tool) -> FittedSchema:
-        """The schema of a tool's arguments as the provider takes it, and what changed in it."""
+        """Return the arguments' schema as the provider takes it, with its changes."""
         return fit_schema(tool.parameters_schema, self.subset)
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """What `definitions` changes or leaves out of each tool, because the format cannot say it.
+        """Return what `definitions` changes or drops because the format cannot express it.
 
-        Each is a `ReplyFinding` of `renamed`, `dropped` or `rewritten`; of `limit`, where a
-        provider is known to refuse as much as is sent.
+        Each is a `ReplyFinding` of `renamed`, `dropped` or `rewritten`; or of `limit`, where a
+        provider is known to refuse so much.
         """
         listed = self.known.learn(tools)
         found = [finding for tool in listed for finding in self._findings_of(tool)]
@@ -97,20 +95,21 @@ class DefinitionWriter(ABC):
 
 
 class ModelProtocol(DefinitionWriter):
-    """A protocol that knows which tools it told its model of.
+    """A protocol that remembers which tools its model knows.
 
     One object may serve any number of conversations with the same tools, one after the other or at
     once: a reply is read by a decoder of its own.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or a catalog to look them up
-            in, such as the engine: for their names, and for what their parameters declare.
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine:
+            for their names, and for their parameters.
         repair: Whether finished but malformed arguments may be repaired.
     """
 
     writes_text: ClassVar[bool] = False
-    """Whether the model writes calls as text: then `process_tool_calls` reads each argument by the
-    tool's schema, and takes a tool and a command for the name of a tool."""
+    """True if the model writes calls as text: then `process_tool_calls` converts each argument by
+    the tool's schema, and accepts a tool and a command as the name of a tool.
+    """
 
     def __init__(
         self, *, tools: Iterable[Tool] | ToolCatalog | None = None, repair: bool = True
@@ -119,23 +118,23 @@ class ModelProtocol(DefinitionWriter):
         self.repair = repair
 
     def prompt(self, tools: Iterable[Tool]) -> str:
-        """What the system prompt has to say about `tools`; empty where the request tells of them.
+        """Return the system prompt's part about `tools`; empty where requests declare them.
 
-        Learns the tools, as `definitions` does.
+        Remembers the tools, as `definitions` does.
         """
         self.known.learn(tools)
         return ""
 
     @abstractmethod
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply."""
+        """Read a whole reply."""
 
     @abstractmethod
     def decoder(self) -> ReplyDecoder:
-        """Begins to read a reply that comes in parts."""
+        """Return a decoder for a reply that comes in parts."""
 
     @abstractmethod
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> Any:
-        """What tells the model how its calls ended."""
+        """Return the results of calls in the model's form."""

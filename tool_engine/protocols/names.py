@@ -1,9 +1,9 @@
-"""Under which name does a provider know a tool, and which tool does a model mean by a name?
+"""Under which name does a provider know a tool, and which tool does a name in a reply mean?
 
 A name that the provider takes stays as it is. Any other one is written in its characters and ends
 in `__` and a hash of the whole name. A name of that very form is written so too, so that no tool
-ever bears the name that stands for another. What is sent depends on nothing but the tool's own
-name: it is the same in every process, in any order, and after every reload.
+has the name that stands for another. The sent name depends only on the tool's own name: it is the
+same in every process, in any order, and after every reload.
 """
 
 from __future__ import annotations
@@ -23,23 +23,18 @@ _HASH_LENGTHS: Final = (12, 24, 48)
 """The longer ones are for two names whose hashes begin alike."""
 _REPLACED: Final = re.compile(r".*__(?:[0-9a-f]{12}){1,4}", re.DOTALL)
 _FIRST: Final = "tool_"
-"""Stands before a name whose first character no provider takes first."""
+"""A prefix for names whose first character no provider accepts there."""
 
 
 class NameRule(NamedTuple):
-    """Which names of tools a provider takes."""
-
     pattern: re.Pattern[str]
     max_length: int
     words: str
-    """The rule for people."""
 
     def accepts(self, name: str) -> bool:
-        """Whether the provider takes the name as it is."""
         return len(name) <= self.max_length and self.pattern.fullmatch(name) is not None
 
     def spelled(self, name: object) -> str:
-        """A name that a model wrote, so that the provider takes it back in a conversation."""
         if not isinstance(name, str) or not name:
             return "unnamed"
         if self.accepts(name):
@@ -49,22 +44,22 @@ class NameRule(NamedTuple):
 
 
 ANY_NAME: Final = NameRule(re.compile(r"[\s\S]+"), 10_000, "any character")
-"""The rule of the text protocols: there is no provider that looks at names."""
+"""The rule of the text protocols: no provider checks their names."""
 
 
 class ToolCatalog(Protocol):
-    """Where a protocol looks up a tool, such as an engine, `engine.index` or a `dict`.
+    """A place to look tools up: an engine, `engine.index` or a `dict`.
 
-    One that also has `list_all()`, or is a mapping, finds the tool of a name that another process
-    has sent; `generation` tells when its tools have changed.
+    One that also has `list_all()`, or is a mapping, resolves a name that another process has sent;
+    `generation` shows when its tools have changed.
     """
 
     def get(self, name: str, /) -> Tool | None:
-        """The tool of that name, or None."""
+        """Return the tool of that name, or None."""
 
 
 class KnownTools:
-    """The tools that a protocol has told a model of, and the names that it used for them.
+    """The tools that a model knows, and their names in requests.
 
     Args:
         rule: Which names the provider takes.
@@ -78,11 +73,10 @@ class KnownTools:
         """Tool name -> the name that was sent for it. Never forgotten: a reply may be late."""
         self._meant: dict[str, str] = {}
         self._sorted: list[str] = []
-        """The names that were sent, in order, when one was last looked for by its beginning."""
+        """The sent names, sorted for the last search by prefix."""
         self._catalog: ToolCatalog = {}
         self._listed: tuple[object, dict[str, str]] | None = None
-        """What the catalog was when it was looked through, and the names that stand for its tools.
-        """
+        """The state of the catalog at the last listing, and the sent names of its tools."""
         if isinstance(tools, Mapping) or hasattr(tools, "get"):
             self._catalog = cast("ToolCatalog", tools)
         elif tools is not None:
@@ -92,7 +86,7 @@ class KnownTools:
         return f"KnownTools({len(self._tools)} told of, {len(self._sent)} names sent)"
 
     def learn(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Takes up tools that the model is told of, and gives them back as a list, each once.
+        """Remember tools for the model, and list each of them once.
 
         Raises:
             ConfigurationError: Two different tools have one name, or something is no tool.
@@ -113,20 +107,18 @@ class KnownTools:
         return list(listed.values())
 
     def get(self, name: str) -> Tool | None:
-        """The tool of this name, as the model was last told of it."""
         return self._tools.get(name) or self._catalog.get(name)
 
     def sent_name(self, name: str) -> str:
-        """The name that stands for the tool in what is sent to the provider."""
         sent = self._sent.get(name)
         if sent is None:
-            # Not kept: it may be a name that a model made up.
+            # Not kept: a model may have made up the name.
             stand_ins = self._stand_ins(name) if self._is_replaced(name) else [name]
             sent = next(free for free in stand_ins if free not in self._meant)
         return sent
 
     def meant_name(self, sent: str) -> str:
-        """The tool's own name, of a name in a reply.
+        """Return the tool's own name for a name in a reply.
 
         That may be the name that was sent, here or by another process, or the tool's own name,
         which a model copies from a description. Any other name stays as it is.
@@ -137,14 +129,14 @@ class KnownTools:
         return self._catalog_names().get(sent, sent) if _REPLACED.fullmatch(sent) else sent
 
     def is_beginning(self, sent: str) -> bool:
-        """Whether a longer name that was sent begins so: servers send names in pieces."""
+        """Return True if a sent name begins so: some arrive in pieces."""
         if len(self._sorted) != len(self._meant):
             self._sorted = sorted(self._meant)
         place = bisect_right(self._sorted, sent)
         return place < len(self._sorted) and self._sorted[place].startswith(sent)
 
     def _catalog_names(self) -> Mapping[str, str]:
-        """The names that stand for tools of the catalog, where that can list them."""
+        """Map sent names to tool names, if the catalog lists its tools."""
         state = _state_of(self._catalog)
         if self._listed is None or self._listed[0] != state:
             names = (tool.name for tool in _tools_of(self._catalog))
@@ -178,7 +170,7 @@ def _checked(tools: Any) -> Iterator[Tool]:
 
 
 def _state_of(catalog: Any) -> tuple[object, object]:
-    """What differs after the tools of a catalog have changed; a mapping only tells of its size."""
+    """Return a value that changes with the catalog (or a mapping's size)."""
     return getattr(catalog, "generation", None), len(catalog) if hasattr(catalog, "__len__") else 0
 
 

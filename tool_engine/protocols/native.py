@@ -1,7 +1,7 @@
-"""In which provider's form does a reply hold calls, when nobody says?
+"""In which provider's form does a reply hold calls, if no protocol is given?
 
-Text protocols read the text of a reply. Calls that a provider sends beside the text are not theirs
-to read: without this, they would be lost without a word.
+Text protocols read the text of a reply only. This file finds the calls that a provider sends beside
+the text, which would otherwise be lost silently.
 """
 
 from __future__ import annotations
@@ -28,27 +28,23 @@ _PLACES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("gemini", "content", ("parts",)),
     ("gemini", "parts", ()),
 )
-"""Where the calls of a protocol are: in a whole reply, in a message, in a part of a stream."""
+"""Where calls are: in a whole reply, a message, a part of a stream."""
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
 _TYPES: Final = {"openai_responses": "function_call", "anthropic": "tool_use"}
 
 
 def form_of(reply: object) -> str | None:
-    """The protocol whose calls are in a reply.
+    """Return the name of the protocol whose calls a reply holds.
 
-    Args:
-        reply: A mapping, an SDK's object, a list of these, or what a protocol has read. Text is not
-            looked into: what a model writes there is no reply of a provider.
-
-    Returns:
-        The name of one; None: no calls are there that a provider sends as such.
+    The reply is a mapping, an SDK's object, a list of these, or a reply that a protocol has read.
+    Text is not searched: it is no reply of a provider.
     """
     if isinstance(reply, ParsedReply):
         reply = reply.message
     for part in reply if isinstance(reply, list | tuple) else (reply,):
         if part is None or isinstance(part, _TEXTS):
             continue
-        # An SDK's object takes long to say that it lacks a field.
+        # SDK objects are slow to report a missing field.
         known = part if type(part) is dict else getattr(part, "__dict__", None)
         for name, key, path in _PLACES:
             if key and known is not None and key not in known:
@@ -60,7 +56,6 @@ def form_of(reply: object) -> str | None:
 
 
 def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """The objects at a place, in lists on the way there, too."""
     if isinstance(value, list | tuple):
         for each in value:
             if each is not None:

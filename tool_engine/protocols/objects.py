@@ -23,11 +23,10 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def take_object(builder: ReplyBuilder, call: CallInProgress, value: Any) -> None:
-    """Gives a call the arguments that were sent as one value; None says nothing of them.
+    """Set a call's arguments from one value; None leaves them unknown.
 
     A mapping is taken as it is. Servers that are only compatible also send an object as a text, and
-    the empty one as `[]`: these are read, and it is said so. With anything else the call is
-    refused.
+    the empty one as `[]`: these are read, with a finding. With anything else the call is refused.
     """
     if value is None:
         return
@@ -48,7 +47,7 @@ def take_object(builder: ReplyBuilder, call: CallInProgress, value: Any) -> None
 
 
 def fault_of(value: Any) -> str | None:
-    """Why a plain value cannot be the arguments of a call; None: it can."""
+    """Return why a value cannot be arguments; None: it can."""
     if not isinstance(value, Mapping):
         got = value.words if isinstance(value, Unreadable) else f"a {name_of(value)}"
         return f"the arguments must be a JSON object, got {got}"
@@ -71,14 +70,14 @@ def fault_of(value: Any) -> str | None:
 
 
 def is_sendable(value: Any) -> bool:
-    """Whether a plain value is an object that every JSON writer can write."""
+    """Return True for an object that every JSON writer can write."""
     return fault_of(value) is None
 
 
 def sendable(value: Any) -> Any:
-    """A copy of a plain value that can be sent: half of a surrogate pair becomes its escape.
+    """Copy a plain value with lone surrogates escaped, for sending.
 
-    No client can write such a text in UTF-8, so that one of them would spoil a conversation.
+    No client can encode such a text as UTF-8: one of them would block the conversation.
     """
     text = json.dumps(value, ensure_ascii=False, skipkeys=True, default=stand_in)
     if not _is_writable(text):
@@ -87,7 +86,7 @@ def sendable(value: Any) -> Any:
 
 
 def readable(text: str) -> str:
-    """A text that can be written anywhere: halves of a surrogate pair are joined, or escaped."""
+    """Return encodable text: surrogate pairs joined, lone ones escaped."""
     return text if _is_writable(text) else str(sendable(text))
 
 

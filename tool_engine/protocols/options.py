@@ -28,39 +28,48 @@ GIVEN: Final = "given"
 BY_EFFECT: Final = "by_effect"
 _Answer = Awaitable[bool | str | None] | bool | str | None
 BeforeExecute = Callable[[ToolCall, Tool], _Answer] | Callable[[ToolCall], _Answer]
-"""Asked before each call; sync or async. True, or None: it runs. False, or a text that says why, or
-an exception: it does not. A function of one argument is given the call only."""
+"""A callback before each call, sync or async, that may refuse it.
+
+True, or None: it runs. False, or a text with the reason, or an exception: it does not. A function
+of one argument gets the call only.
+"""
 OnResult = Callable[[ToolCall, ToolExecutionResult], object]
-"""Told of each result as soon as it is there, however the other calls go on; sync or async. What it
-raises is logged."""
+"""A callback for each result as soon as it is there, sync or async.
+
+Other calls go on meanwhile; its errors are logged.
+"""
 
 _LANGUAGES: Final = ("en", "zh")
 _FUNCTIONS: Final = (("on_before_execute", "tool"), ("on_result", "result"))
 
 
 class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
-    """How the calls of a reply are run."""
+    """The settings for running the calls of a reply."""
 
     max_parallel: int | None = 1
-    """The most calls that run at the same time: 1, one after the other; None, all of them, within
-    what the engine admits."""
+    """The most calls that run at the same time; 1: one after the other.
+
+    None: all of them, within what the engine admits.
+    """
     order: str = GIVEN
-    """`given`: calls begin in the order of the reply, `max_parallel` of them at the same time.
-    `by_effect`: so do only calls that stand next to each other and whose tools say `effect: read`;
-    each other call runs alone, after all before it and before all after it."""
+    """`given`: calls begin in the reply's order, `max_parallel` of them at once.
+    `by_effect`: this holds only for neighbouring calls of tools with `effect: read`; each other
+    call runs alone, after all before it and before all after it.
+    """
     timeout: float | None = None
-    """Seconds for each call, from its turn to its result. None: what `context` and the tool say."""
+    """Seconds for each call, from its turn to its result. None: by `context` and the tool."""
     total_timeout: float | None = None
     """Seconds for all calls together; those that have not ended by then end as `timeout`."""
     approval_timeout: float | None = None
     """Seconds for `on_before_execute` to answer, once for each call; then the call is refused.
-    None: `timeout`, or five minutes."""
+    None: `timeout`, or five minutes.
+    """
     context: ToolExecutionContext | None = None
     """Who calls, and within which limits."""
     on_before_execute: BeforeExecute | None = None
-    """Asked before each call whether it may run."""
+    """Called before each call; decides whether it may run."""
     on_result: OnResult | None = None
-    """Told of each call that has ended."""
+    """Called with each result."""
     tools: Collection[str] | None = None
     """The names of the tools that may be called; None: every tool that is enabled."""
     aliases: dict[str, str] = {}
@@ -68,9 +77,9 @@ class CycleOptions(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFie
     max_calls: int = 50
     """The most calls of one reply that are run; each further one is refused."""
     format_results: bool = True
-    """Whether the results are written down for the model."""
+    """Whether the results are formatted for the model."""
     language: str = "en"
-    """Of what a model reads of a call that was not allowed: `en` or `zh`."""
+    """The language of refusals that the model reads: `en` or `zh`."""
 
     def __post_init__(self) -> None:
         if self.max_parallel is not None:
@@ -101,9 +110,10 @@ def _is_of_names(value: object) -> bool:
 
 
 def asking(ask: Any) -> Any:
-    """`on_before_execute` as it is called, with a call and its tool; what is no function, as it is.
+    """Return `on_before_execute` as a function of a call and its tool.
 
-    The founding document asks with the call alone, so a function may take just that. A29.
+    The founding document asks with the call alone, so a function may take just that. A29. Anything
+    but a function is returned as it is.
 
     Raises:
         ConfigurationError: It takes neither one nor two arguments.
@@ -124,6 +134,6 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     except TypeError:
         return False
     except ValueError:
-        # Of some functions in C nobody knows what they take.
+        # Some functions in C do not declare their parameters.
         return True
     return True

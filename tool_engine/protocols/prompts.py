@@ -1,8 +1,7 @@
-"""What is a model told of the tools, made once for as long as the tools are the same? A25, A26.
+"""How is the prompt about tools kept for as long as the tools stay the same? A25, A26.
 
-A prompt is kept under what it depends on: the protocol, and the name and the content of each tool.
-A reload that changes a tool therefore makes another prompt, and one that changes nothing does not,
-so that a provider's own prompt cache stays good, too. Nobody has to invalidate anything.
+Its key holds the protocol, and the name and content of each tool: only a reload that changes a tool
+makes another prompt, so that a provider's own prompt cache stays good, too.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ from tool_engine.protocols.registry import get_protocol
 __all__ = ["forget_prompts", "prompt"]
 
 _MAX_PROMPTS: Final = 32
-"""Kept for each protocol object; the longest unused one goes."""
+"""The most prompts of one protocol object; the least recently used one goes."""
 _MAX_PROTOCOLS: Final = 32
-"""Made here by their names."""
 _KEY: Final = "told_content"
-"""Beside the fields of an immutable tool, as what is worked out from them."""
 
 
 class _Catalog(Protocol):
@@ -36,12 +33,10 @@ class _Catalog(Protocol):
 
 
 class _Prompts:
-    """The prompts of one protocol object."""
-
     def __init__(self) -> None:
         self.texts: OrderedDict[tuple[tuple[str, str], ...], str] = OrderedDict()
         self.newest: tuple[weakref.ref[Any], str] | None = None
-        """The snapshot of a catalog, and the prompt of all its tools: nothing is newer than it."""
+        """A catalog's snapshot, and the prompt of all its tools, if nothing is newer."""
 
     def text(self, protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
         key = tuple((tool.name, _content(tool)) for tool in tools)
@@ -53,7 +48,7 @@ class _Prompts:
         return self.texts[key]
 
 
-# By the object, because it is the one that knows the names which it sent.
+# By the object, as only it knows the names that it sent.
 _kept: Final[weakref.WeakKeyDictionary[ToolCallingProtocol, _Prompts]] = weakref.WeakKeyDictionary()
 _named: Final[OrderedDict[tuple[str, str], ToolCallingProtocol]] = OrderedDict()
 
@@ -65,12 +60,12 @@ def prompt(
     names: Iterable[str] | None = None,
     **options: Any,
 ) -> str:
-    """What the system prompt has to say about tools; empty where the request tells of them.
+    """Return the system prompt's part about tools; empty where requests declare them.
 
     Args:
         tools: A catalog, such as a `ToolEngine`, or tools.
         protocol: The object that reads the replies, too; or its name.
-        names: The tools to tell of, in this order; None: all that are enabled.
+        names: The tools to include, in this order; None: all that are enabled.
         options: With a name, what `get_protocol` takes, such as `language="zh"`.
 
     Raises:
@@ -81,7 +76,7 @@ def prompt(
     try:
         prompts = _kept.setdefault(speaks, _Prompts())
     except TypeError:
-        # An object that cannot be referred to weakly, or has no hash, keeps nothing.
+        # An object without weak references or a hash keeps nothing.
         prompts = _Prompts()
     if names is not None:
         return prompts.text(speaks, _named_tools(tools, list(names)))
@@ -96,7 +91,7 @@ def prompt(
 
 
 def forget_prompts() -> None:
-    """Forgets every prompt that is kept. A26."""
+    """Forget every kept prompt. A26."""
     _kept.clear()
     _named.clear()
 
@@ -129,7 +124,7 @@ def _named_tools(tools: _Catalog | Iterable[Tool], names: list[str]) -> list[Too
 
 
 def _made(protocol: ToolCallingProtocol, tools: list[Tool]) -> str:
-    """The text of a protocol that has one; one of others may have its definitions only."""
+    """Return the protocol's prompt; a foreign protocol may have its definitions only."""
     make = getattr(protocol, "prompt", None)
     text = make(tools) if callable(make) else protocol.definitions(tools)
     return text if isinstance(text, str) else ""
@@ -139,9 +134,9 @@ _SAID: Final = ("description", "examples", "effect", "output", "implementation_c
 
 
 def _content(tool: Tool) -> str:
-    """What tells the content of a tool, worked out once for each.
+    """Return a text that identifies a tool's content, computed once for each.
 
-    Not the hash of its definition: a conversation may be told less of a tool, or something else.
+    Not the hash of its definition: a conversation may show less of a tool, or something else.
     """
     kept: dict[str, Any] = tool.__dict__
     if _KEY not in kept:

@@ -1,8 +1,8 @@
 """How do chunks of any kind become the mappings that a decoder reads?
 
-A chunk is what an SDK yields, a mapping, or raw bytes or text of a stream of server-sent events,
-cut anywhere. A whole reply may be an SDK's object, a mapping, a JSON document, a whole stream as
-text, or a list of chunks.
+A chunk is an SDK's object, a mapping, or raw bytes or text of a stream of server-sent events, cut
+anywhere. A whole reply may be an SDK's object, a mapping, a JSON document, a whole stream as text,
+or a list of chunks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ __all__ = [
 ]
 
 DONE: Final = "[DONE]"
-"""The data that ends a stream of Chat Completions."""
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-# Bytes that are no UTF-8 are decoded to these, which UTF-8 itself never gives.
+# Invalid UTF-8 is decoded to these, which valid UTF-8 never gives.
 _NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 # Arguments that are sent as an object; in a text they have their quotes escaped.
 _ARGUMENTS: Final = re.compile(r'"(?:input|arguments|parameters)"\s*:\s*\{\s*"')
@@ -40,11 +39,11 @@ _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class AmbiguousObject(dict[str, Any]):
-    """An object of JSON in which a key stood twice: which of its values was meant, nobody knows."""
+    """A JSON object with a repeated key, whose meant value is unknown."""
 
 
 def field(value: Any, name: str, default: Any = None) -> Any:
-    """A field of a mapping or of an SDK's object; None and what is missing give `default`."""
+    """Return a field of a mapping or SDK object, else `default`."""
     if type(value) is dict or isinstance(value, Mapping):
         found = value.get(name)
     else:
@@ -53,14 +52,14 @@ def field(value: Any, name: str, default: Any = None) -> Any:
 
 
 def joined(text: str) -> str:
-    """A text in which two halves of a character, that came one by one, are the character."""
+    """Join surrogate pairs whose halves came one by one."""
     if text.isascii():
         return text
     return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 def plain(value: Any) -> Any:
-    """An SDK's object as mappings, lists and plain values; anything else as it is."""
+    """Convert an SDK's object to plain values; return others unchanged."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -74,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 class EventStream:
-    """Reads server-sent events from bytes or text that may be cut anywhere.
+    """A reader of server-sent events, cut anywhere, from bytes or text.
 
     A server that was asked for a stream may answer with a JSON document, such as an error: what
     begins with `{` or `[` is kept, and is one event at the end.
@@ -91,7 +90,6 @@ class EventStream:
         self._is_document = False
 
     def feed(self, chunk: bytes | bytearray | memoryview | str) -> list[str]:
-        """The data of each event that the chunk completes."""
         text = chunk if isinstance(chunk, str) else self._decoder.decode(bytes(chunk))
         if not self._is_begun:
             text = text.lstrip().lstrip("\ufeff")
@@ -103,7 +101,7 @@ class EventStream:
         return self._take(text) if text else []
 
     def close(self) -> list[str]:
-        """The data of an event that nothing ended: servers forget the last empty line."""
+        """Return an unterminated event: servers forget the last empty line."""
         last = self._decoder.decode(b"", True)
         if self._is_document:
             document, self._rest = "".join((*self._rest, last)), []
@@ -136,19 +134,18 @@ class EventStream:
 
 
 class ChunkReader:
-    """Turns chunks of every kind into mappings or SDK objects, in order.
+    """A converter of all kinds of chunks to mappings or SDK objects.
 
-    What cannot be read becomes an entry of `problems`, each a sentence; nothing is raised.
+    Unreadable data becomes an entry of `problems`, each a sentence; nothing is raised.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.is_done = False
-        """Whether the stream said `[DONE]`; what comes after that is left out."""
+        """True after `[DONE]`; everything after it is ignored."""
         self._events: EventStream | None = None
 
     def feed(self, chunk: Any) -> Iterable[Any]:
-        """What the chunk completes: mappings, or SDK objects as they are."""
         if not isinstance(chunk, bytes | bytearray | memoryview | str):
             return (read_plain(chunk),)
         if self._events is None:
@@ -156,11 +153,10 @@ class ChunkReader:
         return self._parsed(self._events.feed(chunk))
 
     def close(self) -> Iterable[Any]:
-        """What the end of the stream completes."""
         return () if self._events is None else self._parsed(self._events.close())
 
     def _parsed(self, texts: list[str]) -> Iterator[Any]:
-        # One by one, so that who takes them can tell a problem in its place among the others.
+        # One by one, so that a problem is reported in its place among the others.
         for text in texts:
             if self.is_done:
                 self.problems.append(_AFTER_DONE)
@@ -183,7 +179,7 @@ class ChunkReader:
             first, *others = [line for line in _LINE_END.split(text) if line.strip()] or [""]
             found = self._values(first) if others else []
             if found:
-                # One document per line, which some servers take for a stream.
+                # One document per line, which some servers send as a stream.
                 return found + [value for line in others for value in self._values(line)]
             if not others:
                 self.problems.append(f"a part of the reply is no JSON ({error}): {text[:80]!r}")
@@ -196,7 +192,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def payloads_of(reply: Any) -> Iterator[Any] | None:
-    """The chunks of a whole reply that is a stream; None when it is one document or object.
+    """Yield the chunks of a stream; return None for one document.
 
     Text that begins with `{` or `[` is a document, other text a stream of server-sent events; a
     list or another iterable without a `model_dump` is one of chunks.

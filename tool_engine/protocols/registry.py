@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY_POINTS", "PROTOCOLS", "check_protocol", "get_protocol", "protocol_names"]
 
 ENTRY_POINTS: Final = "tool_engine.protocols"
-"""The group of entry points under which other packages offer protocols. A49."""
+"""The group of entry points for protocols of other packages. A49."""
 
 PROTOCOLS: Final[Mapping[str, str]] = {
     "openai": "tool_engine.protocols.openai:OpenAIProtocol",
@@ -27,29 +27,28 @@ PROTOCOLS: Final[Mapping[str, str]] = {
     "vcp": "tool_engine.protocols.vcp:VCPProtocol",
     "function_call": "tool_engine.protocols.function_call:FunctionCallProtocol",
 }
-"""Every protocol of this package: name -> class. A49."""
+"""The protocols of this package: name -> class. A49."""
 
 
 _found: Final[set[str]] = set()
-"""Names of other packages' protocols that were there."""
 _METHODS: Final = ("definitions", "parse", "decoder", "format_results")
 
 
 def protocol_names() -> list[str]:
-    """The names that `get_protocol` takes: those of this package, then those of others."""
+    """Return the names that `get_protocol` takes: this package's, then those of others."""
     return list(dict.fromkeys((*PROTOCOLS, *(each.name for each in _offered()))))
 
 
 def check_protocol(name: str) -> None:
-    """Raises `ConfigurationError` unless `get_protocol` takes the name."""
+    """Raise `ConfigurationError` unless `get_protocol` takes the name."""
     if name not in PROTOCOLS and name not in _found:
-        # Only of these is it looked up on the disk, and once.
+        # Only these are looked up on the disk, once.
         check_choice("protocol", name, protocol_names())
         _found.add(name)
 
 
 def get_protocol(name: str, **options: Any) -> ToolCallingProtocol:
-    """Makes the protocol of this name.
+    """Create the protocol of this name.
 
     Args:
         name: One of `protocol_names()`.
@@ -92,7 +91,7 @@ def _maker(name: str) -> Callable[..., ToolCallingProtocol]:
 
 
 def _offered() -> list[EntryPoint]:
-    # By name: few programs ask, and what it takes to look is slow to import.
+    # Imported here: few programs need it, and the import is slow.
     return list(import_module("importlib.metadata").entry_points(group=ENTRY_POINTS))
 
 

@@ -17,7 +17,6 @@ from tool_engine.model.tool import Tool
 __all__ = ["COMMAND", "Route", "Router"]
 
 COMMAND: Final = "command"
-"""The argument that may name the method of a tool."""
 _JOINTS: Final = ("_", ".", "-")
 
 
@@ -26,28 +25,18 @@ class _Catalog(Protocol):
 
 
 class Route(NamedTuple):
-    """Where a call goes."""
-
     name: str
-    """The tool to call; one that nobody has is left for the engine to refuse."""
+    """The tool to call; an unknown one is left for the engine to refuse."""
     arguments: dict[str, Any]
     tool: Tool | None = None
     repairs: tuple[str, ...] = ()
-    """How the call was read, where that is not as it was written."""
+    """How the call was reinterpreted, if it was."""
     error: str | None = None
-    """Why the call may not run."""
     error_type: str = ErrorType.TOOL_NOT_FOUND.value
 
 
 class Router:
-    """Finds the tools that the calls of a reply mean.
-
-    Args:
-        catalog: Where the tools are.
-        tools: The names that may be called; None: those of every enabled tool.
-        aliases: Other names of tools, such as the commands of another program: alias -> tool.
-        has_commands: Whether the argument `command` may name the method of a tool.
-    """
+    """The resolver of the tools that the calls of a reply mean."""
 
     def __init__(
         self,
@@ -63,7 +52,6 @@ class Router:
         self._has_commands = has_commands
 
     def route(self, call: ToolCall) -> Route:
-        """The tool that a call means, with the arguments that it takes there."""
         found = self._readings(call)
         if len(found) > 1:
             names = " or ".join(_shown(route) for route in found)
@@ -76,7 +64,6 @@ class Router:
         return self._checked(route, call)
 
     def _readings(self, call: ToolCall) -> list[Route]:
-        """Every tool that the call can mean, each once."""
         name, arguments = call.tool_name, call.arguments
         command = arguments.get(COMMAND)
         tool = self._catalog.get(name)
@@ -94,7 +81,6 @@ class Router:
         return joined or [self._without_method(tool, call)]
 
     def _joined(self, name: str, command: str, arguments: Mapping[str, Any]) -> list[Route]:
-        """The tools that a tool and a command name together."""
         rest = {key: value for key, value in arguments.items() if key != COMMAND}
         names = [f"{name}{joint}{command}" for joint in _JOINTS]
         tools = [self._catalog.get(each) for each in names]
@@ -109,7 +95,7 @@ class Router:
         )
 
     def _split(self, name: str, arguments: dict[str, Any]) -> list[Route]:
-        """The tools of which the name is a tool and a method, split at the last `_`. A35."""
+        """Return the tools that a name splits into at its last `_`. A35."""
         owner, joint, method = name.rpartition("_")
         if not joint or not owner or not method:
             return []
@@ -161,7 +147,7 @@ def _properties(tool: Tool) -> Mapping[str, Any]:
 
 
 def _commands(tool: Tool) -> list[Any]:
-    """The commands that a tool lists. One that takes any text is not told by a name."""
+    """Return a tool's listed commands; empty if it takes any text."""
     command = _properties(tool).get(COMMAND)
     if not isinstance(command, Mapping):
         return []

@@ -1,4 +1,4 @@
-"""How does each call of a reply get exactly one result, whatever happens to it and its siblings?"""
+"""How does each call of a reply get exactly one result, whatever happens to it and the others?"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ __all__ = [
 
 
 Fit = Callable[[Tool, Mapping[str, Any]], tuple[dict[str, Any], tuple[str, ...]]]
-"""Makes the arguments of a call fit its tool, and tells what it changed."""
+"""A function that fits a call's arguments to its tool, and returns its changes."""
 
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
@@ -61,41 +61,38 @@ _APPROVAL_TIMEOUT: Final = 300.0
 _HEAD_START: Final = 0.05
 _MOMENT: Final = 1.0
 _IN_A_ROW: Final = 32
-"""Calls after which other tasks of the loop have their turn, also where no call waits."""
+"""Calls after which the event loop's other tasks get a turn."""
 _MOST_ASKED: Final = 10
-"""Times that one call is asked about, while its tool changes."""
+"""The most times that one call is put to the approver, while its tool changes."""
 _DENIED: Final = {"en": "the user did not allow this call", "zh": "用户未授权"}
 
 
 class CallsTools(Protocol):
-    """What it takes to run the calls of a model, such as a `ToolEngine`.
+    """What runs the calls of a model, such as a `ToolEngine`.
 
     A `ToolSubAgent` does too: its `execute` takes a `timeout` in the place of the context.
     """
 
     def get(self, name: str, /) -> Tool | None:
-        """The tool of this name, or None."""
+        """Return the tool of this name, or None."""
 
     def execute(
         self, tool_name: str, params: dict[str, Any], context: Any, /
     ) -> Awaitable[ToolExecutionResult]:
-        """Runs one tool."""
+        """Run one tool."""
 
 
 class _Turn:
-    """One call while it is being run."""
-
     def __init__(self, call: ToolCall) -> None:
         self.call = call
         self.route = Route(call.tool_name, call.arguments)
         self.has_reached_engine = False
         self.reason: str | None = None
-        """Why whoever was asked does not allow it."""
         self.is_consented = False
-        """Whether the answer of whoever was asked is the consent that a conversation wants."""
+        """True if the approver's answer is also the consent that a conversation requires."""
 
     def marked(self, result: ToolExecutionResult) -> ToolExecutionResult:
-        """A copy that says which call it answers: the result itself may be shared with others."""
+        """Copy a result, which others may share, with its call's id."""
         metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
         if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
             result = under_sent_names(result, self.call.sent_names)
@@ -106,13 +103,7 @@ class _Turn:
 
 
 class CallRunner:
-    """Runs the calls of one reply.
-
-    Args:
-        engine: What runs the tools.
-        options: How.
-        has_commands: Whether the argument `command` may name the method of a tool.
-        fit: What makes the arguments of a call fit its tool; None: they are what they are.
+    """The runner of one reply's calls.
 
     Raises:
         ConfigurationError: The engine cannot run calls, or not with this context.
@@ -140,7 +131,7 @@ class CallRunner:
             )
 
     async def run(self, calls: Sequence[ToolCall]) -> list[ToolExecutionResult]:
-        """One result for each call, in the order of `calls`.
+        """Return one result for each call, in the order of `calls`.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; so was what ran.
@@ -161,12 +152,12 @@ class CallRunner:
         return [results[place] for place in range(len(calls))]
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[tuple[int, ToolCall]]]:
-        """The calls that may run at the same time, one such part after the other."""
+        """Yield the groups of calls that run at the same time."""
         numbered = enumerate(calls)
         if self._options.order == GIVEN:
             yield list(numbered)
             return
-        # Looked up when it is their turn: what ran before may have changed the tools.
+        # Looked up when it is their turn: earlier calls may have changed the tools.
         most = self._options.max_calls
         for is_harmless, batch in itertools.groupby(
             numbered, lambda each: each[0] >= most or self._reads(each[1])
@@ -177,12 +168,11 @@ class CallRunner:
                 yield from ([each] for each in batch)
 
     def _reads(self, call: ToolCall) -> bool:
-        """Whether a call changes nothing, or does not even run."""
         if not call.is_runnable:
             return True
         try:
             route = self._router.route(call)
-        except Exception:  # noqa: BLE001 - it is told where the call is run
+        except Exception:  # noqa: BLE001 - reported where the call is run
             return False
         return route.error is not None or (route.tool is not None and route.tool.effect == "read")
 
@@ -205,21 +195,20 @@ class CallRunner:
     ) -> None:
         if self._options.on_result is None:
             return
-        # Whoever listens to a call that was late has a moment, too.
+        # A listener to a call that was late gets a moment, too.
         until = None if end is None else max(end, asyncio.get_running_loop().time() + _MOMENT)
         try:
             async with asyncio.timeout_at(until):
                 told = self._options.on_result(call, result)
                 if inspect.isawaitable(told):
                     await told
-        except Exception as error:  # noqa: BLE001 - whoever listens must not lose the result
+        except Exception as error:  # noqa: BLE001 - a listener must not lose the result
             message = words_of(error, *self._secrets(turn))
             _log.warning("on_result_failed", **_who(call), error=message)
 
     def _refused_at_once(
         self, place: int, turn: _Turn, end: float | None
     ) -> ToolExecutionResult | None:
-        """The result of a call that may not even be looked at."""
         call, most = turn.call, self._options.max_calls
         if not call.is_runnable:
             message = call.error or "the reply ended inside this call: write it again, shorter"
@@ -231,7 +220,7 @@ class CallRunner:
                 "write it again in the next reply, if it is still needed"
             )
             return self._refused(turn, message, ErrorType.REJECTED)
-        # A timeout that is over already would still let the first step run.
+        # An expired timeout would still let the first step run.
         is_late = end is not None and asyncio.get_running_loop().time() >= end
         return self._late(turn) if is_late else None
 
@@ -262,8 +251,8 @@ class CallRunner:
         return turn.marked(unless_withheld(result, turn.route.tool))
 
     async def _allowed(self, turn: _Turn) -> ToolExecutionResult | None:
-        """Asks about the call until the answer is about what would run; None: it may."""
-        # Whoever is asked may hold the reply: what runs is what the model wrote.
+        """Ask until the approved tool is the one that would run."""
+        # The approver may change the reply's objects: what runs is what the model wrote.
         turn.call = msgspec.structs.replace(turn.call, arguments=deepcopy(turn.call.arguments))
         refused = self._look_up(turn)
         for _ in range(_MOST_ASKED):
@@ -277,17 +266,17 @@ class CallRunner:
             now = turn.route.tool
             if refused is not None or (now is not None and is_same(now, asked)):
                 return refused
-            # The yes was to what the tool was, and not to what it has become.
+            # The approver said yes to the old tool, not to the changed one.
         message = f"{turn.route.name!r} is another tool each time that somebody is asked about it"
         return self._refused(turn, message, ErrorType.REJECTED)
 
     def _look_up(self, turn: _Turn) -> ToolExecutionResult | None:
-        """Finds what the call means, as the tools are now; its result, where it means nothing."""
+        """Find the call's current tool; return a result if there is none."""
         route = turn.route = self._router.route(turn.call)
         if route.error is not None:
             return self._refused(turn, route.error, ErrorType(route.error_type))
         if route.tool is None and self._options.on_before_execute is not None:
-            # A tool that is loaded just now must not run before somebody was asked.
+            # A tool that is loaded just now must not run before the approver was asked.
             message = f"there is no tool {route.name!r}{_near(self._engine, route.name)}"
             return self._refused(turn, message, ErrorType.TOOL_NOT_FOUND)
         if route.tool is not None and self._fit is not None:
@@ -296,12 +285,11 @@ class CallRunner:
         return None
 
     async def _refusal(self, turn: _Turn) -> str | None:
-        """Why the call may not run; None: it may."""
         ask: Any = self._options.on_before_execute  # which takes both: see `asking`
         route = turn.route
         if ask is None or route.tool is None:
             return None
-        # Who is asked may say yes or no, and nothing else.
+        # An approver may say yes or no, and nothing else.
         arguments = deepcopy(route.arguments)
         asked = msgspec.structs.replace(turn.call, tool_name=route.name, arguments=arguments)
         limit = self._options.approval_timeout or self._options.timeout or _APPROVAL_TIMEOUT
@@ -312,7 +300,7 @@ class CallRunner:
                 answer: object = ask(asked, route.tool)
                 if inspect.isawaitable(answer):
                     answer = await answer
-        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not allowed it
+        except Exception as error:  # noqa: BLE001 - an approver that fails has not allowed it
             if clock.expired():
                 return f"{denied}: nobody answered within {limit} seconds"
             message = words_of(error, *self._secrets(turn))
@@ -347,15 +335,15 @@ class CallRunner:
             allowed.reset(said)
 
     def _secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
-        """What the call was sent as secrets, for what is told of foreign code that failed on it."""
+        """Return the secrets that foreign code may repeat in its errors."""
         route, call = turn.route, turn.call
         tool = route.tool
-        # Of what the model wrote and nobody could read, nothing tells which part is a secret.
+        # In unreadable arguments, no part can be recognized as the secret.
         sent = call.arguments if call.is_runnable else None
         if tool is None:
             try:
                 tool = self._engine.get(call.tool_name)
-            except Exception:  # noqa: BLE001 - an engine of others may raise anything
+            except Exception:  # noqa: BLE001 - a foreign engine may raise anything
                 # No definition says which arguments are secret, so each of them may be.
                 return (None if sent is None else OwnSecrets(sent, sent),)
         found = secrets_if_known(tool, sent)
@@ -363,7 +351,7 @@ class CallRunner:
         return (found,) if is_same else (found, secrets_if_known(tool, route.arguments))
 
     def _context(self, timeout: float | None) -> ToolExecutionContext:
-        """A context for one call; `variables` is the same object in all of them."""
+        """Return a context for one call; all calls share `variables`."""
         context = self._options.context or ToolExecutionContext()
         if timeout is None:
             return msgspec.structs.replace(context)
@@ -379,16 +367,16 @@ class CallRunner:
         return self._refused(turn, message, ErrorType.TIMEOUT)
 
     def _refused(self, turn: _Turn, message: str, kind: ErrorType) -> ToolExecutionResult:
-        """The result of a call that has none of the engine; what the engine saw, it recorded."""
+        """Return a result without running the call, and record it."""
         route, refuse = turn.route, getattr(self._engine, "refuse", None)
         if not turn.has_reached_engine and callable(refuse):
-            # Of a call of no tool, nobody says which arguments are secret.
+            # For a call of no tool, it is unknown which arguments are secret.
             params = {} if route.tool is None else dict(route.arguments)
             details = None if turn.reason is None else {"reason": turn.reason}
             refusal = Refusal(kind.value, message, details)
             try:
                 return turn.marked(refuse(route.name, params, self._options.context, refusal))
-            except Exception as error:  # noqa: BLE001 - the other calls have results to be told
+            except Exception as error:  # noqa: BLE001 - the other calls still need their results
                 told = words_of(error, *self._secrets(turn))
                 _log.warning("refusal_not_recorded", **_who(turn.call), error=told)
         date = datetime.now(UTC)
@@ -405,7 +393,7 @@ def _who(call: ToolCall) -> dict[str, str]:
 
 
 def _takes_timeout(engine: object) -> bool:
-    """Whether `execute` makes the context itself, as that of a `ToolSubAgent`."""
+    """Return True if `execute` makes the context itself, as a `ToolSubAgent`'s does."""
     execute = getattr(engine, "execute", None)
     if not callable(execute) or not callable(getattr(engine, "get", None)):
         raise ConfigurationError(
@@ -432,7 +420,7 @@ def _end(total_timeout: float | None) -> float | None:
 
 
 def _add_grace(timeout: float) -> float:
-    """When a call is given up of an engine that keeps no time; one that does was there before."""
+    """Return the seconds to wait for engines that keep no time."""
     return min(timeout + _HEAD_START, timeout * 1.1)
 
 

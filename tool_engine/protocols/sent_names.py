@@ -1,7 +1,7 @@
-"""Under which names does a model read of arguments that were read under other names?
+"""How do errors name the arguments that the model wrote under other names?
 
 A text protocol takes `IMAGE-SIZE` for `image_size`, and `size2` for the `size` of the second call
-of a block. What is wrong with a value is found by the tool's name; the model looks for its own.
+of a block. A fault in a value is found under the tool's name; the model looks for its own.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ __all__ = ["under_sent_names"]
 def under_sent_names(
     result: ToolExecutionResult, sent_names: Mapping[str, str]
 ) -> ToolExecutionResult:
-    """The result of a call that was refused, which tells how its arguments were sent.
+    """Return a refused call's result with the names that the model wrote.
 
-    Args:
-        result: It is not changed.
-        sent_names: The names that the model wrote, by the names in the result.
-
-    Returns:
-        A copy: each finding about such an argument has its name as `sent_as`, and so has the text.
+    `sent_names` maps the names in the result to those. In the copy each finding about such an
+    argument has its name as `sent_as`, and so has the text.
     """
     findings = [_with_name(each, sent_names) for each in result.validation_errors]
     wrong = [each for each in findings if "sent_as" in each and each["level"] == "error"]

@@ -1,4 +1,4 @@
-"""Of which tools is the model of one conversation told, and which of them did it find itself?"""
+"""Which tools are shown to one conversation's model, and which of them did it find itself?"""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _Catalog(Protocol):
 
 
 class ShownTools:
-    """The tools that a model is told of: those that it starts with, and those that it found.
+    """The tools a model is shown: its first ones and those found.
 
-    What it found is shown for as long as it is enabled in the catalog. When there are more than
+    A found tool is shown for as long as it is enabled in the catalog. When there are more than
     `max_found`, the one that was neither found nor called for the longest time goes.
 
     Args:
@@ -43,8 +43,9 @@ class ShownTools:
         self._start = None if start is None else _names(start)
         self._max_found = max_found
         self._found: dict[str, tuple[int, int]] = {}
-        """Name -> when it was last found or called, and how well it fitted then; in the order in
-        which they were found, so that what a provider keeps of a prompt stays good."""
+        """Name -> when it was last found or called, and how well it matched then; in the order of
+        finding, so that a provider's prompt cache stays valid.
+        """
         self._time = 0
 
     def __repr__(self) -> str:
@@ -52,18 +53,17 @@ class ShownTools:
         return f"ShownTools({start} from the start, {len(self._found)} found)"
 
     def learn(self, tool: Tool | None, result: ToolExecutionResult) -> None:
-        """Takes up what a call of the conversation has found, or that it used what was found."""
         self._time += 1
         if result.tool_name in self._found:
             self._found[result.tool_name] = (self._time, 0)
         if tool is None or not result.is_success:
             return
-        # The declared handler: a tool that only bears the name shows nothing.
+        # The declared handler counts: a tool that only has the name shows nothing.
         if tool.implementation_config.get("handler") == _SEARCH:
             self._add(_found_names(result.output))
 
     def tools(self) -> list[Tool]:
-        """The tools to tell of now: those of the start, then the found ones.
+        """Return the tools to show: the first ones, then the found.
 
         Raises:
             ToolNotFoundError: One of the start is not there.
@@ -72,7 +72,7 @@ class ShownTools:
         return [*shown, *self._others(shown)]
 
     def definitions(self, format_name: str) -> list[dict[str, Any]]:
-        """The tools as a model's provider wants to be told of them.
+        """Return the definitions of the shown tools, in a provider's format.
 
         Raises:
             ConfigurationError: The format is unknown.
@@ -105,7 +105,6 @@ def _names(start: Iterable[str]) -> list[str]:
 
 
 def _found_names(output: Mapping[str, Any]) -> list[str]:
-    """The names in the output of a search, from whatever executor."""
     tools = output.get("tools")
     if not isinstance(tools, list):
         return []

@@ -1,7 +1,7 @@
-"""Did a model write the arguments of a call as texts, so that their types had to be read?
+"""Did a model write a call's arguments as text, so that their types had to be inferred?
 
-Most are read before the call is made. What stands for something else, such as a reference to a
-variable of a conversation, can only be read by whoever knows what it stands for.
+Most are converted before the call is made. A placeholder, such as a reference to a variable of a
+conversation, can only be converted by the code that knows its value.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final
 __all__ = ["is_written", "written"]
 
 written: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("written", default=None)
-"""The arguments of the call that a text protocol makes in this task; None: it makes none."""
+"""The arguments of this task's call by a text protocol, or None."""
 
 
 def is_written(arguments: Mapping[str, Any]) -> bool:
-    """Whether these are the arguments that a text protocol sent last, or a copy of them."""
+    """Return True for a text protocol's last arguments, or a copy."""
     sent = written.get()
     return sent is not None and (sent is arguments or sent == arguments)

@@ -1,4 +1,4 @@
-"""How does one content block of an Anthropic message come together, and how does it go back?
+"""How is one content block of an Anthropic message assembled, and how is it sent back?
 
 https://docs.claude.com/en/api/messages
 """
@@ -18,31 +18,23 @@ from tool_engine.protocols.reading import field, plain
 __all__ = ["INVALID_JSON", "TEXTS", "Block", "as_message", "without_unanswered"]
 
 INVALID_JSON: Final = "INVALID_JSON"
-"""The key under which arguments that are no object go back: the API takes nothing but objects.
-https://docs.claude.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming"""
+"""The key for arguments that are no object: the API takes nothing but objects.
+https://docs.claude.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming
+"""
 TEXTS: Final = {"text": "text", "thinking": "thinking"}
-"""Kinds of blocks that grow as a text -> the field that it stands in."""
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 _NOT_SENT: Final = frozenset({"input", "parsed_output"})
-"""What is read apart, and what the SDK adds of its own."""
+"""Fields that are sent back in another way, or that only the SDK adds."""
 
 
 class Block:
-    """One content block while it is being written.
-
-    Args:
-        kind: Its `type`.
-        raw: The block as it began; an SDK's object or a mapping.
-        index: Its place in the message, as far as the provider said one.
-    """
+    """One content block while it streams."""
 
     def __init__(self, kind: str, raw: Any, index: Any = None) -> None:
         self.kind = kind
         self.index = index
         self.call: CallInProgress | None = None
-        """The call that it is, where it is one of ours."""
         self.input = field(raw, "input")
-        """The arguments as they were sent with the beginning."""
         self.is_stopped = False
         if isinstance(raw, Mapping):
             raw = {key: value for key, value in raw.items() if key != "input"}
@@ -52,13 +44,12 @@ class Block:
             if key not in _NOT_SENT and value is not None
         }
         self.parts: list[str] = []
-        """Its text, or the arguments of a call that the provider runs itself."""
+        """Pieces of its text, or of the arguments of the provider's own call."""
         begun = self.fields.get(TEXTS.get(kind, ""))
         if isinstance(begun, str) and begun:
             self.parts.append(begun)
 
     def take(self, delta: Any) -> None:
-        """Takes up a delta that is no text and no arguments: a signature, a citation, others."""
         for key, value in plain(delta).items():
             if key == "citation":
                 if not isinstance(self.fields.get("citations"), list):
@@ -70,7 +61,6 @@ class Block:
     def as_param(
         self, call: ToolCall | None, rule: NameRule, *, is_whole: bool
     ) -> dict[str, Any] | None:
-        """The block as the API takes it back; None: it would be refused."""
         if self.kind in TEXTS:
             return self._text_param(is_whole=is_whole)
         param = dict(self.fields)
@@ -86,8 +76,8 @@ class Block:
 
     def _text_param(self, *, is_whole: bool) -> dict[str, Any] | None:
         text = "".join(self.parts)
-        # The API refuses texts without a letter. It also refuses thinking that bears no signature:
-        # its own does unless it broke off. Other servers sign nothing, and want it back as it is.
+        # The API refuses texts without a letter. It also refuses thinking without a signature: its
+        # own has one unless it broke off. Other servers sign nothing, and want it back as it is.
         if self.kind == "text" and not text.strip():
             return None
         if self.kind == "thinking" and not (is_whole or self.fields.get("signature")):
@@ -98,13 +88,9 @@ class Block:
 def as_message(
     blocks: list[Block], calls: Mapping[str, ToolCall], rule: NameRule, *, is_whole: bool
 ) -> list[dict[str, Any]]:
-    """The assistant's message of these blocks, as a list; empty where nothing of it is taken.
+    """Return the assistant's message of these blocks in a list, maybe empty.
 
-    Args:
-        blocks: As the provider began them.
-        calls: What came of those that are calls, by their ids.
-        rule: Which names the API takes.
-        is_whole: Whether the model said all that it wanted to say.
+    `calls` are those read from the blocks, by id; `is_whole` is true if the reply was complete.
     """
     indexes = [block.index for block in blocks]
     if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
@@ -114,17 +100,17 @@ def as_message(
         for block in blocks
     ]
     content = [sendable(param) for param in params if param is not None]
-    # The API refuses a message that ends with thinking, as of a reply that was cut in its thoughts.
+    # The API refuses a message that ends with thinking, as when a reply was cut there.
     while content and content[-1].get("type") in _THOUGHTS:
         content.pop()
     return [{"role": "assistant", "content": content}] if content else []
 
 
 def without_unanswered(messages: Sequence[Any]) -> list[Any]:
-    """The messages without the provider's own calls that have no result, which it has to give.
+    """Remove the provider's own calls that still lack a result.
 
-    A user's message behind one of them is refused. A reply that is sent back so that the provider
-    goes on keeps them, and so does one with calls of ours.
+    The API refuses a user's message behind one of them. Replies that the provider continues keep
+    them, and so do those with calls of ours.
     """
     return [each for message in messages for each in _answered(message)]
 

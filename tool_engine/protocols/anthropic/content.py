@@ -1,4 +1,4 @@
-"""How do the content blocks of an Anthropic message grow into calls, text and thoughts?
+"""How do the content blocks of an Anthropic message become calls, text and thoughts?
 
 https://docs.claude.com/en/docs/build-with-claude/streaming
 """
@@ -31,19 +31,14 @@ _NOTHING: Final = "the reply ended before its arguments began; write the call ag
 
 
 class MessageContent:
-    """The content of one message, while it is being written.
-
-    Args:
-        builder: Is told what the blocks come to.
-    """
+    """The content of one message while it streams."""
 
     def __init__(self, builder: ReplyBuilder) -> None:
         self._builder = builder
         self.blocks: list[Block] = []
         self._at: dict[int | str, Block] = {}
-        """Index -> the block that was begun last under it."""
         self._strays: dict[tuple[int | str | None, str], Block] = {}
-        """Blocks that nobody began, for deltas of another kind than the block of their index."""
+        """Blocks without a start, for deltas of another kind than the block of their index."""
         self._has_stray_arguments = False
         self._deltas = {
             "text_delta": self._text_delta,
@@ -53,11 +48,9 @@ class MessageContent:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether every block was ended by the provider."""
         return all(block.is_stopped for block in self.blocks)
 
     def open_all(self, content: Any) -> list[StreamEvent]:
-        """Blocks that are sent whole."""
         if isinstance(content, str):
             content = [content] if content else []
         if not isinstance(content, list | tuple):
@@ -71,7 +64,6 @@ class MessageContent:
         return told
 
     def open(self, raw: Any, index: object) -> list[StreamEvent]:
-        """A block begins."""
         if isinstance(raw, str):
             raw = {"type": "text", "text": raw}
         kind = field(raw, "type")
@@ -89,7 +81,6 @@ class MessageContent:
         return told
 
     def add(self, index: object, delta: Any) -> list[StreamEvent]:
-        """The next part of a block."""
         kind = field(delta, "type")
         block = self._block_of(index)
         take = self._deltas.get(kind) if isinstance(kind, str) else None
@@ -101,14 +92,12 @@ class MessageContent:
         return []
 
     def stop(self, index: object) -> None:
-        """The provider says that a block is whole."""
         block = self._block_of(index)
         if block is not None and not block.is_stopped:
             block.is_stopped = True
             self._settle(block, is_over=True)
 
     def settle(self, *, is_over: bool) -> None:
-        """No more of any block will come: they are whole if the provider says so of the message."""
         for block in self.blocks:
             if not block.is_stopped:
                 self._settle(block, is_over=is_over)
@@ -118,7 +107,6 @@ class MessageContent:
     def as_message(
         self, reply: ParsedReply, rule: NameRule, ending: Ending
     ) -> list[dict[str, Any]]:
-        """The message as it goes back into the conversation."""
         calls = {call.call_id: call for call in reply.calls}
         blocks = [each for each in self.blocks if each.call is None or not each.call.is_repeated]
         is_whole = ending is Ending.FINISHED
@@ -140,7 +128,6 @@ class MessageContent:
         return told
 
     def _leave(self, before: Block, block: Block) -> None:
-        """A call goes on under the index of one that was never stopped."""
         if before.call is not None and not before.call.parts and not before.input:
             self._builder.refuse(before.call, _MIXED)
             if block.call is not None:
@@ -154,7 +141,7 @@ class MessageContent:
         return next((each for each in reversed(self.blocks) if not each.is_stopped), None)
 
     def _settle(self, block: Block, *, is_over: bool) -> None:
-        """All arguments of a call are there, where `is_over`; else as many as there will be."""
+        """Settle a call's arguments: complete if `is_over`, else possibly cut."""
         call = block.call
         if call is None:
             return
@@ -226,7 +213,6 @@ class MessageContent:
         return self._lost(f"arguments came for {place}: {shown(part)[:80]}")
 
     def _lost(self, message: str) -> list[StreamEvent]:
-        """Something cannot be read: what was being written may lack it."""
         self._builder.spoil("a part of the reply could not be read")
         return [self._builder.find("malformed_reply", message, level="error")]
 

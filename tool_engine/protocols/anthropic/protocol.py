@@ -1,4 +1,4 @@
-"""How does Anthropic's Messages API hear of tools, and of the results of calls?
+"""How does Anthropic's Messages API receive tools and the results of calls?
 
 https://docs.claude.com/en/api/messages
 """
@@ -30,15 +30,14 @@ _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 class AnthropicProtocol(ModelProtocol):
-    """The tools, calls and results of Anthropic's Messages API.
+    """The protocol of Anthropic's Messages API.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or a catalog such as the
-            engine.
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine.
         repair: Whether finished but malformed arguments may be repaired.
-        cache_control: Where it is set, the last definition carries it, so that the provider keeps
-            all definitions for the next request; such as `{"type": "ephemeral"}`.
-        strict: Whether models are kept to the schema of a tool. A tool with a schema that strict
+        cache_control: Added to the last definition, so that the provider caches all definitions for
+            the next request; such as `{"type": "ephemeral"}`.
+        strict: Whether models are bound to the schema of a tool. A tool with a schema that strict
             mode cannot express is sent without, and `definition_findings` says so.
 
     Raises:
@@ -71,20 +70,20 @@ class AnthropicProtocol(ModelProtocol):
         self.strict = strict
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
-        """The `tools` of a request: one entry per tool, in order."""
+        """Return the `tools` of a request: one entry per tool, in order."""
         listed = [self._described(tool) for tool in self.known.learn(tools)]
         if listed and self.cache_control is not None:
             listed[-1]["cache_control"] = plain(self.cache_control)
         return listed
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """What `definitions` changes or leaves out of each tool, and what the API would refuse."""
+        """Return what `definitions` changes or drops, and what the API would refuse."""
         listed = list(tools)
         strict = [fitted.schema for tool in listed if (fitted := self._strictly(tool)) is not None]
         return [*super().definition_findings(listed), *strict_limits(strict)]
 
     def fitted_schema(self, tool: Tool) -> FittedSchema:
-        """The schema of a tool's arguments as the API takes it, and what changed in it."""
+        """Return the arguments' schema as the API takes it, with its changes."""
         if not self.strict:
             return super().fitted_schema(tool)
         try:
@@ -107,7 +106,7 @@ class AnthropicProtocol(ModelProtocol):
             return None
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply.
+        """Read a whole reply.
 
         Args:
             reply: A `Message` of the SDK, its mapping or its JSON, the bare message of a
@@ -121,13 +120,12 @@ class AnthropicProtocol(ModelProtocol):
         return decoder.close()
 
     def decoder(self) -> AnthropicDecoder:
-        """Begins to read a reply that comes in parts."""
         return AnthropicDecoder(self.known, self.name_rule, repair=self.repair)
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
-        """The user's message that answers all calls of a reply, as a list; empty without results.
+        """Return the user message that answers all calls, in a list.
 
         The API wants a result for every call of the message before it, all of them in one message
         and before any text.
@@ -156,5 +154,5 @@ def _blocks(part: ResultPart) -> list[dict[str, Any]]:
         return [{"type": "image", "source": source}]
     if text is None:
         text = f"[{part.media_type}: the model is shown {', '.join(_IMAGES)} only]"
-    # The API refuses blocks of text without a letter; a result may do without content.
+    # The API refuses text blocks without a letter; a result may have no content at all.
     return [{"type": "text", "text": sendable(text)}] if text.strip() else []

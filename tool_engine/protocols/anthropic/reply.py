@@ -21,7 +21,7 @@ from tool_engine.protocols.reading import field, plain
 __all__ = ["AnthropicDecoder"]
 
 PAUSED: Final = "pause_turn"
-"""Why a reply ends in which the provider runs tools of its own for long."""
+"""The stop reason of a reply that the provider will continue."""
 _ENDINGS: Final = {
     "end_turn": Ending.FINISHED,
     "tool_use": Ending.FINISHED,
@@ -31,7 +31,7 @@ _ENDINGS: Final = {
     "refusal": Ending.CUT,
     "max_tokens": Ending.CUT,
     "model_context_window_exceeded": Ending.CUT,
-    # What servers that are only compatible forget to translate.
+    # Compatible servers forget to translate these.
     "stop": Ending.FINISHED,
     "tool_calls": Ending.FINISHED,
     "length": Ending.CUT,
@@ -45,20 +45,14 @@ _PAUSED: Final = (
 
 
 class AnthropicDecoder(EventStreamDecoder):
-    """Reads one message, from events, from mappings or from the bytes of the stream.
-
-    Args:
-        known: The tools, for their own names.
-        rule: Which names the API takes.
-        repair: Whether finished but malformed arguments may be repaired.
-    """
+    """A decoder of one message from events, mappings or bytes."""
 
     def __init__(self, known: KnownTools, rule: NameRule, *, repair: bool = True) -> None:
         super().__init__(ReplyBuilder(known, repair=repair))
         self._rule = rule
         self._content = MessageContent(self._builder)
         self._held: Any = None
-        """The content that stood in `message_start`, for servers that send no more of it."""
+        """The content of `message_start`, for servers that send no more of it."""
         self._is_begun = False
         self._is_ended = False
         self._is_late_told = False
@@ -88,7 +82,7 @@ class AnthropicDecoder(EventStreamDecoder):
         if isinstance(payload, list | tuple):
             return self._several(payload)
         if isinstance(kind, str) and kind != "message":
-            # `ping`, what the SDK derives from other events, and events that are yet to come.
+            # `ping`, events that the SDK derives from others, and future ones.
             return []
         return self._lost(f"a chunk is no event of a message: {shown(payload)[:80]}")
 
@@ -105,7 +99,7 @@ class AnthropicDecoder(EventStreamDecoder):
     def _message_start(self, payload: Any) -> list[StreamEvent]:
         if self._is_ended or self._content.blocks or self._held:
             return self._second()
-        # A beginning that comes twice, before anything was said, takes nothing away.
+        # A start that comes twice, before any content, loses nothing.
         self._is_begun = True
         message = field(payload, "message")
         self._count(field(message, "usage"))
@@ -174,7 +168,7 @@ class AnthropicDecoder(EventStreamDecoder):
         self._count(field(message, "usage"))
         reason = field(message, "stop_reason")
         if reason is None and field(message, "type") is None:
-            # A message of a conversation does not say why it ended, but it did.
+            # A message of a conversation does not say why it ended, but it did end.
             self._is_ended = True
             return told + self._builder.end(Ending.FINISHED)
         return told + self._end(reason, field(message, "stop_details"))

@@ -1,7 +1,7 @@
-"""Which schema keeps Anthropic's models to a tool's arguments?
+"""Which schema makes Anthropic's models follow a tool's parameters exactly?
 
-With `strict` a model cannot write anything else than the schema allows. Such a schema is closed;
-what a grammar cannot say stands in the descriptions.
+With `strict` a model cannot write anything that the schema excludes. Such a schema is closed; what
+a grammar cannot express goes into the descriptions.
 https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
 """
 
@@ -64,7 +64,7 @@ _SUBSET: Final = SchemaSubset(
 
 
 def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
-    """Makes of a tool's schema one for `strict`, and tells what changed.
+    """Convert a tool's schema for `strict`, and list the changes.
 
     Raises:
         UnstrictError: Strict mode cannot express it, as with objects of any keys.
@@ -73,7 +73,7 @@ def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
 
 
 def strict_limits(schemas: Iterable[Mapping[str, Any]]) -> list[ReplyFinding]:
-    """Whether the API is known to refuse as many strict tools in one request.
+    """Report more strict tools than the API takes in one request.
 
     https://platform.claude.com/docs/en/build-with-claude/structured-outputs
     """

@@ -1,4 +1,4 @@
-"""Which arguments did a model mean?"""
+"""How are the arguments that a model wrote turned into values?"""
 
 from __future__ import annotations
 

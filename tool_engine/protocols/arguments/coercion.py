@@ -1,4 +1,4 @@
-"""Which value does a tool's schema want where a model could only write text? A51.
+"""Which value does a text stand for, by the tool's schema? A51.
 
 A text becomes a number, a boolean, null, a list or an object only where the schema does not take
 the text itself, and where the text is the JSON of exactly one value that it takes. What may be
@@ -48,15 +48,15 @@ _KINDS: Final[Mapping[type, str]] = {
 def coerce(
     tool: Tool, arguments: Mapping[str, Any], *, only: Collection[str] | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments with each text as the value that the tool's schema wants, where it is sure.
+    """Return the arguments with texts converted where the schema leaves no doubt.
 
     Args:
-        tool: Whose parameters they are for.
+        tool: The tool whose parameters they are for.
         arguments: They are not changed.
-        only: Where the texts are that are read, such as `filter.sizes[2]`; None: all are.
+        only: The paths of the texts to convert, such as `filter.sizes[2]`; None: all.
 
     Returns:
-        New arguments, and one sentence for each text that became something else.
+        New arguments, and one sentence for each text that was converted.
     """
     reader = _Reader(tool.parameters_schema, only)
     value = reader.object(arguments, tool.parameters_schema, "")
@@ -64,13 +64,13 @@ def coerce(
 
 
 def match_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments under the names of the tool's parameters, where only case, `_` or `-` differ.
+    """Return the arguments under the tool's names, ignoring case, `_`, `-`.
 
     `IMAGE-SIZE` becomes `image_size`. A key stays as it is where two parameters, or two keys, would
     be the same. U27.
 
     Returns:
-        New arguments, and one sentence for each key that became another one.
+        New arguments, and one sentence for each key that was renamed.
     """
     declared = [parameter.name for parameter in tool.parameters]
     meant = _only(declared)
@@ -89,7 +89,6 @@ def match_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
 
 
 def _only(names: Iterable[str]) -> dict[str, str | None]:
-    """Plain form -> the one name that has it; None where there are several."""
     found: dict[str, str | None] = {}
     for name in names:
         plain = _plain(name)
@@ -102,15 +101,12 @@ def _plain(name: str) -> str:
 
 
 class _Reader:
-    """Reads the texts of one call's arguments."""
-
     def __init__(self, root: Mapping[str, Any], only: Collection[str] | None) -> None:
         self._root = root
         self._only = only
         self.repairs: list[str] = []
 
     def object(self, value: Mapping[str, Any], schema: Any, path: str) -> dict[str, Any]:
-        """An object with each of its properties read."""
         schema = self._resolved(schema)
         return {
             key: self.value(item, self._property(schema, key), f"{path}.{key}" if path else key)
@@ -118,7 +114,6 @@ class _Reader:
         }
 
     def value(self, value: Any, schema: Any, path: str) -> Any:
-        """Any value, read by the schema of its place."""
         if not isinstance(schema, Mapping):
             return value
         if isinstance(value, str):
@@ -137,7 +132,7 @@ class _Reader:
         return value
 
     def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
-        """The one value that the schema takes and that the text writes; else `_NO_VALUE`."""
+        """Return the one value that text and schema allow, else `_NO_VALUE`."""
         listed = self._listed(schema)
         if listed is not None:
             return _listed_value(text, listed)
@@ -159,7 +154,6 @@ class _Reader:
         return listed if isinstance(listed, list) else None
 
     def _types(self, schema: Any, steps: int) -> frozenset[str]:
-        """The types of value that a schema may take."""
         schema = self._resolved(schema)
         if not steps:
             return _ALL
@@ -178,7 +172,6 @@ class _Reader:
         return types
 
     def _branch(self, schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-        """The only part of a schema that says something of values of this type."""
         for _ in range(_MAX_STEPS):
             schema = self._resolved(schema)
             branches = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
@@ -195,11 +188,10 @@ class _Reader:
         if isinstance(properties, Mapping) and key in properties:
             return properties[key]
         patterns = schema.get("patternProperties")
-        # Which pattern a key fits is for the validation to say.
+        # The validation decides which pattern a key matches.
         return None if patterns else schema.get("additionalProperties")
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
-        """What a reference inside the same schema refers to; a schema of no rules is empty."""
         for _ in range(_MAX_STEPS):
             if not isinstance(schema, Mapping):
                 return {}
@@ -220,7 +212,7 @@ class _Reader:
 
 
 def _json_value(text: str) -> Any:
-    """The value of which the text is the JSON, if nothing is lost; else `_NO_VALUE`."""
+    """Return the value of a lossless JSON text, else `_NO_VALUE`."""
     bare = text.strip()
     if bare.lower() in ("true", "false"):
         return bare.lower() == "true"
@@ -243,7 +235,7 @@ def _number(digits: str) -> Any:
         value = read_json(digits)
     except ValueError:
         return _NO_VALUE
-    # `repr` is the shortest text of a float: what was written says no more than that.
+    # `repr` is the shortest text of a float: the text must write exactly that value.
     return value if Decimal(repr(value)) == Decimal(digits) else _NO_VALUE
 
 

@@ -1,7 +1,7 @@
-"""What did a model mean by arguments that are finished, but no JSON?
+"""Which value do finished arguments stand for that are no valid JSON?
 
-json-repair proposes a value, and it is taken only if the text spells it. It is shown a number in
-the place of each string, so that it cannot change what is in one; what it proposes is then compared
+json-repair proposes a value, and it is accepted only if the text spells it. It sees a number in the
+place of each string, so that it cannot change a string's content; its proposal is then compared
 with the tokens of the text, one by one: nothing may be missing, added, moved or turned into
 something else, but for commas, quotes and comments.
 """
@@ -31,7 +31,7 @@ except ImportError as error:
 
 __all__ = ["repaired"]
 
-# What the time of json-repair grows faster than; strings do not count, and tokens are bounded.
+# json-repair takes more than linear time in these; strings do not count, and tokens are bounded.
 _MAX_OUTLINE: Final = 40_000
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False}
 _LITERALS: Final[dict[str, Any]] = {**_WORDS, "None": None}
@@ -39,20 +39,16 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _NAME: Final = re.compile(r"[^\W\d][\w$-]*")
 _TEXT: Final = re.compile(r"[^\W\d][\w .$@/+-]*")
-# Words that are values in some language, but have none in JSON.
+# Words that are values in some language, but not in JSON.
 _NO_VALUES: Final = frozenset({"nan", "infinity", "inf", "undefined", "nil", "none", "nothing"})
 
 
 def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
-    """The value that the text spells, and what it took to read it.
-
-    Args:
-        text: All of it.
-        tokens: What it is made of.
+    """Return the value that the text spells, with the repairs needed.
 
     Raises:
-        json.JSONDecodeError: It spells no value for certain. A message that is empty says no more
-            than that it is no JSON.
+        json.JSONDecodeError: It spells no value for certain. An empty message means only that it
+            is no JSON.
     """
     spelling = _Spelling(text, tokens)
     outline = "".join(spelling.outline()) if len(tokens) <= MAX_TOKENS else ""
@@ -68,30 +64,26 @@ def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
 
 
 class _Spelling:
-    """Walks over a value and over the tokens that are to spell it."""
-
     def __init__(self, text: str, tokens: list[JSONToken]) -> None:
         self._text = text
         self._all = tokens
         self._tokens = [token for token in tokens if token.kind != TokenKind.COMMENT]
         self._place = 0
         self.repairs: dict[str, None] = {}
-        """Each once, in the order in which they were needed."""
         if len(self._tokens) != len(tokens):
             self.repairs["comments in the arguments were left out"] = None
 
     def outline(self) -> Iterator[str]:
-        """The text with a number in the place of each string, and without comments."""
+        """Yield the text without comments and with a number for each string."""
         for place, token in enumerate(self._tokens):
             yield f'"{_stand_in(place)}"' if token.kind == TokenKind.STRING else f" {token.text} "
 
     def expect_end(self) -> None:
-        """Raises unless every token was used."""
         if self._place < len(self._tokens):
             raise self._refusal()
 
     def spelled(self, proposed: Any) -> Any:
-        """The value that the next tokens spell, if it is the proposed one."""
+        """Return the proposed value as the next tokens spell it, or raise."""
         if isinstance(proposed, dict):
             return self._object(proposed)
         if isinstance(proposed, list):
@@ -117,7 +109,7 @@ class _Spelling:
         value = []
         for number, item in enumerate(proposed):
             if number:
-                # Two strings side by side may also be meant as one.
+                # Two adjacent strings may also be meant as one.
                 self._take(",")
             value.append(self.spelled(item))
         self._end("]")

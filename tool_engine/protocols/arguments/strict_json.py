@@ -1,4 +1,4 @@
-"""Which value is in a text that must be JSON, read so that nothing is lost on the way?"""
+"""Which value does a text hold that must be JSON, without any loss?"""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ __all__ = ["RefusedJSONError", "read_json"]
 
 
 class RefusedJSONError(ValueError):
-    """JSON that cannot be meant: a key twice, NaN, a number that no value can hold."""
+    """Ambiguous or lossy JSON: repeated keys, NaN, numbers out of range."""
 
 
 def read_json(text: str, *, is_lenient: bool = False) -> Any:
-    """Reads one JSON value.
-
-    Args:
-        text: All of it, white space around it included.
-        is_lenient: Whether control characters may stand in strings.
+    """Read one JSON value; with `is_lenient`, strings may hold control characters.
 
     Raises:
         json.JSONDecodeError: It is no JSON.
-        RefusedJSONError: It says something twice, or what no value can hold.
+        RefusedJSONError: A key stands twice, or a value cannot be represented.
         RecursionError: It nests too deep.
     """
     try:

@@ -1,7 +1,7 @@
-"""Which arguments are in a text that a model wrote as JSON?
+"""Which arguments does a text hold that a model wrote as JSON?
 
-Strict JSON first. What is finished but malformed may be repaired where only one reading is left,
-and every change is told; what is cut off, or can be meant in two ways, is never read.
+Strict JSON is tried first. Finished but malformed text may be repaired where only one reading is
+left, and every repair is reported; text that is cut off or ambiguous is never read.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["ReadArguments", "read_arguments"]
 
 
 class ReadArguments(NamedTuple):
-    """What came of a text."""
+    """The arguments read from a text."""
 
     value: dict[str, Any] | None
     """The arguments; None: they could not be read, and `error` says why."""
     repairs: tuple[str, ...] = ()
-    """What was changed to read them."""
+    """One sentence for each change that was needed to read them."""
     error: str | None = None
     is_truncated: bool = False
-    """Whether the text ends inside a value."""
+    """True if the text ends inside a value."""
 
 
 _EMPTY: Final = "no arguments were written: read as {}"
@@ -44,17 +44,17 @@ _TWICE: Final = "the arguments were written as JSON inside a JSON string: the st
 _TOO_DEEP: Final = "the arguments nest too deep to be read: write them flatter"
 _CURE: Final = "write one complete JSON object"
 _FENCED: Final = re.compile(r"```[A-Za-z0-9_-]*[ \t]*\r?\n(.*?)(?:\n[ \t]*)?```", re.DOTALL)
-# Closing tags and tokens of a model's own template hold nothing that could be an argument.
+# Closing tags and tokens of a model's own template never hold an argument.
 _LEFT_OVER: Final = re.compile(r"(?:[\s}\]),;`]|</[^<>\n]{1,64}>|<\|[^<>\n]{1,64}\|>)+")
 
 
 def read_arguments(text: str, *, repair: bool = True) -> ReadArguments:
-    """Reads the arguments of one call. Never raises.
+    """Read the arguments of one call. Never raises.
 
     Args:
         text: One JSON object, as the model wrote it.
-        repair: Whether what is finished but malformed may be repaired, where only one reading is
-            left. Wrong quotes, commas and words take the extra `repair`.
+        repair: Whether finished but malformed text may be repaired, where only one reading is left.
+            Wrong quotes, commas and words take the extra `repair`.
     """
     if not text.strip():
         return ReadArguments({}, (_EMPTY,))
@@ -130,7 +130,7 @@ def _unwrapped(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _repaired(text: str, done: tuple[str, ...], lexed: LexedText) -> ReadArguments:
-    """Raises `RefusedJSONError` or `json.JSONDecodeError` where more than one reading is left."""
+    """Raise `RefusedJSONError` or `json.JSONDecodeError` if several readings are left."""
     try:
         return _object_of(read_json(text), repair=True, done=done)
     except json.JSONDecodeError as error:

@@ -1,7 +1,7 @@
-"""Of which tokens is a text made that was meant as JSON, and does it end inside a value?
+"""Into which tokens does text divide that was meant as JSON, and where does it end?
 
-Unlike a JSON parser, the lexer takes what models write instead: single quotes, words without
-quotes, comments, line breaks inside strings. It takes time in proportion to the text.
+Unlike a JSON parser, the lexer accepts what models write instead: single quotes, words without
+quotes, comments, line breaks inside strings. Its time is linear in the text.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ __all__ = [
 ]
 
 CONTROL: Final = "control characters in a string, such as line breaks, were taken as they are"
-"""The repair that takes them so."""
 MAX_DEPTH: Final = 500
-"""How deep arguments may nest: the parser of Python ends at about twice that."""
+"""How deep arguments may nest: Python's parser fails at about twice that."""
 
 
 MAX_TOKENS: Final = 10_000
-"""Of a text that is taken apart; of a longer one it is only said where it ends."""
+"""The most tokens kept of a text; beyond, only its end is found."""
 
 
 class TokenKind:
-    """What a token is; a bracket, a comma and a colon are their own kind."""
+    """The kinds of tokens; brackets, commas and colons are their own kinds."""
 
     STRING = "string"
     WORD = "word"
@@ -42,26 +41,21 @@ class TokenKind:
 
 
 class JSONToken(NamedTuple):
-    """One piece of the text."""
-
     kind: str
     text: str
-    """As it was written."""
     start: int
-    """Where it begins, in characters."""
+    """The offset in characters."""
 
 
 class LexedText(NamedTuple):
-    """What a text is made of."""
-
     tokens: list[JSONToken]
-    """Without white space; of more than `MAX_TOKENS`, the first ones."""
+    """Without white space; only the first `MAX_TOKENS`."""
     unfinished: str | None
-    """What the text ends in the middle of; None: of nothing."""
+    """The kind of value that the text breaks off in; None: none."""
 
 
-# Every quantifier is possessive or stands before what it cannot match: no text is read twice. Those
-# of groups are not possessive, because Python 3.11 may then match what does not fit (gh-101955).
+# Every quantifier is possessive or stands before what it cannot match: no text is scanned twice.
+# Those of groups are not, because Python 3.11 may then match wrongly (gh-101955).
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>[\s\ufeff]++)
@@ -84,7 +78,6 @@ _ESCAPE: Final = re.compile(r"\\(?s:.)|\"")
 
 
 def lex(text: str) -> LexedText:
-    """Takes a text apart."""
     tokens: list[JSONToken] = []
     depth = place = 0
     while match := _TOKEN.match(text, place):
@@ -100,7 +93,7 @@ def lex(text: str) -> LexedText:
             kind = match[0]
             depth += (kind in "{[") - (kind in "}]")
         if kind == "open":
-            # A comment that nothing closes, after all that could be arguments.
+            # An unclosed comment after the arguments.
             tokens.append(JSONToken(TokenKind.COMMENT, text[start:], start))
             break
         tokens.append(JSONToken(TokenKind.WORD if kind == "value" else kind, match[0], start))
@@ -111,7 +104,6 @@ def lex(text: str) -> LexedText:
 
 
 def _unfinished(rest: str, depth: int) -> str | None:
-    """What the rest of a long text ends in, without a look at each token of it."""
     bare = _STRINGS.sub("", rest)
     if '"' in bare:
         return "a string"
@@ -120,16 +112,16 @@ def _unfinished(rest: str, depth: int) -> str | None:
 
 
 def _closes(comment: str, depth: int) -> bool:
-    """Whether what looks like a comment, as in `https://a.org/}`, has the brackets at its end."""
+    """Detect closing brackets inside an apparent comment, as in `https://a.org/}`."""
     end = comment.rstrip(" \t\r\n}]")
     return comment.count("}", len(end)) + comment.count("]", len(end)) >= depth
 
 
 def string_of(token: JSONToken) -> str:
-    """What a string token says.
+    """Return the value of a string token.
 
     Raises:
-        ValueError: It has an escape that JSON does not know: it can be meant in two ways.
+        ValueError: It has an escape that JSON does not know, so it is ambiguous.
     """
     inner = _ESCAPE.sub(_json_escape, token.text[1:-1])
     return str(json.loads(f'"{inner}"', strict=False))
@@ -141,7 +133,6 @@ def _json_escape(match: re.Match[str]) -> str:
 
 
 def nests_too_deep(text: str) -> bool:
-    """Whether brackets outside of strings nest deeper than `MAX_DEPTH`."""
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
     brackets = _NO_BRACKETS.sub("", _DOUBLE.sub("", text))

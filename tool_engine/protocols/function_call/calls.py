@@ -1,4 +1,4 @@
-"""Which calls come of the tags and the JSON of one reply, and what is told of them meanwhile?"""
+"""How do the tags and the JSON of one reply become calls and events?"""
 
 from __future__ import annotations
 
@@ -26,25 +26,20 @@ _INLINE: Final = (
 
 
 class TagDecoder(TextDecoder):
-    """What the readers of one reply share."""
-
     fallbacks = 0
-    """How many calls had strings that nothing closed."""
     refusals = 0
-    """How many objects only looked like calls."""
 
     @property
     def ends_plainly(self) -> bool:
-        """Whether an end tag counts inside strings, too: they were read to the end in vain."""
+        """True if end tags count inside strings: earlier ones were never closed."""
         return self.fallbacks >= _MOST_FALLBACKS
 
     @property
     def has_refused_enough(self) -> bool:
-        """Whether objects in a line are text from now on: each that is refused is read twice."""
+        """True if inline objects stay text: each refused one is read twice."""
         return self.refusals >= _MOST_REFUSALS
 
     def refuse_inline(self, position: int) -> None:
-        """An object that looks like a call stands inside a sentence, or inside other JSON."""
         self.refusals += 1
         if self.refusals == 1:
             self.find("skipped", _INLINE, position=position)
@@ -56,50 +51,41 @@ class _Ready(NamedTuple):
 
 
 class ItemCalls:
-    """Makes calls of JSON objects: tells of them as soon as they have a name."""
+    """A builder of calls from JSON objects, reported once they have names."""
 
     def __init__(self, decoder: TagDecoder, position: int) -> None:
         self.decoder = decoder
         self._position = position
         self.unknown = 0
-        """How many objects were no calls."""
         self.name: str | None = None
-        """The name in the object that is open."""
         self.has_arguments = False
         self._id: str | None = None
         self._wanted: str | None = None
-        """The id under which the call was begun."""
         self._call: CallInProgress | None = None
         self._arguments: list[str] = []
         self._ready: list[_Ready] = []
 
     @property
     def has_calls(self) -> bool:
-        """Whether there was a call."""
         return bool(self._ready)
 
     def open_item(self) -> None:
-        """An object begins."""
         self.name = self._id = self._call = None
         self._arguments, self.has_arguments = [], False
 
     def see_name(self, name: str) -> None:
-        """The name of a tool; the first one counts."""
         self.name = self.name or name.strip() or None
 
     def see_id(self, call_id: str) -> None:
-        """The id of the call; the first one counts."""
         self._id = self._id or call_id or None
 
     def begin(self) -> None:
-        """Tells of the call of the object, once it has a name."""
         if self._call is None and self.name is not None and not self.decoder.is_full:
             self._wanted = self._id
             self._call = self._begun(self._id, self.name)
             self.add_arguments("".join(self._arguments))
 
     def add_arguments(self, text: str) -> None:
-        """The next part of the arguments."""
         self.has_arguments = True
         if self._call is None:
             self._arguments.append(text)
@@ -107,7 +93,6 @@ class ItemCalls:
             self.decoder.tell(self.decoder.builder.add_arguments(self._call, text))
 
     def take(self, text: str, repairs: tuple[str, ...] = ()) -> None:
-        """An object is whole."""
         if self.unknown >= _MOST_UNKNOWN:
             self.unknown += 1
             return
@@ -130,7 +115,6 @@ class ItemCalls:
             self._call = None
 
     def cut(self, error: str, *, is_cut: bool = True) -> None:
-        """An object is over, but cannot be read."""
         if not self.decoder.count_call():
             return
         call = self._call or self._begun(None, self.name)
@@ -139,7 +123,6 @@ class ItemCalls:
         self._call = None
 
     def end(self, raw: str, error: str | None = None) -> None:
-        """All objects are over; `error` says why none of them is whole."""
         self.decoder.keep_raw(raw, [call for call, _ in self._ready])
         for call, is_cut in self._ready:
             call.raw = raw
@@ -149,7 +132,6 @@ class ItemCalls:
                 self.decoder.end_call(call)
 
     def find(self, error_type: str, message: str, **fields: Any) -> None:
-        """Writes down a finding about this place in the reply."""
         self.decoder.find(error_type, message, position=self._position, **fields)
 
     def _add(self, shape: Shape, repairs: tuple[str, ...]) -> None:

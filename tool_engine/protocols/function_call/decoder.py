@@ -18,7 +18,7 @@ _SPACE: Final = r"\s{0,16}"
 
 
 def _word(words: tuple[str, ...]) -> str:
-    """An atom for one of several words, or for the beginning of one where the text ends."""
+    """Return an atom for one of several words, complete or cut off."""
     parts = [*words, *(f"{word[:end]}\\Z" for word in words for end in range(1, len(word)))]
     return f"(?:{'|'.join(parts)})"
 
@@ -28,12 +28,12 @@ _GRAMMAR: Final = Grammar(
     {
         "tag": literal(START_TAG),
         "object": [LINE_START + r"(?:[ \t]{1,8}|(?=\{))", r"\{", *_KEY],
-        # What was given back is read again behind a `>`.
+        # Text that was given back is read again after a `>`.
         "inline": [r"(?<!>)\{", *_KEY],
     },
     hot="<{",
 )
-"""A tag anywhere, and the form of a JSON call. D10, D13."""
+"""A tag anywhere, and the start of a JSON call. D10, D13."""
 _IN_JSON: Final = re.compile(r"""(?:\[|"\s*:|["}\]]\s*,)\s*$""")
 """The end of a text after which an object belongs to other JSON."""
 _IN_QUOTES: Final = re.compile(r"""["'“‘「『(\[{\\A-Za-z0-9_]$""")
@@ -42,13 +42,10 @@ _BEFORE: Final = 32
 
 
 class FunctionCallDecoder(TagDecoder):
-    """Reads one reply with calls in tags or JSON."""
-
     def __init__(self, protocol: TextProtocol) -> None:
         super().__init__(protocol, _GRAMMAR, reads_whole=True)
 
     def open(self, marker: str, text: str, position: int) -> BlockReader:
-        """A tag, or an object that is a call."""
         if marker == "tag":
             return TagReader(self, text, position)
         before = self._text_before()
@@ -62,7 +59,6 @@ class FunctionCallDecoder(TagDecoder):
         return reader(self, text, position)
 
     def _text_before(self) -> str:
-        """The last characters of the text so far."""
         before = ""
         for part in reversed(self.builder.text):
             before = part[-_BEFORE:] + before
@@ -71,5 +67,4 @@ class FunctionCallDecoder(TagDecoder):
         return before[-_BEFORE:]
 
     def open_reply(self) -> BlockReader | None:
-        """The reply may be one JSON text."""
         return ReplyReader(self)

@@ -1,4 +1,4 @@
-"""How does the tag protocol tell a model of its tools, and of how to call them?"""
+"""How does the tag protocol describe tools, and how to call them?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tool_engine.protocols.text.neutral import neutral
 __all__ = ["DEFINITION_STYLES", "INSTRUCTIONS", "WRAPPER", "definition_losses"]
 
 _TOLD: Final = frozenset({"type", "description", "default", "enum"})
-"""What a line about a parameter says."""
 _WORDS: Final = {
     "en": ("Description", "Parameters", "optional", "default: ", "one of: "),
     "zh": ("描述", "参数", "可选", "默认值: ", "可选值: "),
@@ -53,7 +52,7 @@ def _line(parameter: tuple[str, Mapping[str, Any], bool], language: str) -> str:
 
 def _xml(tools: Iterable[Tool], language: str) -> str:
     listed = [_xml_tool(tool) for tool in tools]
-    # The marks of the list itself are not neutralized: they are ours.
+    # The list's own marks are not neutralized.
     return "\n".join(["<tool_list>", *listed, "</tool_list>"]) if listed else ""
 
 
@@ -92,11 +91,10 @@ DEFINITION_STYLES: Final[Mapping[str, Callable[[Iterable[Tool], str], str]]] = {
     "xml": _xml,
     "json": _json_list,
 }
-"""Every form of the definitions: D13, U44, and one JSON object for each tool."""
+"""Style -> its writer: D13, U44, and one JSON object for each tool."""
 
 
 def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
-    """What the definition does not say."""
     for name, schema, _ in _parameters(tool) if style == "function" else ():
         lost = sorted(set(schema) - _TOLD)
         if lost:
@@ -177,6 +175,5 @@ Write one object on a line of its own for each call, not in a code block.""",
 
 每次调用单独写一行，不要放进代码块。""",
 }
-"""How to call, by the style of calls and the language."""
 WRAPPER: Final = {"en": "The request of the user:", "zh": "用户的请求:"}
-"""What stands before the user's own text in a wrapped prompt. D9."""
+"""The text before the user's own in a wrapped prompt. D9."""

@@ -10,13 +10,12 @@ __all__ = ["InlineReader", "QuotedReader"]
 
 
 class InlineReader(ObjectReader):
-    """Reads one such object that begins in a line: it is a call only if it also ends the line."""
+    """A reader of an object in a line, which a call must end."""
 
     def __init__(self, decoder: TagDecoder, marker: str, position: int) -> None:
         super().__init__(decoder, marker, position)
         self._text = ""
         self._is_over = False
-        """Whether the last bracket was closed."""
 
     def _take_name(self, name: str) -> None:
         self._calls.see_name(name)
@@ -25,7 +24,7 @@ class InlineReader(ObjectReader):
         self._text = text
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives where the line ends in it, or -1."""
+        """Take `text` from `start`; return where the line ends, or -1."""
         place = start
         while not self._is_over:
             place = self._tracker.feed(text, place)
@@ -49,7 +48,6 @@ class InlineReader(ObjectReader):
         return end
 
     def close(self) -> None:
-        """The reply ends inside the object, or right after it."""
         if self._is_over:
             self._end_call()
         else:
@@ -62,17 +60,15 @@ class InlineReader(ObjectReader):
 
 
 class QuotedReader:
-    """Gives back what only looks like the beginning of a call."""
+    """A reader that gives an apparent call back as text."""
 
     def __init__(self, marker: str) -> None:
         self.returned: str | None = None
         self._marker = marker
 
     def feed(self, text: str, start: int) -> int:
-        """Takes nothing."""
         self.returned = self._marker
         return start
 
     def close(self) -> None:
-        """The reply ends with it."""
         self.returned = self._marker

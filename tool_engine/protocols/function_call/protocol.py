@@ -31,7 +31,7 @@ _RESULT: Final = {"en": "Function result", "zh": "函数结果"}
 class FunctionCallProtocol(TextProtocol):
     """Calls as `<function_call>{"name": …, "arguments": {…}}</function_call>`. D9-D14.
 
-    Also read are JSON calls without a tag: `{"tool_name": …, "parameters": …}` at the beginning or
+    JSON calls without a tag are read, too: `{"tool_name": …, "parameters": …}` at the beginning or
     the end of a line, and any form of a call that is the whole reply. X10, U42.
 
     Args:
@@ -59,11 +59,11 @@ class FunctionCallProtocol(TextProtocol):
         )
 
     def definitions(self, tools: Iterable[Tool]) -> str:
-        """The list of the tools."""
+        """Return the list of the tools as text."""
         return DEFINITION_STYLES[self.definition_style](self.known.learn(tools), self.language)
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """What the definitions do not say."""
+        """Return what the definitions leave out."""
         listed = self.known.learn(tools)
         losses = (
             loss for tool in listed for loss in definition_losses(tool, self.definition_style)
@@ -71,26 +71,25 @@ class FunctionCallProtocol(TextProtocol):
         return [*super().definition_findings(listed), *losses]
 
     def prompt(self, tools: Iterable[Tool]) -> str:
-        """The definitions, and how to call; empty without tools."""
+        """Return the definitions and how to call; empty without tools."""
         told = self.definitions(tools)
         form = INSTRUCTIONS[self.call_style, self.language]
         return form.replace("{tools}", told) if told else ""
 
     def wrap_prompt(self, prompt: str, tools: Iterable[Tool]) -> str:
-        """The user's text after what `prompt` says, for models without a system prompt. D9."""
+        """Return the prompt and the user's text, without a system prompt. D9."""
         told = self.prompt(tools)
         return f"{told}\n\n{WRAPPER[self.language]}\n{prompt}" if told else prompt
 
     def decoder(self) -> FunctionCallDecoder:
-        """Begins to read a reply that comes in parts."""
         return FunctionCallDecoder(self)
 
     def render_call(self, call: ToolCall) -> str:
-        """The text that asks for `call`, for an example or a conversation that is replayed.
+        """Return the text of `call`, for an example or a replayed conversation.
 
         Raises:
             ConfigurationError: It would not be read as the same call: it has arguments that JSON
-                does not know.
+                cannot express.
         """
         try:
             text = self._written(call)
@@ -104,12 +103,12 @@ class FunctionCallProtocol(TextProtocol):
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> str:
-        """The results as one text, for the next message of the user. D14."""
+        """Return the results as the text of the user's next message. D14."""
         answers = zip(request_ids(results, calls), results, strict=True)
         return "\n\n".join(self._answer(call_id, result) for call_id, result in answers)
 
     def _written(self, call: ToolCall) -> str:
-        # Every character beyond ASCII as its escape: also half of a surrogate pair can be sent.
+        # Characters beyond ASCII are escaped, so that a lone surrogate can be sent, too.
         is_json = self.call_style == "json"
         name, arguments = ("tool_name", "parameters") if is_json else ("name", "arguments")
         ends = {name: call.tool_name}, {"id": call.call_id}

@@ -14,7 +14,7 @@ from tool_engine.protocols.function_call.tracker import END_TAG, RECORD, START_T
 __all__ = ["ObjectReader", "ReplyReader", "TagReader"]
 
 _LEAD: Final = re.compile(r"\s*(?:[`~]{1,8}[ \t]*[\w-]{0,24}[ \t]*\r?(?:\n\s*)?)?(?:\[\s*)?")
-"""What may stand before the first object: the beginning of a code block, and of a list."""
+"""What may precede the first object: the start of a code block and of a list."""
 _LIST: Final = re.compile(r"\s*(?:\[[\s,]*)?")
 _TRAIL: Final = re.compile(r"[\s`~]*")
 _MOST_LEAD: Final = 2048
@@ -33,7 +33,7 @@ _SURE_KEYS: Final = frozenset({"tool_name", "function_call"})
 
 
 class _JSONReader:
-    """What all forms share: the JSON is followed, and its objects become calls."""
+    """The base of all readers: follows JSON, and makes calls of it."""
 
     def __init__(self, decoder: TagDecoder, position: int) -> None:
         self.returned: str | None = None
@@ -42,10 +42,8 @@ class _JSONReader:
         self._tracker = JSONTracker(self)
         self._items = 0
         self._is_refused = False
-        """Whether it is certain that this is no call, wherever the text was cut."""
 
     def open_item(self) -> None:
-        """An object begins."""
         self._items += 1
         if self._items == 1 and not self._has_fitting_lead():
             self._is_refused = True
@@ -56,22 +54,18 @@ class _JSONReader:
         """The first key of an object."""
 
     def see_name(self, name: str) -> None:
-        """The name of the tool that it calls."""
         if not self._is_refused:
             self._take_name(name)
 
     def see_id(self, call_id: str) -> None:
-        """The id under which the model awaits the result."""
         if not self._is_refused:
             self._calls.see_id(call_id)
 
     def add_arguments(self, text: str) -> None:
-        """The next part of its arguments."""
         if not self._is_refused:
             self._calls.add_arguments(text)
 
     def close_item(self, text: str) -> None:
-        """The object is whole."""
         if not self._is_refused:
             self._take_item(text)
 
@@ -87,14 +81,13 @@ class _JSONReader:
         return len(lead) <= _MOST_LEAD and _LEAD.fullmatch(lead) is not None
 
     def _may_be_call(self) -> bool:
-        """Whether what was read so far can be the beginning of calls."""
         return not self._is_refused and (self._items > 0 or self._has_fitting_lead())
 
     def _raw(self) -> str:
         return "".join([*self._tracker.raw, self._tracker.tail])
 
     def _end_item(self) -> None:
-        """Ends an object that was not closed: all but its own last bracket may be there."""
+        """End an unclosed object; it may lack only its own last bracket."""
         tracker = self._tracker
         if tracker.item is None:
             return
@@ -106,7 +99,6 @@ class _JSONReader:
             self._calls.cut(NOT_CLOSED)
 
     def _tell_left_out(self) -> None:
-        """Tells of what stood beside the calls."""
         outside = "".join(self._tracker.outside).strip(" \t\r\n,;[]")
         text = outside and _FENCE.sub("", outside).strip()
         if text:
@@ -119,18 +111,17 @@ class _JSONReader:
 
 
 class TagReader(_JSONReader):
-    """Reads from `<function_call>` to its end tag; inside a JSON string, that is only text."""
+    """A reader up to the end tag, ignoring tags in strings."""
 
     def __init__(self, decoder: TagDecoder, marker: str, position: int) -> None:
         super().__init__(decoder, position)
         self._marker = marker
         self._fallback = 0
-        """How many parts of the text stand before the first end tag in a string."""
+        """The number of text parts before the first end tag in a string."""
         self._outside = 0
         self._falls_back = False
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives where the call ends in it, or -1."""
         place = start
         while (place := self._tracker.feed(text, place)) >= 0:
             tag = self._tracker.tag
@@ -149,7 +140,6 @@ class TagReader(_JSONReader):
         return -1
 
     def close(self) -> None:
-        """The reply ends before the end tag."""
         if self._fallback and self._tracker.item is not None:
             self._fall_back()
         elif self._calls.has_calls or self._tracker.item is not None:
@@ -172,7 +162,7 @@ class TagReader(_JSONReader):
 
     def _take_item(self, text: str) -> None:
         if self._fallback and not _is_json(text):
-            # The string in which the end tag stands is none: the tag was meant.
+            # This string was never closed: the end tag in it was meant.
             self._falls_back = self._is_refused = True
             return
         self._fallback = 0
@@ -203,7 +193,7 @@ class TagReader(_JSONReader):
             self._finish(END_TAG, None)
 
     def _fall_back(self, mark: str = "") -> None:
-        """A string was never closed: the first end tag in it was the end of the call."""
+        """End the call at an end tag in a string never closed."""
         tracker = self._tracker
         rest = "".join([*tracker.raw[self._fallback :], tracker.tail])
         self.returned = rest.removeprefix(END_TAG) + mark
@@ -233,7 +223,7 @@ class TagReader(_JSONReader):
 
 
 class ObjectReader(_JSONReader):
-    """Reads one JSON object that is a call by its first key."""
+    """A reader of one JSON object that starts like a call."""
 
     def __init__(self, decoder: TagDecoder, marker: str, position: int) -> None:
         super().__init__(decoder, position)
@@ -245,7 +235,6 @@ class ObjectReader(_JSONReader):
         return True
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives where the object ends in it, or -1."""
         place = start
         while (place := self._tracker.feed(text, place)) >= 0:
             tag = self._tracker.tag
@@ -256,7 +245,6 @@ class ObjectReader(_JSONReader):
         return -1
 
     def close(self) -> None:
-        """The reply ends inside the object."""
         self._calls.cut(NOT_CLOSED)
         self._finish(NOT_CLOSED)
 
@@ -271,18 +259,16 @@ class ObjectReader(_JSONReader):
 
 
 class ReplyReader(_JSONReader):
-    """Reads a reply that begins with JSON: a call if that is all, or if it is plainly one."""
+    """A reader of a reply that begins with JSON, for calls only."""
 
     def __init__(self, decoder: TagDecoder) -> None:
         super().__init__(decoder, 0)
         self._texts: list[str] = []
-        """The objects that are not taken yet."""
         self._is_sure = False
         self._is_over = False
-        """Whether the last bracket was closed."""
 
     def see_key(self, key: str) -> None:
-        """The first key of an object: other objects than calls have other keys."""
+        """Refuse objects whose first key no call has."""
         if self._is_sure or self._is_refused:
             return
         if key in _SURE_KEYS:
@@ -304,7 +290,6 @@ class ReplyReader(_JSONReader):
             self._texts.append(text)
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives where the call ends in it, or -1."""
         place = start
         while not self._is_over and (place := self._tracker.feed(text, place)) >= 0:
             if self._tracker.tag is not None:
@@ -321,7 +306,6 @@ class ReplyReader(_JSONReader):
         return -1
 
     def close(self) -> None:
-        """The reply is over."""
         if self._is_sure:
             self._calls.cut(NOT_CLOSED)
             self._finish(NOT_CLOSED)
@@ -351,7 +335,6 @@ class ReplyReader(_JSONReader):
         self._calls.begin()
 
     def _are_calls(self) -> bool:
-        """Whether each object is a call that says its arguments."""
         for item in self._texts:
             read = read_arguments(item, repair=self._decoder.protocol.repair)
             shapes = shapes_in(read.value or {}, repair=True, get=self._decoder.protocol.known.get)

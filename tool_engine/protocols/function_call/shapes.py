@@ -1,7 +1,7 @@
 """Which calls are in one JSON object that a model wrote?
 
-Models name the parts of a call in many ways. What is clear is read; of everything else it is said
-why not. D9, D12, D13, U42.
+Models name the parts of a call in many ways. Clear ones are read; the others are refused with the
+reason. D9, D12, D13, U42.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _LISTS: Final = ("tool_calls", "function_calls", "calls")
 _SIDE: Final = frozenset({"type", "index", *IDS})
 _MOST_WRAPPERS: Final = 3
 CALL_KEYS: Final = frozenset({*NAMES, *ARGUMENTS, *_WRAPPERS, *_LISTS, *_SIDE})
-"""The keys with which the object of a call may begin."""
 
 
 _OF_DEFINITIONS: Final = frozenset(
@@ -30,36 +29,33 @@ _OF_DEFINITIONS: Final = frozenset(
         *("output", "output_schema", "outputSchema", "response", "responseJsonSchema"),
     }
 )
-"""Keys beside the name of a tool with which it is told of, in any protocol."""
+"""Keys beside a tool's name that show a definition, in any protocol."""
 _MOST_BESIDE: Final = 8
-"""Keys beside a call that are looked at one by one; with more of them it is refused."""
+"""The most keys beside a call to check; with more it is refused."""
 _MOST_SCHEMA: Final = 65_536
-"""Characters of arguments in a string that are looked at for a schema."""
+"""The most characters of arguments in a string that are searched for a schema."""
 
 
 class Shape(NamedTuple):
-    """One call, as far as it could be read."""
-
     name: str
     arguments: dict[str, Any]
     call_id: str | None = None
     repairs: tuple[str, ...] = ()
     error: str | None = None
-    """Why it cannot be run."""
     is_truncated: bool = False
     says_arguments: bool = True
-    """Whether the object has arguments: without them, it may be no call at all."""
+    """True if the object has arguments: without them, it may be no call at all."""
 
 
 def shapes_in(
     value: Mapping[str, Any], *, repair: bool, get: Callable[[str], Tool | None]
 ) -> list[Shape]:
-    """The calls in an object; empty: it is none, or the definition of a tool.
+    """Return the calls in an object; empty if none, or a definition.
 
     Args:
         value: The object.
-        repair: Whether what has one reading only is read.
-        get: Gives a tool by its name: one that takes a schema may be called with one.
+        repair: Whether malformed text with one reading is read.
+        get: Returns a tool by its name: one that takes a schema may be called with one.
     """
     return list(_found(value, repair, get, _MOST_WRAPPERS))
 
@@ -94,7 +90,6 @@ def _found(
 
 
 def _holder(value: Mapping[str, Any]) -> str | None:
-    """The key under which the calls of an object stand that has no name itself."""
     for keys, kind in ((_WRAPPERS, Mapping), (_LISTS, list)):
         for key in keys:
             if value.get(key) and isinstance(value[key], kind):
@@ -103,7 +98,6 @@ def _holder(value: Mapping[str, Any]) -> str | None:
 
 
 def _others(value: Mapping[str, Any], *read: str) -> list[str]:
-    """The keys of an object beside those that are read, and what only tells of the call."""
     return [
         key
         for key, written in value.items()
@@ -112,7 +106,7 @@ def _others(value: Mapping[str, Any], *read: str) -> list[str]:
 
 
 def _alone(shape: Shape, value: Mapping[str, Any], others: list[str], tool: Tool | None) -> Shape:
-    """A call without what stands beside it; refused if that may be another call, or arguments."""
+    """Return a call, refused if a key beside it may matter."""
     if shape.error is not None or not others:
         return shape
     is_known = tool is not None and len(others) <= _MOST_BESIDE
@@ -142,14 +136,12 @@ def _folded(key: str) -> str:
 
 
 def _is_definition(value: Mapping[str, Any], tool: Tool | None) -> bool:
-    """Whether a named object tells of a tool, and does not call it."""
     if _OF_DEFINITIONS & value.keys():
         return True
     return any(_is_schema(value[key], tool) for key in ARGUMENTS if key in value)
 
 
 def _is_schema(value: Any, tool: Tool | None) -> bool:
-    """Whether what stands for arguments is the schema of them."""
     if isinstance(value, str) and len(value) < _MOST_SCHEMA:
         value = read_arguments(value, repair=False).value
     if not isinstance(value, Mapping):

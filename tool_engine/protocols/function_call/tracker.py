@@ -1,4 +1,4 @@
-"""Where in JSON that comes in parts is the name of a call, where are its arguments, where its end?
+"""Where in streamed JSON are the name, the arguments and the end of a call?
 
 The tracker only follows strings and brackets, so that it goes on where JSON is malformed: a quote
 inside a string ends it only before what can follow a string. In valid JSON that is always so.
@@ -37,13 +37,12 @@ _RUN: Final = re.compile(r"[{\[]{2,}")
 _BEHIND_STRING: Final = re.compile(r"[,:}\]<#]|/[/*]")
 """What a string is over before; with comments, which the arguments may have."""
 _LEVELS: Final = 3
-"""How many levels of an item may hold the name of its call: itself, and wrappers in it."""
+"""How many levels of an item may hold the call's name: itself, and wrappers in it."""
 _MOST_TEXT: Final = 512
-"""Characters of a key or a name that are looked at."""
 
 
 class ItemListener(Protocol):
-    """Is told of the objects at the top, or in a list at the top, of what is followed."""
+    """A listener to the top objects, alone or in a list."""
 
     def open_item(self) -> None:
         """An object begins."""
@@ -55,7 +54,7 @@ class ItemListener(Protocol):
         """The name of the tool that it calls."""
 
     def see_id(self, call_id: str) -> None:
-        """The id under which the model awaits the result."""
+        """The id by which the model matches the result."""
 
     def add_arguments(self, text: str) -> None:
         """The next part of its arguments."""
@@ -65,49 +64,39 @@ class ItemListener(Protocol):
 
 
 class JSONTracker:
-    """Follows one text."""
-
     def __init__(self, listener: ItemListener) -> None:
         self._listener = listener
         self.raw: list[str] = []
         self.outside: list[str] = []
-        """What stands outside of the items."""
         self.item: list[str] | None = None
-        """The parts of the item that is open."""
         self.depth = 0
-        """How many brackets of the item, and of the list around it, are open."""
         self.tag: str | None = None
-        """The tag at which `feed` stopped: `start` or `end`."""
         self.tail = ""
-        """What may be the beginning of a tag."""
         self.is_in_string = False
         self.has_line_break = False
-        """Whether the string that is open has a raw line break: it is no JSON."""
+        """True if the open string has a raw line break: it is no JSON."""
         self._is_pending = False
-        """Whether a quote was read that ends the string if what follows can follow a string."""
+        """True after a quote that ends the string only if the next character can follow one."""
         self._is_escaped = False
         self._base = 0
         """The depth outside of the items: 1 in a list."""
         self._keys: dict[int, str | None] = {}
-        """For the outer levels of the item, the key whose value is read; None: a key comes."""
+        """Outer level of the item -> the key whose value is read; None: a key comes next."""
         self._text: list[str] | None = None
-        """The parts of a string that is a key or a name."""
         self._text_size = 0
         self._ended = 0
-        """How many characters of it stand before the last quote."""
         self._is_first = True
         self._arguments_depth = 0
         """The depth outside of the arguments that are being read; 0: none are."""
         self._untold: list[str] = []
-        """The parts of the arguments that the listener does not know of yet."""
+        """The parts of the arguments that the listener has not got yet."""
 
     @property
     def levels(self) -> int:
-        """How many brackets of the item are open."""
         return self.depth - self._base
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives the place after a tag or the last bracket, or -1."""
+        """Take `text` from `start`; return a tag's or the JSON's end, or -1."""
         place = self._feed(text, start)
         self._tell_arguments()
         return place
@@ -140,7 +129,6 @@ class JSONTracker:
         return -1
 
     def take(self, text: str) -> None:
-        """Takes text as a part of what it stands in, such as a tag inside a string."""
         self._take(text)
 
     def _take(self, text: str) -> None:
@@ -163,7 +151,7 @@ class JSONTracker:
             self._untold.clear()
 
     def _follow(self, text: str, place: int) -> int:
-        """Takes what follows a backslash or a quote, which tells what that was."""
+        """Take the character that decides what a backslash or quote was."""
         if self._is_escaped:
             self._is_escaped = False
             self._take(text[place])

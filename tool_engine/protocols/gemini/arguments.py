@@ -1,7 +1,7 @@
 """How do arguments that come piece by piece, each with its place, become one object?
 
-Vertex AI streams the arguments of a call so when it is asked to: `partialArgs`, each a value or a
-part of a text, with a JSON Path. https://datatracker.ietf.org/doc/html/rfc9535
+On request, Vertex AI streams a call's arguments as `partialArgs`: each a value or a part of a text,
+with a JSON Path. https://datatracker.ietf.org/doc/html/rfc9535
 """
 
 from __future__ import annotations
@@ -25,25 +25,19 @@ _MAX_STEPS: Final = 100
 
 
 class _Text(list[str]):
-    """A text that grows, in pieces."""
-
     is_open = True
 
 
 class PartialArguments:
-    """The arguments of one call, as far as they were sent."""
-
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
         self._texts: dict[str, _Text] = {}
-        """JSON Path -> the text there."""
         self.fault: str | None = None
-        """Why the arguments cannot be read; the first reason counts."""
 
     def take(self, piece: Mapping[str, Any]) -> None:
-        """Takes up one of `partialArgs`.
+        """Take one of `partialArgs`.
 
-        One without a value is null, of which SDKs keep nothing; or it opens or closes a text.
+        One without a value is a null that the SDK left out, or it opens or closes a text.
         """
         path = get(piece, "jsonPath")
         given = {kind: value for kind in _VALUES if (value := get(piece, kind)) is not None}
@@ -62,17 +56,14 @@ class PartialArguments:
             self._put(steps, path, values[0] if values else None)
 
     def update(self, arguments: Mapping[str, Any]) -> None:
-        """Takes up arguments that were sent whole."""
         self._root.update(arguments)
 
     def value(self) -> dict[str, Any]:
-        """All that was sent."""
         whole: dict[str, Any] = _joined(self._root)
         return whole
 
     @property
     def open_text(self) -> str | None:
-        """The path of a text of which more was to come."""
         return next((path for path, text in self._texts.items() if text.is_open), None)
 
     def _fail(self, fault: str) -> None:
@@ -96,7 +87,6 @@ class PartialArguments:
 
 
 def _entered(holder: Any, step: str | int, fresh: Any) -> Any:
-    """The container under a step, made where there is none; None where there can be none."""
     if isinstance(step, str):
         return holder.setdefault(step, fresh) if type(holder) is dict else None
     if type(holder) is not list or step > len(holder):

@@ -1,7 +1,7 @@
-"""Which JSON objects are in a stream that is one JSON array, or objects one after the other?
+"""Which JSON objects are in a stream of one JSON array, or of concatenated objects?
 
-`generateContent` streams so when it is not asked for server-sent events. The array may be cut
-anywhere: each object is given as soon as it is whole.
+`generateContent` streams an array unless it is asked for server-sent events. The array may be cut
+anywhere: each object is returned as soon as it is whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 
 
 class JSONDocuments:
-    """Cuts text into the JSON objects that follow one another in it; linear in what is fed."""
+    """A splitter of text into its JSON objects, in linear time."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
@@ -28,7 +28,7 @@ class JSONDocuments:
         self._is_escaped = False
 
     def feed(self, chunk: bytes | bytearray | memoryview | str) -> list[str]:
-        """The objects that the chunk completes; what stands between them and is none, too."""
+        """Return the completed objects, and stray text between them."""
         text = chunk if isinstance(chunk, str) else self._decoder.decode(bytes(chunk))
         found: list[str] = []
         place = 0
@@ -40,7 +40,7 @@ class JSONDocuments:
         return found
 
     def close(self) -> list[str]:
-        """What is left of an object that was never closed, or that is none."""
+        """Return the rest: an unclosed object, or stray text."""
         rest = "".join((*self._parts, self._decoder.decode(b"", final=True)))
         self._parts, self._depth = [], 0
         return [rest] if rest.strip() else []

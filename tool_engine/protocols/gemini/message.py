@@ -20,7 +20,7 @@ _TEXT_KEYS: Final = frozenset({"text", "thought"})
 
 
 def as_object(response: Any) -> dict[str, Any]:
-    """The `response` of a functionResponse, which has to be an object: X9."""
+    """Return the `response` of a functionResponse, which has to be an object: X9."""
     return dict(response) if isinstance(response, Mapping) else {"output": response}
 
 
@@ -32,26 +32,20 @@ class _CallPart:
 
 
 class MessageParts:
-    """The parts of one reply, as they come.
-
-    Args:
-        known: The tools, for the names under which they are sent.
-    """
+    """The parts of one reply, as they come."""
 
     def __init__(self, known: KnownTools) -> None:
         self._known = known
         self.role = "model"
         self._parts: list[dict[str, Any] | _CallPart] = []
         self._contents = [(self.role, self._parts)]
-        """The last one is being read; a reply has one, a history that was passed for one more."""
+        """The last one is being read; a reply has one, a history passed as a reply has more."""
         self._texts: list[str] = []
-        """The pieces of the text of the last part, while more may follow."""
 
     def __len__(self) -> int:
         return sum(len(parts) for _, parts in self._contents)
 
     def enter(self, role: Any) -> None:
-        """A content begins."""
         said = "model" if role == "assistant" or not isinstance(role, str) else role
         if said != self.role:
             self._flush()
@@ -59,7 +53,6 @@ class MessageParts:
             self._contents.append((said, self._parts))
 
     def add(self, part: dict[str, Any]) -> None:
-        """A part that is no call."""
         last = self._parts[-1] if self._parts else None
         if self._texts and isinstance(last, dict) and _joins(last, part):
             self._texts.append(part["text"])
@@ -73,27 +66,21 @@ class MessageParts:
         if is_text and part.get("text"):
             self._texts = [part["text"]]
         if not is_text or self._texts:
-            # A text without letters, which ends many streams, is refused on its way back.
+            # Gemini refuses a text without letters, which ends many streams.
             self._parts.append(part)
 
     def add_call(self, part: dict[str, Any], call: CallInProgress, *, has_id: bool) -> None:
-        """A call; `has_id` is whether it came with an id."""
         self._flush()
         self._parts.append(_CallPart(part, call, has_id=has_id))
 
     def sign(self, call: CallInProgress, signature: Any) -> None:
-        """A later chunk of a call may bring its signature."""
         for known in reversed(self._parts):
             if isinstance(known, _CallPart) and known.call is call and signature is not None:
                 known.part["thoughtSignature"] = signature
                 return
 
     def contents(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-        """The content of the reply, in a list; an empty list when there is none.
-
-        Args:
-            calls: The calls as they were read, in the order in which they began.
-        """
+        """Return the reply's content in a list; empty if there is none."""
         self._flush()
         read = {call.call_id: call for call in calls}
         said = [
@@ -135,7 +122,7 @@ def _is_repeated(part: dict[str, Any] | _CallPart) -> bool:
 
 
 def _joins(last: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    """Whether two texts are one that was cut; a signature stays with its own part."""
+    """Return True if two texts were one, with no signature between."""
     return (
         part.keys() <= _TEXT_KEYS
         and isinstance(part.get("text"), str)

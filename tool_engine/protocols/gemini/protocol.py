@@ -1,4 +1,4 @@
-"""How does Gemini's generateContent speak of tools, calls and results?
+"""How does Gemini's generateContent receive tools, calls and results?
 
 https://ai.google.dev/gemini-api/docs/function-calling
 """
@@ -33,8 +33,7 @@ class GeminiProtocol(ModelProtocol):
     """The `tools` and `contents` of generateContent and streamGenerateContent.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or a catalog to look them up
-            in, such as the engine.
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine.
         repair: Whether finished but malformed arguments may be repaired.
         schema: `json` describes arguments under `parametersJsonSchema`; `openapi` under the older
             `parameters`, for servers that know no other.
@@ -68,7 +67,7 @@ class GeminiProtocol(ModelProtocol):
         self._images = _checked("images", images, _IMAGES)
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
-        """The `tools` of a request: one entry with all functions; none for no tools."""
+        """Return a request's `tools`: one entry with all functions, or none."""
         declared = [self._declared(tool) for tool in self.known.learn(tools)]
         return [{"functionDeclarations": declared}] if declared else []
 
@@ -84,7 +83,7 @@ class GeminiProtocol(ModelProtocol):
         return declared
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply.
+        """Read a whole reply.
 
         Args:
             reply: An SDK's response, a mapping, a JSON document as text or bytes, the whole text of
@@ -100,16 +99,15 @@ class GeminiProtocol(ModelProtocol):
         return decoder.close()
 
     def decoder(self) -> ReplyDecoder:
-        """Begins to read a reply that comes in chunks."""
         return GeminiDecoder(self.known, repair=self.repair)
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
-        """The one content with all results, in the order of their calls; none for no results.
+        """Return one content with all results, in the order of their calls.
 
         Raises:
-            ConfigurationError: It cannot be told to which call a result belongs.
+            ConfigurationError: A result names no call that it belongs to.
         """
         ids = request_ids(results, calls)
         known = {call.call_id: call for call in calls or ()}
@@ -145,7 +143,7 @@ class GeminiProtocol(ModelProtocol):
 
 
 def _response(result: ToolExecutionResult, texts: list[str | None]) -> dict[str, Any]:
-    """An object, as the API asks for: the output as data, where it is no text. X9."""
+    """Return the object that the API requires, with output as data. X9."""
     told = [text for text in texts if text is not None]
     if not result.is_success:
         return {"error": "\n".join(told)}

@@ -19,38 +19,34 @@ __all__ = ["GeminiReader", "Payload", "camel_keys", "get"]
 
 _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z])")
 _MAX_DEPTH: Final = MAX_DEPTH + 20
-"""Arguments stand eight levels deep in a reply; those that nest too deep have their own refusal."""
+"""Arguments stand eight levels deep in a reply, and have a depth limit of their own."""
 _TOO_DEEP: Final = "it nests too deep; write it flatter"
 _CAPITAL: Final = re.compile("[A-Z]")
 _NO_TEXT: Final = re.compile("[\udc80-\udcff]")
 
 
 class Payload:
-    """One mapping of a reply."""
-
     __slots__ = ("has_repeated_keys", "value")
 
     def __init__(self, value: Any, *, has_repeated_keys: bool = False) -> None:
         self.value = value
         self.has_repeated_keys = has_repeated_keys
-        """Whether a key stands twice in one object of it, so that its first value is lost."""
 
 
 class GeminiReader:
-    """Turns what an SDK yields, mappings, and the bytes or text of a stream into payloads.
+    """A converter of SDK objects, mappings, and streams to payloads.
 
-    The text may be server-sent events (`alt=sse`), one JSON array, or one document. What cannot be
-    read becomes an entry of `problems`, each a sentence.
+    The text may be server-sent events (`alt=sse`), one JSON array, or one document. Unreadable data
+    becomes an entry of `problems`, each a sentence.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
         self._head: list[bytes | str] = []
-        """What came before it could be told which kind of text it is: white space."""
+        """White space that came before the kind of the text was known."""
         self._stream: EventStream | JSONDocuments | None = None
 
     def feed(self, chunk: Any) -> Iterable[Payload]:
-        """What the chunk completes."""
         if not isinstance(chunk, bytes | bytearray | memoryview | str):
             return self._of_value(chunk)
         text = chunk if isinstance(chunk, str) else bytes(chunk)
@@ -65,7 +61,6 @@ class GeminiReader:
         return self._parsed([found for each in head for found in self._stream.feed(each)])
 
     def close(self) -> Iterable[Payload]:
-        """What the end of the stream completes."""
         return () if self._stream is None else self._parsed(self._stream.close())
 
     def _of_value(self, chunk: Any) -> Iterator[Payload]:
@@ -101,7 +96,6 @@ class GeminiReader:
             yield from self._shallow(Payload(value, has_repeated_keys=pairs.has_repeated))
 
     def _shallow(self, payload: Payload) -> Iterator[Payload]:
-        """The payload, unless it is nested so deep that it could not be looked through."""
         if is_deeper(payload.value, _MAX_DEPTH):
             self.problems.append(f"a part of the reply cannot be read: {_TOO_DEEP}")
         else:
@@ -109,8 +103,6 @@ class GeminiReader:
 
 
 class _Pairs:
-    """Makes the objects of one document, and sees whether a key stands twice in one."""
-
     def __init__(self) -> None:
         self.has_repeated = False
 
@@ -121,14 +113,13 @@ class _Pairs:
 
 
 def _first_of(text: bytes | str) -> str:
-    """The first character that is no white space and no byte order mark, if there is one."""
     if isinstance(text, str):
         return text.lstrip("\ufeff \t\r\n")[:1]
     return text.lstrip(b"\xef\xbb\xbf \t\r\n")[:1].decode("ascii", "replace")
 
 
 def get(value: Any, name: str, default: Any = None) -> Any:
-    """A field of a mapping under its name in camel case, or in snake case; None is `default`."""
+    """Return a field by its camel or snake case name, else `default`."""
     if type(value) is not dict and not isinstance(value, Mapping):
         return default
     found = value.get(name)
@@ -147,7 +138,7 @@ def _camel(key: str) -> str:
 
 
 def camel_keys(value: Mapping[Any, Any], *, keeps_none: bool = False) -> dict[str, Any]:
-    """A copy of a mapping, its own keys in camel case, bytes in base64, without what is None."""
+    """Copy a mapping for the API: camel case keys, base64, no None."""
     return {
         _camel(str(key)): (base64.b64encode(item).decode() if isinstance(item, bytes) else item)
         for key, item in value.items()

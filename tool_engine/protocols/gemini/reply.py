@@ -25,7 +25,7 @@ _ENDINGS: Final = {
     "STOP": Ending.FINISHED,
     "MAX_TOKENS": Ending.CUT,
     "CONTINUATION": Ending.CUT,
-    # What servers that are only compatible forget to translate.
+    # Compatible servers forget to translate these.
     "TOOL_CALLS": Ending.FINISHED,
     "LENGTH": Ending.CUT,
 }
@@ -46,7 +46,7 @@ _REFUSALS: Final = frozenset(
         *("SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
         *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"),
         *("NO_IMAGE", "ESCALATION", "PUP_LIMITED_DISABLED", "MODEL_ARMOR"),
-        # What servers that are only compatible forget to translate.
+        # Compatible servers forget to translate these.
         *("CONTENT_FILTER", "REFUSAL"),
     }
 )
@@ -58,20 +58,14 @@ _ABOUT: Final = frozenset(
         *("createTime", "sdkHttpResponse", "modelStatus"),
     }
 )
-"""What a chunk may tell of when it says nothing."""
 _PREFIXES: Final = ("default_api.", "default_api:")
-"""What models of Gemini put before the name of a tool, from the prompt in which they see it."""
+"""Prefixes that Gemini's models copy from their prompt to a tool's name."""
 _BROKEN_OFF: Final = "the provider broke the reply off, so this call was not run; ask again"
 _UNFINISHED: Final = "the model did not finish the arguments of this call; write it again"
 
 
 class GeminiDecoder:
-    """Reads one reply, from SDK objects, from mappings or from the bytes of the stream.
-
-    Args:
-        known: The tools, for their own names.
-        repair: Whether finished but malformed arguments may be repaired.
-    """
+    """A decoder of one reply from SDK objects, mappings or bytes."""
 
     def __init__(self, known: KnownTools, *, repair: bool = True) -> None:
         self._known = known
@@ -80,20 +74,17 @@ class GeminiDecoder:
         self._builder = ReplyBuilder(known, repair=repair)
         self._parts = MessageParts(known)
         self._open: tuple[CallInProgress, PartialArguments] | None = None
-        """The call whose arguments are being streamed."""
         self._has_streamed = False
-        """Whether the call before was streamed: its end may be marked by an empty one."""
+        """True if the call before was streamed: its end may be marked by an empty one."""
         self._reasons: set[str] = set()
         self._is_told_of_others = False
         self._has_repeated_keys = False
         self._reply: ParsedReply | None = None
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes an SDK's chunk, a mapping, or the next bytes or text of the stream."""
         return self._take_all(self._reader.feed(chunk))
 
     def close(self) -> ParsedReply:
-        """The whole reply; may be called again."""
         if self._reply is None:
             self._take_all(self._reader.close())
             self._leave_open()
@@ -112,7 +103,7 @@ class GeminiDecoder:
         for payload in payloads:
             told += self._problems()
             self._has_repeated_keys = payload.has_repeated_keys
-            # A list is one of chunks, of contents or of parts.
+            # A list holds chunks, contents or parts.
             listed = payload.value if isinstance(payload.value, list) else [payload.value]
             for each in listed:
                 told += self._take(each)
@@ -123,7 +114,6 @@ class GeminiDecoder:
         return [event for problem in problems for event in self._lost(problem)]
 
     def _lost(self, message: str) -> list[StreamEvent]:
-        """Something cannot be read: a call that is being written may lack it."""
         self._builder.spoil("a part of the reply is lost")
         return [self._wrong(message)]
 
@@ -135,7 +125,7 @@ class GeminiDecoder:
             return self._lost(f"a chunk is nothing that Gemini says: {payload!r:.80}")
         inner = get(payload, "response")
         if isinstance(inner, Mapping) and "functionResponse" not in payload:
-            # How Google's code assistants wrap the same reply.
+            # Google's code assistants wrap the reply so.
             payload = inner
         if get(payload, "error") is not None:
             return [self._error(payload["error"])]
@@ -161,7 +151,7 @@ class GeminiDecoder:
 
     def _error(self, error: Any) -> StreamEvent:
         if not self._builder.is_ended:
-            # Who asks again gets them again: none may run twice.
+            # A retry gets these calls again: they must not run twice.
             for call in self._builder.calls:
                 self._builder.refuse(call, _BROKEN_OFF)
         kind = get(error, "status") or get(error, "code") or "error"
@@ -186,7 +176,7 @@ class GeminiDecoder:
         firsts = [each for each in candidates if get(each, "index", 0) == 0]
         told: list[StreamEvent] = []
         if len(firsts) > 1:
-            # Without numbers they are told apart by their places only.
+            # Without numbers, only their places identify candidates.
             firsts = firsts[:1]
         if len(candidates) > len(firsts) and not self._is_told_of_others:
             self._is_told_of_others = True
@@ -210,7 +200,7 @@ class GeminiDecoder:
         return [event for part in parts for event in self._part(part)]
 
     def _end(self, reason: str, words: Any, *, is_told: bool) -> list[StreamEvent]:
-        """`is_told` is whether the reason is the provider's, and not ours for a bare message."""
+        """End the reply; `is_told` means that the provider gave the reason."""
         if not reason or reason in _UNSPECIFIED:
             return []
         is_new = reason not in self._reasons
@@ -274,9 +264,9 @@ class GeminiDecoder:
         return self._new_call(part, call)
 
     def _goes_on(self, known: CallInProgress, call: Mapping[str, Any]) -> bool:
-        """Whether this is more of the call that is open, or its end."""
+        """Return True if this continues or ends the open call."""
         name, call_id = get(call, "name"), get(call, "id")
-        # Under a name, whole arguments are another call of the same tool, and so is a beginning.
+        # With a name, whole arguments or a beginning are another call of the same tool.
         is_new = get(call, "args") is not None or (
             not get(call, "partialArgs") and get(call, "willContinue") is True
         )
@@ -298,7 +288,6 @@ class GeminiDecoder:
         return told + self._settle(begun, get(call, "args"))
 
     def _own_name(self, name: Any) -> tuple[Any, str | None]:
-        """The tool's own name, and what was changed to find it."""
         if not isinstance(name, str) or self._known.get(self._known.meant_name(name)) is not None:
             return (self._known.meant_name(name) if isinstance(name, str) else name), None
         for prefix in _PREFIXES:
@@ -334,7 +323,6 @@ class GeminiDecoder:
         return self._settle(begun, arguments.value())
 
     def _settle(self, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
-        """The call is whole: its arguments are read."""
         if self._has_repeated_keys:
             self._builder.refuse(call, "a key stands twice in one object; write the call again")
         take_object(self._builder, call, {} if arguments is None else arguments)
@@ -347,7 +335,6 @@ class GeminiDecoder:
         return told
 
     def _leave_open(self) -> None:
-        """A call whose arguments were streamed was never ended: what is there is half of it."""
         if self._open is None:
             return
         call, arguments = self._open
@@ -356,7 +343,6 @@ class GeminiDecoder:
 
 
 def _name_of(reason: Any) -> str:
-    """The name of a reason, from a text, an enum or its number."""
     reason = getattr(reason, "value", reason)
     if isinstance(reason, int):
         return _NUMBERS.get(reason, "" if reason == 0 else str(reason))

@@ -1,4 +1,4 @@
-"""How do OpenAI's Chat Completions, and the servers that speak like it, call tools?"""
+"""How do OpenAI's Chat Completions and compatible servers call tools?"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """To which call does a fragment of a Chat Completions stream belong?
 
-By the book the fragments of one call share an index, and the first of them has the id and the name.
-Servers number all calls 0 or none, repeat ids and names in each fragment or make up a new id for
-each. What can be told for certain is put together; what cannot makes a call that is not run.
+By the standard the fragments of one call share an index, and the first of them has the id and the
+name. Servers number all calls 0 or none, repeat ids and names in each fragment or make up a new id
+for each. Certain matches are joined; a doubtful one makes a call that is not run.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ _CUSTOM: Final = (
 
 
 class Fragment:
-    """What one entry of `tool_calls` says."""
-
     __slots__ = ("call_id", "extra", "fault", "index", "is_custom", "name", "text")
 
     def __init__(
@@ -64,35 +62,29 @@ class Fragment:
         self.text = text
         self.is_custom = is_custom
         self.extra = extra or {}
-        """What else the server wants back with the call."""
         self.fault = fault
-        """Why the call must not be run, where that is seen at once."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing at all."""
         return self.call_id is None and self.name is None and not self.text
 
 
 class WireCall:
-    """A call, and what the server said about it."""
+    """A call with the server's own fields."""
 
     def __init__(self, call: CallInProgress, fragment: Fragment) -> None:
         self.call = call
         self.index = fragment.index
         self.wire_id = fragment.call_id
         self.name: str | None = None
-        """The name as it was sent."""
         self.has_arguments = False
-        """Whether any part of its arguments has come."""
         self.is_held = False
-        """Whether its name may go on, so that nobody was told of it yet."""
+        """True if its name may continue, so that it was not reported yet."""
         self.is_repeated = False
-        """Whether its name came again after its arguments were closed."""
+        """True if its name came again after its arguments were closed."""
         self.has_other_ids = False
         self.is_custom = fragment.is_custom
         self.extra: dict[str, Any] = {}
-        """What else the server wants back with it."""
         self._scanned = 0
         self._depth = 0
         self._is_in_string = False
@@ -100,7 +92,7 @@ class WireCall:
         self._is_closed = False
 
     def is_closed(self) -> bool:
-        """Whether its arguments are one closed object; looks at each part once."""
+        """Return True if its arguments are one closed object, scanned once."""
         parts = self.call.parts
         while self._scanned < len(parts) and not self._is_closed:
             self._scan(parts[self._scanned])
@@ -122,12 +114,7 @@ class WireCall:
 
 
 class CallTable:
-    """The calls of one reply, by what the server calls them.
-
-    Args:
-        builder: Takes the calls.
-        known: The tools: whether a name is whole, and whether a call needs arguments.
-    """
+    """The calls of one reply, by the server's ids and indexes."""
 
     def __init__(self, builder: ReplyBuilder, known: KnownTools) -> None:
         self._builder = builder
@@ -139,7 +126,6 @@ class CallTable:
         """By id alone, for fragments without an index."""
 
     def begin(self, fragment: Fragment) -> list[StreamEvent]:
-        """A call of its own, whatever came before it."""
         call, events = self._builder.begin(fragment.call_id)
         found = WireCall(call, fragment)
         self.calls.append(found)
@@ -149,7 +135,6 @@ class CallTable:
         return events + self._add(found, fragment)
 
     def add(self, fragment: Fragment) -> list[StreamEvent]:
-        """The next part of a call of a stream, or the first of another one."""
         found = self._candidate(fragment)
         if found is None:
             return [] if fragment.is_blank else self.begin(fragment)
@@ -165,7 +150,7 @@ class CallTable:
         return events
 
     def settle(self) -> list[StreamEvent]:
-        """The reply is over: names are whole, and arguments that belong nowhere are known."""
+        """End the reply: complete held names, and refuse calls with doubtful arguments."""
         events = [event for each in self.calls for event in self._tell_name(each)]
         if any(each.name is None and each.has_arguments for each in self.calls):
             for each in self.calls:
@@ -174,7 +159,6 @@ class CallTable:
         return events
 
     def _candidate(self, fragment: Fragment) -> WireCall | None:
-        """The call that the fragment goes on with, unless it begins another one."""
         index, call_id = fragment.index, fragment.call_id
         last = self.calls[-1] if self.calls else None
         if call_id is not None and (index, call_id) in self._by_id:
@@ -193,7 +177,7 @@ class CallTable:
             if is_other_name or found.is_custom or found.is_closed():
                 return True
             if found.has_arguments:
-                # Some servers make up an id for each fragment: what is no object goes on with one.
+                # Some servers make up an id for each fragment: only a new object begins a call.
                 return opens if text.strip() else name is not None
             return name is not None
         if is_other_name and not self._is_joined(found, fragment):
@@ -205,9 +189,9 @@ class CallTable:
         return call_id == found.wire_id or self._by_id.get((found.index, call_id)) is found
 
     def _doubt(self, found: WireCall, fragment: Fragment) -> str | None:
-        """Another call begins where `found` was: refuses what is doubtful about it.
+        """Refuse what is doubtful when another call replaces `found`.
 
-        Gives why the other call must not be run either.
+        Returns why the other call must not run either.
         """
         if found.has_other_ids and fragment.name != found.name and not fragment.text:
             doubt = _TWO_NAMES.format(found.name, fragment.name)
@@ -219,7 +203,7 @@ class CallTable:
         if tool is not None and not tool.parameters:
             return None
         self._builder.refuse(found.call, _REPLACED)
-        # What comes next may be the arguments of either; those of one tool are the same tool's.
+        # The next fragment may belong to either; for one tool, both have the same parameters.
         return _EITHER if fragment.name != found.name and not fragment.text.strip() else None
 
     def _note_id(self, found: WireCall, call_id: str) -> list[StreamEvent]:
@@ -266,7 +250,6 @@ class CallTable:
         return [] if found.is_held else self._tell_name(found)
 
     def _is_joined(self, found: WireCall, fragment: Fragment) -> bool:
-        """Whether the name of the fragment is the rest of the name that is held back."""
         if not found.is_held or found.name is None or fragment.name is None:
             return False
         joined = found.name + fragment.name

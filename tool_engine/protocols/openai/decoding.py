@@ -1,4 +1,4 @@
-"""How does a reply of Chat Completions read, whole or in chunks?
+"""How is a reply of Chat Completions read, whole or in chunks?
 
 https://platform.openai.com/docs/api-reference/chat-streaming and what servers make of it.
 """
@@ -27,22 +27,16 @@ __all__ = ["OpenAIDecoder"]
 _LOST: Final = "a part of the reply could not be read"
 _PLAIN: Final = (str, bytes, int, float)
 _HELPER_EVENTS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")
-"""Events of the SDK's `stream` helper, which tell again what its `chunk` events hold."""
 _LEGACY: Final = "function_call"
 _BESIDE: Final = ("custom", "function_call", "name", "arguments", "input", "parameters")
-"""Keys beside the `function` of a call that say another call, or other arguments."""
+"""Keys beside a call's `function` that mean another call, or other arguments."""
 
 
 class OpenAIDecoder:
-    """Reads one reply of Chat Completions.
+    """A decoder of one reply of Chat Completions.
 
-    `feed` takes chunks as the SDK's objects, mappings, and bytes or text of the stream of events;
-    a whole completion, or a bare assistant message, is a chunk too.
-
-    Args:
-        known: The tools, for their own names.
-        repair: Whether finished but malformed arguments may be repaired.
-        refine: What the arguments of a tool mean, once they are read.
+    `feed` takes chunks as the SDK's objects, mappings, and bytes or text of the stream of events; a
+    whole completion, or a bare assistant message, is a chunk too.
     """
 
     def __init__(
@@ -58,13 +52,11 @@ class OpenAIDecoder:
         self._has_calls = False
         self._has_repeated = False
         self._others: set[str] = set()
-        """Other choices than the first."""
         self._has_lost_calls = False
         self._kept = KeptFields()
         self._reply: ParsedReply | None = None
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes the next chunk, and tells what it comes to."""
         events: list[StreamEvent] = []
         for payload in self._reader.feed(chunk):
             events += self._problem_events()
@@ -74,7 +66,6 @@ class OpenAIDecoder:
         return events + self._problem_events()
 
     def close(self) -> ParsedReply:
-        """The whole reply."""
         if self._reply is None:
             for payload in self._reader.close():
                 self._problem_events()
@@ -99,7 +90,6 @@ class OpenAIDecoder:
         return [event for problem in problems for event in self._lose(problem)]
 
     def _lose(self, message: str) -> list[StreamEvent]:
-        """Something cannot be read: what was being written may lack it."""
         self._builder.spoil(_LOST)
         return [self._builder.find("malformed_reply", message, level="error")]
 
@@ -114,7 +104,7 @@ class OpenAIDecoder:
             message = f"the reply ended for its calls ({reason}), but there are none: ask again"
             self._builder.find("malformed_reply", message, level="error")
         if self._others:
-            # Alternatives in words are wanted by whoever asked for them; without the first choice
+            # Alternative texts are there because the caller wanted them; without the first choice
             # all is lost, and there are servers that number the chunks of one choice.
             level = "warning" if self._has_read and not self._has_lost_calls else "error"
             message = f"only choice 0 is read, not {len(self._others)} more: ask for one"
@@ -145,7 +135,7 @@ class OpenAIDecoder:
         return events
 
     def _take_other(self, payload: Any) -> list[StreamEvent]:
-        """What is no chunk and no completion: an error, a bare message, an event of the SDK."""
+        """Read an error, a bare message, or an event of the SDK."""
         if payload is None or isinstance(payload, _PLAIN):
             return self._lose(f"a chunk of the reply is {payload!r:.80}, not an object")
         usage = field(payload, "usage")
@@ -165,7 +155,7 @@ class OpenAIDecoder:
         return [] if is_known or usage is not None or payload == {} else self._skip(payload)
 
     def _take_lone_choice(self, choice: Any, message: Any) -> list[StreamEvent]:
-        """A choice without the rest, or what Ollama's own API says, whole or line by line."""
+        """Read a bare choice, or Ollama's own format, whole or by line."""
         is_done = field(choice, "done")
         if is_done is None:
             return self._take_choice(choice, choice, 0)
@@ -180,7 +170,6 @@ class OpenAIDecoder:
         return [self._builder.find("malformed_reply", message)]
 
     def _take_list(self, payloads: Sequence[Any]) -> list[StreamEvent]:
-        """Chunks, or messages of which the last one is the reply: the others have had theirs."""
         roles = [field(each, "role") for each in payloads]
         if len(payloads) < 2 or not any(roles):
             return [event for each in payloads for event in self._take(each)]
@@ -221,7 +210,7 @@ class OpenAIDecoder:
         return self._take_whole(message, is_chunk=False) + self._end_silently()
 
     def _take_whole(self, message: Any, *, is_chunk: bool) -> list[StreamEvent]:
-        """A whole message; after deltas it says the same again, and would run all calls twice."""
+        """Read a whole message; after deltas it repeats the same calls."""
         if is_chunk:
             return self._take_delta(message)
         if self._has_delta:
@@ -277,7 +266,7 @@ class OpenAIDecoder:
         return [e for each in calls if each for e in self._take_call(each, is_whole=is_whole)]
 
     def _take_legacy(self, legacy: Any, *, is_whole: bool) -> list[StreamEvent]:
-        """The form of before `tool_calls`; some servers write each call in both."""
+        """Read the legacy `function_call`; some servers write each call in both forms."""
         if not self._has_calls:
             return self._take_call({"index": _LEGACY, "function": legacy}, is_whole=is_whole)
         if self._has_repeated:
@@ -329,7 +318,7 @@ class OpenAIDecoder:
         return [found, *self._builder.end(Ending.CUT)]
 
     def _end_silently(self) -> list[StreamEvent]:
-        """The end of a message that is whole, as far as one can see: nobody says why it ended."""
+        """End a message that seems whole without a stated reason."""
         calls = self._calls.calls
         for each in calls:
             # With a name and no arguments the last one may have been cut.
@@ -338,7 +327,7 @@ class OpenAIDecoder:
         return self._calls.settle() + self._builder.end(Ending.UNKNOWN)
 
     def _done(self) -> list[StreamEvent]:
-        """The stream said that it is over: no text is lost, but a call may have been cut."""
+        """End at `[DONE]`: the text is whole, a call perhaps not."""
         if self._has_read and not self._calls.calls and not self._builder.is_ended:
             return self._builder.end(Ending.FINISHED)
         return self._builder.stop()
@@ -350,7 +339,7 @@ class OpenAIDecoder:
 
 
 def _second_in(entry: Any, function: Any) -> str | None:
-    """Why an entry that is a function is not certain to be this call alone."""
+    """Return why an entry may hold more than this one call."""
     for key in _BESIDE:
         said = field(entry, key)
         if said and said != field(function, key):
@@ -364,7 +353,6 @@ def _arguments(said: Any, key: str) -> Any:
 
 
 def _text(arguments: Any) -> str:
-    """The arguments as the text that they should have been."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None:

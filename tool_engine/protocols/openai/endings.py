@@ -1,4 +1,4 @@
-"""What does it mean for the calls of a reply why it ended?
+"""What does a reply's `finish_reason` mean for its calls?
 
 OpenAI says `stop`, `length`, `tool_calls`, `content_filter` or `function_call`; other servers have
 words of their own. https://platform.openai.com/docs/api-reference/chat/object
@@ -15,14 +15,10 @@ __all__ = ["ReasonMeaning", "asks_for_calls", "meaning_of"]
 
 
 class ReasonMeaning(NamedTuple):
-    """What a `finish_reason` means."""
-
     ending: Ending
     finding: str | None = None
-    """The type of the finding that it makes."""
     message: str = ""
     stops_calls: bool = False
-    """Whether no call of the reply may be run."""
 
 
 _ASKS: Final = frozenset({"tool_calls", "function_call", "tool_call", "tool_use"})
@@ -48,12 +44,11 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def asks_for_calls(reason: str | None) -> bool:
-    """Whether the reply ended so that its calls can be run."""
     return reason is not None and reason.lower() in _ASKS
 
 
 def meaning_of(reason: str) -> ReasonMeaning:
-    """What a reason means, in whatever letters; one that is not known is told."""
+    """Return a reason's meaning, ignoring case; an unknown one makes a finding."""
     word = reason.lower()
     kind = next((kind for kind, words in _WORDS.items() if word in words), None)
     if kind == "finished":

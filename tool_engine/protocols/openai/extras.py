@@ -23,19 +23,18 @@ _GROWING: Final = ("text", "summary", "data")
 
 
 def _undeclared(value: Any) -> Any:
-    """The fields that the SDK's classes do not declare, as a mapping; None: it is hard to say."""
+    """Return the fields that the SDK's classes do not declare; None: unknown."""
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     return value if is_mapping else getattr(value, "model_extra", None)
 
 
 def loose(value: Any, name: str) -> Any:
-    """A field that the SDK's classes do not declare: to look it up as another would be slow."""
+    """Return an undeclared field of an SDK object, faster than `field`."""
     extra = _undeclared(value)
     return field(value, name) if extra is None else extra.get(name)
 
 
 def extra_of(value: Any) -> dict[str, Any]:
-    """What goes back with a call, or with a message, as it came."""
     extra = _undeclared(value)
     if extra is not None and _EXTRA.isdisjoint(extra):
         return {}
@@ -44,7 +43,7 @@ def extra_of(value: Any) -> dict[str, Any]:
 
 
 class KeptFields:
-    """The fields of one message that go back with it, put together from its deltas."""
+    """The fields that go back with a message, joined from its deltas."""
 
     def __init__(self) -> None:
         self._extra: dict[str, Any] = {}
@@ -52,7 +51,7 @@ class KeptFields:
         self._details: list[_Detail] = []
 
     def take(self, delta: Any) -> str | None:
-        """Takes what is in a delta, and gives the reasoning that it adds.
+        """Take a delta's fields, and return the reasoning that it adds.
 
         Servers that send it under two keys send the same text twice.
         """
@@ -70,7 +69,6 @@ class KeptFields:
         return written[0][1] if written else None
 
     def fields(self) -> dict[str, Any]:
-        """All of it, under the server's own keys."""
         texts = {key: "".join(parts) for key, parts in self._texts.items()}
         joined = [each.joined() for each in self._details]
         details = {_DETAILS: joined} if joined else {}
@@ -82,14 +80,11 @@ class KeptFields:
 
 
 class _Detail:
-    """One entry of `reasoning_details`, whose texts come in pieces."""
-
     def __init__(self, value: Any) -> None:
         self._value = value
         self._parts: dict[str, list[str]] = {}
 
     def add(self, more: Any) -> bool:
-        """Takes up another piece, if it is one of this entry."""
         value = self._value
         if not isinstance(value, dict) or not isinstance(more, dict) or more.get("index") is None:
             return False

@@ -1,4 +1,4 @@
-"""How do a reply and the results of its calls go back into a conversation of Chat Completions?
+"""How do a reply and the results of its calls go back into a Chat Completions conversation?
 
 Servers check these messages: ids must be unique, names in their characters, and many read the
 arguments as JSON although the API only asks for text.
@@ -31,12 +31,9 @@ _IMAGES: Final = "The images in the result of call {}:"
 def assistant_message(
     reply: ParsedReply, calls: Sequence[WireCall], extra: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The reply as one message in a list; no message if there is nothing in it.
+    """Return the reply as one message in a list, or no message.
 
-    Args:
-        reply: What was read.
-        calls: What the server said about each of its calls.
-        extra: What servers that show reasoning want back, where there are calls.
+    `extra` holds fields that servers with reasoning want back, where there are calls.
     """
     message: dict[str, Any] = {"role": "assistant", "content": to_text(reply.text) or None}
     if reply.refusal is not None:
@@ -59,7 +56,6 @@ def _entry(call: ToolCall, wire: WireCall) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCall, wire: WireCall) -> str:
-    """The arguments as a text that holds a JSON object, whatever the model wrote."""
     written = read_arguments(call.raw, repair=False).value
     if written is not None and not written.keys() and not call.raw.strip():
         return "{}"
@@ -73,14 +69,14 @@ def _arguments(call: ToolCall, wire: WireCall) -> str:
 def result_messages(
     results: Iterable[tuple[str, ToolExecutionResult]], *, is_inside: bool = False
 ) -> list[dict[str, Any]]:
-    """One message of the role `tool` for each call id and result, then one with all images.
+    """Return one `tool` message for each result, then all images.
 
-    A message of that role holds text only, and nothing may stand between such messages. A user's
-    message right behind them is refused by Mistral and by servers with its templates, so that a
-    line of the model's stands between.
+    A message of that role holds text only, and nothing may stand between such messages. Mistral,
+    and servers with its templates, refuse a user's message right behind them, so that a line of the
+    model's stands between.
 
     Args:
-        results: The id of each call, and how it ended.
+        results: The id of each call, and its result.
         is_inside: Whether images stay in the message of their result.
     """
     messages: list[dict[str, Any]] = []

@@ -10,19 +10,18 @@ from tool_engine.protocols.reading import field, plain
 __all__ = ["NO_OBJECT", "Part", "parts_in"]
 
 NO_OBJECT: Final = (str, bytes, int, float, list, tuple)
-"""What stands where an object should."""
+"""Types that servers send in place of an object."""
 
 
 class Part(NamedTuple):
-    """One piece of content; of `kind` `text`, `reasoning`, `refusal`, or `other`."""
+    """One piece of content, of `kind` `text`, `reasoning`, `refusal`, or `other`."""
 
     kind: str
     text: str
-    """Of `other`: what it is, for people."""
 
 
 def parts_in(content: Any) -> Iterator[Part]:
-    """The pieces of content, which is a text, or one part or a list of parts."""
+    """Yield the pieces of content: a text, a part or a list."""
     if isinstance(content, str):
         yield Part("text", content)
     elif isinstance(content, list | tuple):

@@ -1,4 +1,4 @@
-"""How are tools spoken of with Chat Completions, OpenAI's and that of every server like it?
+"""How does Chat Completions, at OpenAI or a compatible server, receive tools and results?
 
 https://platform.openai.com/docs/api-reference/chat
 """
@@ -31,21 +31,21 @@ _IMAGES: Final = ("after", "inside")
 OPENAI_NAMES: Final = NameRule(
     re.compile(r"[A-Za-z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"
 )
-"""Which names of tools OpenAI takes."""
+"""The names of tools that OpenAI takes."""
 
 
 class OpenAIProtocol(ModelProtocol):
-    """Chat Completions.
+    """The protocol of Chat Completions.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or where to look them up.
+        tools: Tools that are known before the first `definitions`, or where to look them up.
         repair: Whether finished but malformed arguments may be repaired.
-        strict: Whether models are kept to the schema of a tool ("structured outputs"). A tool with
-            a schema that strict mode cannot express is sent without, and `definition_findings`
-            says so.
+        strict: Whether models are bound to the schema of a tool ("structured outputs"). A tool with
+            a schema that strict mode cannot express is sent without, and `definition_findings` says
+            so.
         images: `after` shows the images of results in a message of the user behind them, with a
-            line of the model's between; `inside` leaves them in the result, for servers that
-            take them there: OpenAI does not.
+            line of the model's between; `inside` leaves them in the result, for servers that take
+            them there: OpenAI does not.
 
     Raises:
         ConfigurationError: `images` has another value.
@@ -54,7 +54,7 @@ class OpenAIProtocol(ModelProtocol):
     name: ClassVar[str] = "openai"
     name_rule: ClassVar[NameRule] = OPENAI_NAMES
     subset = OPENAI
-    # 1,024 characters: "string too long" of older models, which servers in front of them keep.
+    # 1,024 characters: "string too long" of older models; servers in front of them keep the limit.
     limits: ClassVar[DefinitionLimits] = DefinitionLimits(description=1024, tools=128)
 
     def __init__(
@@ -71,14 +71,14 @@ class OpenAIProtocol(ModelProtocol):
         self._are_images_inside = images == "inside"
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
-        """The `tools` of a request."""
+        """Return the `tools` of a request."""
         return [
             {"type": "function", "function": self._function(tool)}
             for tool in self.known.learn(tools)
         ]
 
     def fitted_schema(self, tool: Tool) -> FittedSchema:
-        """The schema of a tool's arguments as OpenAI takes it, and what changed in it."""
+        """Return the arguments' schema as OpenAI takes it, with its changes."""
         if not self.strict:
             return super().fitted_schema(tool)
         try:
@@ -101,7 +101,7 @@ class OpenAIProtocol(ModelProtocol):
             return False
 
     def _refined(self, name: str, read: ReadArguments) -> ReadArguments:
-        """The arguments of a strict tool, without the nulls that stand for left out."""
+        """Remove the nulls from a strict tool's arguments that mean "left out"."""
         tool = self.known.get(name)
         if tool is None or read.value is None or not self._is_strict(tool):
             return read
@@ -110,7 +110,7 @@ class OpenAIProtocol(ModelProtocol):
         return read._replace(value=value, repairs=(*read.repairs, *note))
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply.
+        """Read a whole reply.
 
         Args:
             reply: A `ChatCompletion`, its mapping, JSON as text or bytes, or its message alone; a
@@ -125,7 +125,6 @@ class OpenAIProtocol(ModelProtocol):
         return decoder.close()
 
     def decoder(self) -> ReplyDecoder:
-        """Begins to read a reply that comes in chunks."""
         return OpenAIDecoder(
             self.known, repair=self.repair, refine=self._refined if self.strict else None
         )
@@ -133,11 +132,11 @@ class OpenAIProtocol(ModelProtocol):
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
-        """The next messages: one of the role `tool` for each result, then the images of all."""
+        """Return one `tool` message for each result, then all images."""
         pairs = zip(request_ids(results, calls), results, strict=True)
         return result_messages(pairs, is_inside=self._are_images_inside)
 
 
 def _is_history(reply: Any) -> bool:
-    """Whether a list is one of messages, not of chunks: they are looked at together."""
+    """Return True for a list of messages, which are no chunks."""
     return isinstance(reply, list | tuple) and any(field(each, "role") for each in reply)

@@ -1,8 +1,8 @@
-"""Which schema keeps OpenAI's models to a tool's arguments, and what do these then mean?
+"""Which schema makes OpenAI's models follow a tool's parameters, and how is the reply read?
 
-With `strict` a model cannot write anything else than the schema allows. Such a schema is closed and
-has no optional properties: what a tool may be called without is `null` instead, which has to be
-taken out again. https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+With `strict` a model cannot write anything that the schema excludes. Such a schema is closed and
+has no optional properties: an optional argument is `null` when it is left out, and has to be
+removed again. https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Node = dict[str, Any]
 _MAX_DEPTH: Final = 10
 _MAX_PROPERTIES: Final = 5_000
 _MAX_ENUM_VALUES: Final = 1_000
-# What looks around or back cannot be a grammar.
+# A grammar cannot look around or back.
 _LOOKS_AROUND: Final = re.compile(r"\(\?(?!:)|\\[1-9kbB]")
 _NULL: Final = {"type": "null"}
 
@@ -65,17 +65,17 @@ _SUBSET: Final = SchemaSubset(
 
 
 class UnstrictError(ValueError):
-    """A schema cannot be said strictly; the message says where, and why."""
+    """Strict mode cannot express a schema; the message says where, and why."""
 
     def noted_in(self, fitted: FittedSchema) -> FittedSchema:
-        """What is sent instead, with a change that tells of it."""
+        """Return the schema sent instead, with a change that reports this."""
         message = f"strict mode cannot express it ({self}): it is sent without"
         change = SchemaChange("dropped", "/strict", message)
         return FittedSchema(fitted.schema, [change, *fitted.changes])
 
 
 def strict_schema(schema: Mapping[str, Any]) -> FittedSchema:
-    """Makes of a tool's schema one for `strict`, and tells what changed.
+    """Convert a tool's schema for `strict`, and list the changes.
 
     Raises:
         UnstrictError: Strict mode cannot express it, as with objects of any keys.
@@ -93,7 +93,7 @@ class _Strictly:
         self._enum_values = 0
 
     def made(self, node: Node, path: str, depth: int) -> Node:
-        """The schema, closed and without optional properties; raises `UnstrictError`."""
+        """Return the schema, closed and without optional properties, or raise `UnstrictError`."""
         if not node.keys() & {"type", "enum", "const", "anyOf"}:
             raise UnstrictError(f"parameters{path}: any value is allowed there")
         kinds = node.get("type")
@@ -144,7 +144,7 @@ class _Strictly:
     def _alternatives(self, branches: list[Node], path: str, depth: int) -> list[Node]:
         made = [self.made(each, f"{path}/anyOf/{n}", depth) for n, each in enumerate(branches)]
         if len(_values(branches)) > 1 and any(map(_has_optional, branches)):
-            # A null could not be taken out again: which of them is meant cannot be told for sure.
+            # Such a null could not be removed again: which meaning it has would be uncertain.
             raise UnstrictError(f"parameters{path}: alternatives have optional properties")
         return made
 
@@ -154,12 +154,7 @@ class _Strictly:
 
 
 def without_nulls(value: dict[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """Takes out the nulls that stand for left out, and tells how many there were.
-
-    Args:
-        value: Arguments that were written for `strict_schema(schema)`.
-        schema: The tool's schema.
-    """
+    """Remove the nulls that stand for left out, and return their number."""
     taken: list[str] = []
     made: dict[str, Any] = _cleared(value, fit_schema(schema, _SUBSET).schema, taken)
     return made, len(taken)
@@ -188,7 +183,6 @@ def _cleared(value: Any, node: Any, taken: list[str]) -> Any:
 
 
 def _values(branches: Iterable[Node]) -> list[Node]:
-    """The alternatives that are more than null."""
     return [each for each in branches if each.get("type") != "null"]
 
 

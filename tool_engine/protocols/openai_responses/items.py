@@ -1,4 +1,4 @@
-"""How does one output item of OpenAI's Responses API come together, and how does it go back?
+"""How is one output item of OpenAI's Responses API assembled, and how is it sent back?
 
 https://platform.openai.com/docs/api-reference/responses/object
 """
@@ -25,26 +25,26 @@ AWAITED: Final = frozenset(
         *("apply_patch_call", "mcp_approval_request"),
     }
 )
-"""Items that the API wants an answer to, which only the program around the engine can give."""
+"""Types of items that need an answer which only the program around the engine can give."""
 INVALID_JSON: Final = "INVALID_JSON"
-"""The key under which arguments that are no object go back: servers read them again."""
+"""The key for arguments that are no object: servers parse them again."""
 _NOT_SENT: Final = frozenset({"parsed_arguments", "created_by"})
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "code_interpreter_call": ("code", "outputs"),
     "image_generation_call": ("result",),
 }
-"""What has to be there, be it null, in the items that the provider runs itself."""
+"""Fields that must be present, even as null, in items that the provider runs itself."""
 _ECHOED: Final = ("caller", "namespace")
 _NEVER_INCOMPLETE: Final = frozenset({"image_generation_call", "apply_patch_call"})
-"""Items that know no such status."""
+"""Types of items that know no such status."""
 _LOOSE: Final = ("action", "output")
-"""Fields of items that the provider answers with nulls, and does not take back with them."""
+"""Fields that the provider fills with nulls, and refuses in that form."""
 _NULLABLE: Final = ("keys",)
 _STATUSES: Final = ("completed", "incomplete")
 
 
 class PartKey(NamedTuple):
-    """Which text of an item a delta belongs to."""
+    """The key of an item's text that deltas belong to."""
 
     field: str
     """`content` or `summary`."""
@@ -54,31 +54,20 @@ class PartKey(NamedTuple):
 
 
 class Item:
-    """One output item while it is being written.
-
-    Args:
-        kind: Its `type`.
-        raw: The item as it began; an SDK's object or a mapping.
-        index: Its `output_index`, as far as the server said one.
-    """
+    """One output item while it streams; `index` is its `output_index`."""
 
     def __init__(self, kind: str, raw: Any, index: int | None) -> None:
         self.kind = kind
         self.index = index
         self.call: CallInProgress | None = None
-        """The call that it is, where it is one of ours."""
         self.arguments: Any = None
-        """Those that came with the beginning of a call, before any delta."""
         self.has_arguments = False
-        """Whether anything was said of them."""
         self.is_done = False
         self.texts: dict[PartKey, list[str]] = {}
-        """What deltas said of each text."""
         self.fields: dict[str, Any] = {}
         self.update(raw)
 
     def update(self, raw: Any) -> None:
-        """Takes up what the server says of the whole item."""
         if isinstance(raw, Mapping):
             raw = {key: value for key, value in raw.items() if key not in _NOT_SENT}
         for key, value in plain(raw).items():
@@ -88,7 +77,6 @@ class Item:
                 self.fields[key] = value
 
     def whole_texts(self) -> Iterable[tuple[PartKey, str]]:
-        """Every text in what the server said of the whole item."""
         for name in ("summary", "content"):
             for index, part in enumerate(_listed(self.fields.get(name))):
                 kind = field(part, "type")
@@ -97,7 +85,7 @@ class Item:
                     yield PartKey(name, kind, index), text
 
     def merged(self) -> dict[str, Any]:
-        """The fields, with the texts of deltas that are in no whole item."""
+        """Return the fields, completed with the texts of deltas."""
         fields = dict(self.fields)
         whole = {key: text for key, text in self.whole_texts() if text}
         for key, parts in self.texts.items():
@@ -108,11 +96,10 @@ class Item:
         return fields
 
     def echo(self) -> dict[str, Any]:
-        """What the result of a call has to say again of it."""
+        """Return the fields that the result of a call has to repeat."""
         return {name: self.fields[name] for name in _ECHOED if name in self.fields}
 
     def reasoning(self) -> str:
-        """What the item shows of the model's thoughts."""
         if self.kind != "reasoning":
             return ""
         fields = self.merged()
@@ -124,13 +111,10 @@ class Item:
 def as_input(
     items: list[Item], calls: Mapping[str, ToolCall], rule: NameRule, *, is_stored: bool
 ) -> list[dict[str, Any]]:
-    """The items as the input of the next request.
+    """Return the items as the input of the next request.
 
-    Args:
-        items: As the server began them.
-        calls: What came of those that are calls, by their ids.
-        rule: Which names the API takes.
-        is_stored: Whether the server keeps the items, so that an id alone stands for one.
+    `calls` are those read from the items, by id. If the server keeps the items (`is_stored`), an id
+    alone stands for one.
     """
     indexes = [item.index for item in items]
     if all(type(index) is int for index in indexes) and len(set(indexes)) == len(indexes):
@@ -144,9 +128,9 @@ def as_input(
 
 
 def without_awaited(messages: Sequence[Any]) -> list[Any]:
-    """The items without those that only the program around the engine could answer.
+    """Remove the items that only the program around the engine could answer.
 
-    The API refuses a conversation in which nobody did, and reasoning that nothing follows.
+    The API refuses a conversation with unanswered ones, and reasoning that nothing follows.
     """
     if not any(field(each, "type") in AWAITED for each in messages):
         return list(messages)
@@ -172,7 +156,7 @@ def _param(
         param["name"] = rule.spelled(param.get("name"))
         param["arguments"] = _arguments(call)
     elif item.kind == "reasoning":
-        # The API answers that it does not know the parameter, where it is reasoning.
+        # For reasoning, the API answers that it does not know this parameter.
         param.pop("status", None)
         param.setdefault("summary", [])
         if not item.is_done or not (is_stored or param.get("encrypted_content")):
@@ -185,7 +169,7 @@ def _param(
 
 
 def _without_nulls(value: Any) -> Any:
-    """What was sent, without the fields that may be left out, but not be null."""
+    """Return the fields without nulls that may be missing, but not null."""
     if isinstance(value, list):
         return [_without_nulls(each) for each in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""How do the output items of a response grow into calls and text, whatever is said twice?
+"""How do the output items of a response become calls and text, without repetitions?
 
 A server says most things three times: in deltas, when an item is done, and with the whole response.
-Each is told once, and where they differ nothing is guessed.
+Each is reported once; where they differ, the call is refused.
 """
 
 from __future__ import annotations
@@ -33,25 +33,18 @@ _REPLACED: Final = "the parts of the arguments that were streamed are no JSON: t
 
 
 class ResponseOutput:
-    """The output of one response, while it is being written.
-
-    Args:
-        builder: Is told what the items come to.
-    """
+    """The output of one response while it streams."""
 
     def __init__(self, builder: ReplyBuilder) -> None:
         self._builder = builder
         self.items: list[Item] = []
         self._by_id: dict[str, Item] = {}
-        """Its id, or the id of its call -> the item."""
         self._by_index: dict[int, Item] = {}
-        """`output_index` -> the item that was begun last under it."""
         self._placed_only: set[Item] = set()
-        """Those that got arguments by nothing but their place."""
+        """Items whose arguments were matched by their place only."""
         self._has_stray_arguments = False
 
     def begin(self, raw: Any, index: object) -> list[StreamEvent]:
-        """An item begins."""
         kind = _kind_of(raw)
         if kind is None:
             return self._lost(f"an output item has no type: {shown(raw)[:80]}")
@@ -61,7 +54,6 @@ class ResponseOutput:
         return self._open(kind, raw, index)[1]
 
     def finish(self, raw: Any, index: object) -> list[StreamEvent]:
-        """An item is whole; one that nobody began is begun."""
         kind = _kind_of(raw)
         if kind is None:
             return self._lost(f"an output item has no type: {shown(raw)[:80]}")
@@ -72,7 +64,7 @@ class ResponseOutput:
         return told + self._complete(item, raw)
 
     def finish_all(self, output: Iterable[Any]) -> list[StreamEvent]:
-        """The whole response: each of its items is known already, or it is begun."""
+        """Read the whole response, matching its items to the known ones."""
         told: list[StreamEvent] = []
         waiting = dict.fromkeys(self.items)
         new: list[Item] = []
@@ -87,7 +79,7 @@ class ResponseOutput:
                 new.append(item)
             waiting.pop(item, None)
             told += self._complete(item, raw)
-        # A call that was only streamed and one that was not may be the same: nobody knows.
+        # A streamed call and one of the whole response may be the same: this cannot be known.
         lost = [item.call for item in waiting if item.call is not None]
         found = [item.call for item in new if item.call is not None]
         for call in (*lost, *found) if lost and found else ():
@@ -95,7 +87,6 @@ class ResponseOutput:
         return told
 
     def add_arguments(self, payload: Any, delta: Any) -> list[StreamEvent]:
-        """The next part of a call's arguments."""
         item = self._meant(payload, FUNCTION)
         if item is None or item.call is None:
             return self._stray(delta) if delta else []
@@ -106,7 +97,7 @@ class ResponseOutput:
         return self._lost(f"a part of the arguments is no text: {shown(delta)[:80]}")
 
     def end_arguments(self, payload: Any) -> list[StreamEvent]:
-        """All arguments of a call, which is over if its name is known."""
+        """Take all arguments of a call; with its name known, it ends."""
         arguments = field(payload, "arguments")
         item = self._meant(payload, FUNCTION)
         if item is None or item.call is None:
@@ -120,7 +111,6 @@ class ResponseOutput:
     def add_text(
         self, payload: Any, field_name: str, kind: str, index: object
     ) -> list[StreamEvent]:
-        """The next part of a text, a refusal or a thought."""
         delta = field(payload, "delta")
         if not isinstance(delta, str):
             return self._lost(f"a part of a text is no text: {shown(delta)[:80]}") if delta else []
@@ -135,7 +125,6 @@ class ResponseOutput:
         return told + self._tell(kind, delta)
 
     def settle(self) -> None:
-        """No more of any item will come."""
         for item in self.items:
             call = item.call
             if call is None:
@@ -153,7 +142,7 @@ class ResponseOutput:
                     self._builder.refuse(other.call, _MIXED)
 
     def cut(self) -> None:
-        """A limit cut the response: a call in its last place may be half of what was meant."""
+        """Note a limit's cut: the last item's call may be incomplete."""
         if self.items:
             last = max(
                 reversed(self.items), key=lambda item: -1 if item.index is None else item.index
@@ -162,13 +151,11 @@ class ResponseOutput:
                 self._builder.refuse(last.call, _CUT)
 
     def reasoning(self) -> str:
-        """What the response shows of the model's thoughts."""
         return "\n\n".join(text for text in (item.reasoning() for item in self.items) if text)
 
     def as_input(
         self, reply: ParsedReply, rule: NameRule, *, is_stored: bool
     ) -> list[dict[str, Any]]:
-        """The items as the input of the next request."""
         calls = {call.call_id: call for call in reply.calls}
         items = [each for each in self.items if each.call is None or not each.call.is_repeated]
         return as_input(items, calls, rule, is_stored=is_stored)
@@ -176,7 +163,6 @@ class ResponseOutput:
     # Which item is meant
 
     def _identified(self, raw: Any) -> Item | None:
-        """The item of the same ids."""
         for name in ("id", "call_id"):
             known = field(raw, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
@@ -185,12 +171,10 @@ class ResponseOutput:
         return None
 
     def _placed(self, raw: Any, index: object) -> Item | None:
-        """The item of the same place, unless it says something else."""
         placed = self._by_index.get(index) if isinstance(index, int) else None
         return placed if placed is not None and _is_same(placed, raw) else None
 
     def _found(self, raw: Any, index: int, rest: Collection[Item]) -> Item | None:
-        """The item of the stream that is `raw` in the whole response."""
         found, placed = self._identified(raw), self._placed(raw, index)
         if placed is not None and not _has_other_ids(placed, raw):
             # Of items that share an id, the one in this place.
@@ -202,7 +186,6 @@ class ResponseOutput:
         return next((item for item in calls if _is_same(item, raw)), None)
 
     def _meant(self, payload: Any, kind: str) -> Item | None:
-        """The item that a delta is for."""
         for name in ("item_id", "call_id"):
             known = field(payload, name)
             found = self._by_id.get(known) if isinstance(known, str) else None
@@ -275,7 +258,6 @@ class ResponseOutput:
         return told
 
     def _say(self, item: Item, call: CallInProgress, arguments: Any) -> list[StreamEvent]:
-        """All arguments of a call, of which parts may be known."""
         if arguments is None:
             return []
         item.has_arguments = True
@@ -329,7 +311,6 @@ class ResponseOutput:
         return self._lost(f"arguments came for no call: {shown(arguments)[:80]}")
 
     def _lost(self, message: str) -> list[StreamEvent]:
-        """Something cannot be read: what was being written may lack it."""
         self._builder.spoil("a part of the reply could not be read")
         return [self._builder.find("malformed_reply", message, level="error")]
 
@@ -354,12 +335,12 @@ def _has_other_ids(item: Item, raw: Any) -> bool:
 
 
 def _is_elsewhere(item: Item, raw: Any, index: object) -> bool:
-    """Whether what begins under the id of an item that is done is one more."""
+    """Return True if an item begins under a finished item's id."""
     return _has_other_ids(item, raw) or (None not in (index, item.index) and index != item.index)
 
 
 def _is_same(item: Item, raw: Any) -> bool:
-    """Whether an item under another id, or none, can be told to be the same."""
+    """Return True if an item without that id is certainly the same."""
     if _kind_of(raw) != item.kind:
         return False
     if item.call is None:

@@ -1,4 +1,4 @@
-"""How does OpenAI's Responses API hear of tools, and of the results of calls?
+"""How does OpenAI's Responses API receive tools and the results of calls?
 
 https://platform.openai.com/docs/api-reference/responses
 """
@@ -24,16 +24,15 @@ _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 class OpenAIResponsesProtocol(OpenAIProtocol):
-    """The tools, calls and results of OpenAI's Responses API.
+    """The protocol of OpenAI's Responses API.
 
     Tools are described as in Chat Completions, with the same options, but in another shape.
 
     Args:
-        tools: Tools that are known before `definitions` tells of any, or a catalog such as the
-            engine.
+        tools: Tools that are known before the first `definitions`, or a catalog such as the engine.
         repair: Whether finished but malformed arguments may be repaired.
-        strict: Whether models are kept to the schema of a tool. The API does so unless it is told
-            not to, and then refuses most schemas: so it is always said.
+        strict: Whether models are bound to the schema of a tool. It is always sent, as the API's
+            own default is true, which refuses most schemas.
     """
 
     name: ClassVar[str] = "openai_responses"
@@ -48,14 +47,14 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
         super().__init__(tools=tools, repair=repair, strict=strict)
 
     def definitions(self, tools: Iterable[Tool]) -> list[dict[str, Any]]:
-        """The `tools` of a request: one entry per tool, in order."""
+        """Return the `tools` of a request: one entry per tool, in order."""
         return [
             {"type": "function", "strict": False, **self._function(tool)}
             for tool in self.known.learn(tools)
         ]
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply.
+        """Read a whole reply.
 
         Args:
             reply: A `Response` of the SDK, its mapping or its JSON, its list of output items, or a
@@ -68,14 +67,13 @@ class OpenAIResponsesProtocol(OpenAIProtocol):
         return decoder.close()
 
     def decoder(self) -> OpenAIResponsesDecoder:
-        """Begins to read a reply that comes in parts."""
         refine = self._refined if self.strict else None
         return OpenAIResponsesDecoder(self.known, self.name_rule, repair=self.repair, refine=refine)
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> list[dict[str, Any]]:
-        """One `function_call_output` for each result, in order: the next items of the input."""
+        """Return one `function_call_output` for each result, in order."""
         ids = request_ids(results, calls)
         echoes = [call.echo for call in calls] if calls is not None else [{}] * len(ids)
         return [

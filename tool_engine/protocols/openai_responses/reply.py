@@ -28,20 +28,12 @@ _TEXTS: Final = {
     "response.reasoning_text.delta": ("content", "reasoning_text", "content_index"),
     "response.reasoning_summary_text.delta": ("summary", "summary_text", "summary_index"),
 }
-"""A delta of text -> the field, the type and the name of the place of the text it belongs to."""
+"""Delta event of a text -> the text's field, its type, and the field of its index."""
 _ITEMS: Final = ("message", "reasoning", "_call", "_output", "compaction")
-"""How the types of output items end."""
 
 
 class OpenAIResponsesDecoder(EventStreamDecoder):
-    """Reads one response, from events, from mappings or from the bytes of the stream.
-
-    Args:
-        known: The tools, for their own names.
-        rule: Which names the API takes.
-        repair: Whether finished but malformed arguments may be repaired.
-        refine: What the arguments of a tool mean, once they are read.
-    """
+    """A decoder of one response from events, mappings or bytes."""
 
     def __init__(
         self,
@@ -94,7 +86,7 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         if _is_item(payload):
             return self._items([payload])
         if isinstance(kind, str):
-            # Signs of life, and events that are yet to come.
+            # Signs of life, and future events.
             return []
         hint = "; its protocol is 'openai'" if field(payload, "choices") is not None else ""
         return self._lost(f"a chunk is no part of a response{hint}: {shown(payload)[:80]}")
@@ -105,7 +97,6 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         return [event for payload in payloads for event in self.feed(payload)]
 
     def _last_turn(self, items: list[Any] | tuple[Any, ...]) -> list[StreamEvent]:
-        """What the model said last, of a conversation."""
         asked = [place for place, item in enumerate(items) if _is_asked(item)]
         if not asked:
             return self._items(items)
@@ -114,7 +105,6 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         return told + self._items(items[asked[-1] + 1 :])
 
     def _items(self, items: Iterable[Any]) -> list[StreamEvent]:
-        """Items of a conversation, which do not say why they ended, but they did."""
         if self._is_begun or self._is_ended:
             return self._late()
         self._is_begun = self._is_ended = True
@@ -126,7 +116,7 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
         response = field(payload, "response")
         known, self._id = self._id, field(response, "id") or self._id
         self._is_begun = True
-        # Before any item nothing is lost; and some servers give each other event another id.
+        # Before any item nothing is lost; and some servers give each event another id.
         if not self._output.items or known in (None, self._id):
             return []
         self._output.settle()
@@ -171,7 +161,6 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
     # The end
 
     def _over(self, payload: Any) -> list[StreamEvent]:
-        """The whole response, at the end of a stream or alone."""
         response = field(payload, "response")
         kind = field(payload, "type", "")
         if self._is_ended:
@@ -244,7 +233,7 @@ class OpenAIResponsesDecoder(EventStreamDecoder):
 
 
 def _is_asked(value: Any) -> bool:
-    """Whether it is what a model is told, not what it says."""
+    """Return True for an input item, which the model did not say."""
     role = field(value, "role")
     is_answer = field(value, "type") in ("function_call_output", "custom_tool_call_output")
     return is_answer or (isinstance(role, str) and role != "assistant")

@@ -1,4 +1,4 @@
-"""What does each provider take of JSON Schema, and what becomes of the rest?"""
+"""Which part of JSON Schema does each provider take, and what becomes of the rest?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a tool's JSON Schema can a provider be sent, and what has to be told in other ways?
+"""How is a tool's JSON Schema changed so that a provider takes it?
 
 Providers take subsets of JSON Schema 2020-12, and refuse the whole request when one tool steps out
 of theirs. `fit_schema` makes the schema to send: the same rule in other keywords where there is
@@ -24,85 +24,80 @@ Node = dict[str, Any]
 
 
 class SchemaChange(msgspec.Struct, frozen=True):
-    """One difference between a tool's schema and what the provider is sent."""
+    """One difference between a tool's schema and the schema that is sent."""
 
     kind: str
-    """`rewritten`: the model is told it in another way; `dropped`: it is not told."""
+    """`rewritten`: the model gets the rule in another way; `dropped`: it does not."""
     path: str
-    """Where, as a JSON Pointer into the tool's schema, such as `/properties/city/minLength`."""
+    """The place, as a JSON Pointer into the tool's schema: `/properties/city/minLength`."""
     message: str
 
 
 class FittedSchema(msgspec.Struct, frozen=True):
-    """A schema that a provider takes."""
-
     schema: dict[str, Any]
     """A fresh value."""
     changes: list[SchemaChange]
 
 
 class Place:
-    """Where in a schema the walk is; `note` writes down what changes there."""
+    """The current place in a schema; `note` lists a change there."""
 
     __slots__ = ("_changes", "depth", "path")
 
     def __init__(self, path: str, depth: int, changes: list[SchemaChange]) -> None:
         self.path = path
         self.depth = depth
-        """0 at the root."""
         self._changes = changes
 
     def inside(self, *keys: object) -> Place:
-        """The place of what stands under these keys."""
         steps = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
         return Place("/".join((self.path, *steps)), self.depth + 1, self._changes)
 
     def note(self, kind: str, keyword: str, message: str) -> None:
-        """Writes down a change of one keyword here; of the whole schema when it is empty."""
         path = f"{self.path}/{keyword}" if keyword else self.path
         self._changes.append(SchemaChange(kind, path, message))
 
 
 class SchemaSubset(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider takes of JSON Schema 2020-12. The root always is an object."""
+    """The part of JSON Schema 2020-12 that a provider takes; root: object."""
 
     provider: str
     """Its name for people."""
     keywords: frozenset[str] | None = None
     """The keywords that it takes; None: all."""
     not_at_root: frozenset[str] = frozenset()
-    """Those that it refuses in the schema of all arguments."""
+    """The keywords that it refuses in the schema of all arguments."""
     formats: frozenset[str] | None = None
     """The values of `format` that it takes; None: all."""
     keeps_references: bool = True
-    """Whether it takes `$ref` into `$defs`; if not, the definition stands where it was meant."""
+    """True if it takes `$ref` into `$defs`; if not, the definition is inserted."""
     has_lone_references: bool = False
-    """Whether nothing may stand beside a `$ref`."""
+    """True if nothing may stand beside a `$ref`."""
     enum_types: tuple[type, ...] | None = None
     """The types of the values that an `enum` may list; None: all."""
     needs_items: bool = False
-    """Whether an array has to say what its items are."""
+    """True if an array has to declare its items."""
     property_name: re.Pattern[str] | None = None
     """The names of parameters that it takes; None: all."""
     max_depth: int = 60
     """The levels of schemas inside schemas that are sent."""
     finish: Callable[[dict[str, Any], Place], dict[str, Any]] | None = None
-    """Has the last word about each schema, after the schemas in it: gives the one to send."""
+    """The last step for each schema, after its inner ones: returns the one to send."""
 
     def takes(self, keyword: str, *, is_root: bool = False) -> bool:
-        """Whether the provider takes the keyword in this place."""
+        """Return True if the provider takes the keyword in this place."""
         if is_root and keyword in self.not_at_root:
             return False
         return self.keywords is None or keyword in self.keywords
 
     def takes_enum(self, values: Any) -> bool:
-        """Whether the provider takes an `enum` of these values."""
+        """Return True if the provider takes an `enum` of these values."""
         kinds = self.enum_types
         return kinds is None or not isinstance(values, list) or {*map(type, values)} <= {*kinds}
 
 
 def fit_schema(schema: Mapping[str, Any] | bool, subset: SchemaSubset) -> FittedSchema:
-    """Makes of a tool's schema the one that a provider is sent.
+    """Convert a tool's schema to the one that a provider is sent.
 
     Args:
         schema: The schema of all arguments; it is not changed.
@@ -125,7 +120,7 @@ _OR_BOOL: Final = frozenset(
     {"additionalProperties", "unevaluatedItems", "unevaluatedProperties", "items"}
 )
 _MAX_SCHEMAS: Final = 20_000
-"""Definitions that hold each other twice, and so on, would grow without end."""
+"""A bound for definitions that contain each other twice, and so on."""
 
 
 class _Walk:
@@ -133,7 +128,7 @@ class _Walk:
         self._root = root
         self._subset = subset
         self._open: list[str] = []
-        """The references inside which the walk is: one that comes again would never end."""
+        """The references inside which the walk is: a repeated one would never end."""
         self._count = 0
 
     def fitted(self, schema: Any, place: Place) -> Node:
@@ -188,7 +183,6 @@ class _Walk:
 
     @staticmethod
     def _without_the_unnamed(made: Node, node: Node) -> None:
-        """Takes out of `required` what could not be sent, which a provider would look for."""
         declared, sent = node.get("properties"), made.get("properties")
         names = made.get("required")
         if not (isinstance(declared, Mapping) and isinstance(sent, dict)) or declared == sent:
@@ -251,7 +245,6 @@ class _Walk:
     def _nameable(
         self, properties: Mapping[str, Any], node: Node, place: Place, words: list[str]
     ) -> Mapping[str, Any]:
-        """The properties whose names the provider takes; the others are told in words."""
         pattern = self._subset.property_name
         if pattern is None:
             return properties
@@ -324,7 +317,6 @@ def _is_array(node: Node) -> bool:
 
 
 def _resolved(root: Any, pointer: Any) -> Any:
-    """The schema that a reference inside `root` means; None when there is none."""
     if not isinstance(pointer, str) or not pointer.startswith("#"):
         return None
     found = root
@@ -340,10 +332,9 @@ def _resolved(root: Any, pointer: Any) -> Any:
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Whether there are more than so many levels of lists and mappings in a value."""
     level = [value]
     for _ in range(most + 1):
-        # Most of a value is plain, and asking what is no Mapping takes its time.
+        # Most of a value is plain, and the check for a Mapping is slow.
         level = [each for each in level if type(each) not in PLAIN or type(each) is list]
         held = [each for each in level if isinstance(each, Mapping | list | tuple)]
         if not held:

@@ -27,10 +27,9 @@ class _Place(Protocol):
 
 
 def union_of_properties(node: Node, subset: _Subset) -> None:
-    """Takes the parameters of alternatives up into an object that may have no alternatives.
+    """Move the parameters of unsupported alternatives into the object itself.
 
-    What the alternatives ask for is told in words later; this keeps the model from not knowing the
-    parameters at all.
+    The rules of the alternatives are put into words later; this at least declares the parameters.
     """
     found = node.get("properties")
     properties = dict(found) if isinstance(found, Mapping) else {}
@@ -95,7 +94,7 @@ def _all_of(node: Node, subset: _Subset, place: _Place) -> None:
 
 
 def _merge(into: Node, branch: Mapping[str, Any]) -> bool:
-    """Takes up what a branch asks for; False when both ask for different things."""
+    """Merge a branch's rules; return False if the two contradict."""
     for keyword, value in branch.items():
         known = into.get(keyword)
         if keyword not in into or known == value:
@@ -122,4 +121,4 @@ REWRITES: Final[tuple[Callable[[Node, _Subset, _Place], None], ...]] = (
     _bounds,
     _one_of,
 )
-"""Each changes a copy of one schema, and notes what it changed."""
+"""Each changes a copy of one schema, and notes its changes."""

@@ -1,7 +1,7 @@
-"""What of JSON Schema does each provider take in the definition of a tool?
+"""Which part of JSON Schema does each provider take in the definition of a tool?
 
-Every entry is a fact of the provider's documents or of its error messages, with the place where it
-stands. What no document says is taken: an own server behind the same format may know it.
+Every entry is a fact of the provider's documents or of its error messages, with its source. What no
+document mentions is taken: a private server behind the same format may know it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["ANTHROPIC", "ANY_SCHEMA", "GEMINI", "GEMINI_OPENAPI", "OPENAI", "SUB
 
 ANY_SCHEMA: Final = SchemaSubset(provider="MCP")
 """JSON Schema as it is: MCP's `inputSchema`, of which only the root is given.
-https://modelcontextprotocol.io/specification/2025-11-25/schema#tool"""
+https://modelcontextprotocol.io/specification/2025-11-25/schema#tool
+"""
 
 OPENAI: Final = SchemaSubset(
     provider="OpenAI",
@@ -60,7 +61,7 @@ _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "array", "o
 
 
 def _openapi(node: dict[str, Any], place: Place) -> dict[str, Any]:
-    """Types one at a time, `nullable`, enums of texts."""
+    """Write types one at a time, `nullable`, and enums of texts."""
     kinds = node.pop("type", None)
     listed = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
     named = [kind for kind in listed if isinstance(kind, str) and kind in _TYPES]
@@ -72,7 +73,7 @@ def _openapi(node: dict[str, Any], place: Place) -> dict[str, Any]:
         made["nullable"] = True
         place.note("rewritten", "type", "Gemini takes no type 'null': it is nullable")
     elif "enum" in node and "type" not in made:
-        # What is listed are texts only: see `enum_types`.
+        # Only texts are listed: see `enum_types`.
         made["type"] = "string"
     made.update(node)
     _nullable_alternatives(made, place)
@@ -124,4 +125,4 @@ SUBSETS: Final[Mapping[str, SchemaSubset]] = {
     "gemini": GEMINI,
     "gemini, schema='openapi'": GEMINI_OPENAPI,
 }
-"""Every subset, by the name under which the documents list it."""
+"""Every subset, by its name in the documents."""

@@ -1,4 +1,4 @@
-"""How is a rule of a schema told in words, to a model whose provider takes no such keyword?"""
+"""How is a rule of a schema put into words, where a provider takes no such keyword?"""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final
 __all__ = ["described", "words_of"]
 
 _MAX_WORDS: Final = 400
-"""A rule that takes more characters than this is not told: the model would lose the thread."""
+"""The longest rule in words, in characters: a longer one would distract the model."""
 
 
 def words_of(keyword: str, value: Any) -> str | None:
-    """What a keyword with this value asks for, as words for a description.
+    """Return a keyword's rule as words for a description.
 
-    None where there is nothing to tell a model (`$comment`), or where it would be too long.
+    None where there is nothing to say (`$comment`), or where it would be too long.
     """
     if keyword in _SILENT:
         return None
@@ -29,7 +29,6 @@ def words_of(keyword: str, value: Any) -> str | None:
 
 
 def described(description: object, words: list[str]) -> str:
-    """A description with rules in words behind it."""
     told = "; ".join(words)
     text = description.rstrip() if isinstance(description, str) else ""
     return f"{text} ({told})" if text else told
@@ -58,7 +57,7 @@ def _alternatives(lead: str) -> Callable[[Any], str]:
 
 
 def _other_keys(value: Any) -> str | None:
-    # A model sends no keys that it was not told of, with or without a word on it.
+    # A model sends no undeclared keys, with or without a word on it.
     return None if isinstance(value, bool) else f"the value of any other key: {_json(value)}"
 
 

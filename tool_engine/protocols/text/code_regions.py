@@ -1,4 +1,4 @@
-"""Where in a reply is code, in which a call is only quoted?
+"""Which parts of a reply are code, so that a call in them is only quoted?
 
 By the rules of CommonMark, but that a code span ends on its line: a backtick that nothing closes
 there is an ordinary character, except right before a block that the same number follows.
@@ -17,7 +17,7 @@ from tool_engine.protocols.text.grammar import Grammar, Sink
 __all__ = ["CodeRegions"]
 
 _SLICE: Final = 4096
-"""Characters that are read at a time: what is copied at a marker is never more than these."""
+"""Characters that are read at a time, which bounds what is copied at a marker."""
 _TICKS: Final = re.compile("`*")
 _HELD: Final = re.compile("[`\r\n]")
 _SPACE: Final = re.compile(r"[ \t]*")
@@ -25,15 +25,15 @@ _QUOTE: Final = re.compile(" {0,3}>")
 _MOST_LEAD: Final = 4
 _ITEM: Final = re.compile(r" *(?:[-*+]|[0-9]{1,9}[.)]) {1,4}")
 _MOST_LOOKS: Final = 1000
-"""How often that is done in a reply: after that, such a fence is taken for one."""
+"""The most searches for a list around an indented fence; after them one is assumed."""
 _MOST_BEFORE: Final = 1024
-"""Characters that are looked back for the list in which an indented fence stands."""
+"""Characters of earlier text that are searched for the list of an indented fence."""
 
 
 class CodeRegions(ABC):
-    """Reads a reply in slices, and the code in it.
+    """A reader that finds the code in a reply, slice by slice.
 
-    Each mode is a method that takes the buffer and a place in it, and gives the place up to which
+    Each mode is a method that takes the buffer and a place in it, and returns the place up to which
     it has read.
     """
 
@@ -41,45 +41,36 @@ class CodeRegions(ABC):
         self._grammar = grammar
         self._sink = sink
         self._buffer = "\n"
-        """The character before the place that was read to, and what is held back after it."""
         self._offset = -1
-        """Where in the reply the buffer begins."""
         self._queue: deque[str] = deque()
-        """What is to be read after the buffer."""
         self._is_closed = False
         self._waits = False
         self._mode: Callable[[str, int], int] = self._text
         self._is_told = False
-        """Whether a call in the region was reported."""
         self._line_lead = ""
-        """The first characters of the line."""
         self._spoken: deque[str] = deque(maxlen=_MOST_BEFORE)
-        """The last texts that were passed on."""
         self._is_deep = False
-        """Whether the fenced code stands in a list."""
         self._looks_left = _MOST_LOOKS
         self._run = 0
-        """Length of the run of marks that is being read."""
         self._fence_mark = "`"
         self._fence_length = 0
         self._span = 0
-        """Length of the run that began a code span."""
         self._span_start = 0
         self._may_be_fence = False
         self._held: list[str] = []
         self._held_before = ""
         self._held_from = 0
         self._line_runs: dict[int, int] = {}
-        """Of a line that was read to its end: run length -> where the last such run begins."""
+        """For a line that was read to its end: run length -> where the last such run begins."""
         self._line_end = -1
 
     @abstractmethod
     def _text(self, buffer: str, place: int) -> int:
-        """Outside of every region."""
+        """Read outside of every region."""
 
     @abstractmethod
     def _say(self, text: str) -> None:
-        """Passes text on."""
+        """Pass text on."""
 
     def _take(self, text: str) -> None:
         if len(text) <= _SLICE:
@@ -100,7 +91,6 @@ class CodeRegions(ABC):
             self._buffer += self._queue.popleft()
 
     def _again(self, before: str, text: str, place: int) -> int:
-        """Puts `text`, which was taken, in front of what is still to be read."""
         self._queue.appendleft(self._buffer[place:])
         self._queue.extendleft(reversed(_slices(text)))
         self._offset += place - len(text) - 1
@@ -108,7 +98,7 @@ class CodeRegions(ABC):
         return 1
 
     def _wait(self, place: int) -> int:
-        """What may become a marker waits; at the end of the reply it is text."""
+        """Hold back a possible marker until the reply goes on or ends."""
         if self._is_closed and not self._queue:
             self._say(self._buffer[place])
             return place + 1
@@ -116,13 +106,11 @@ class CodeRegions(ABC):
         return place
 
     def _keep_lead(self, text: str) -> None:
-        """Takes up how the line begins in which the text ends."""
         start = max(text.rfind("\n"), text.rfind("\r")) + 1
         lead = "" if start else self._line_lead
         self._line_lead = lead + text[start : start + _MOST_LEAD - len(lead)]
 
     def _is_in_quote(self) -> bool:
-        """Whether the line is a part of a block quote."""
         return _QUOTE.match(self._line_lead) is not None
 
     def _skip(self, region: str, position: int) -> None:
@@ -131,7 +119,6 @@ class CodeRegions(ABC):
             self._sink.skip(region, position)
 
     def _begin_run(self, match: re.Match[str]) -> int:
-        """A run of backticks: it may begin a code span, or fenced code if its line does so."""
         self._say(match[0])
         self._run = len(match[0].lstrip(" "))
         self._may_be_fence = match.string[match.start() - 1] in "\r\n"
@@ -152,7 +139,7 @@ class CodeRegions(ABC):
             self._is_deep = is_long and not self._may_be_fence and self._is_in_list()
             self._may_be_fence = is_long and (self._may_be_fence or self._is_deep)
             self._span, self._is_told = self._run, False
-            # What was read to the end of this line before is not read again for every backtick.
+            # The end of this line is not searched again for every backtick.
             is_known = self._span_start < self._line_end
             closer = self._line_runs.get(self._run, -1)
             is_plain = is_known and closer <= self._span_start
@@ -160,7 +147,7 @@ class CodeRegions(ABC):
         return place
 
     def _is_in_list(self) -> bool:
-        """Whether the run begins an item, or a line that is indented like the content of one."""
+        """Return True if the run begins or continues a list item."""
         lines = "".join(self._spoken)[-_MOST_BEFORE:].splitlines()
         lead = lines.pop().rstrip("`")
         if _ITEM.fullmatch(lead):
@@ -181,7 +168,7 @@ class CodeRegions(ABC):
         return False
 
     def _code(self, buffer: str, place: int) -> int:
-        """After a run of backticks, on its line: quoted if another one of its length follows."""
+        """Read after backticks on their line: quoted if an equal run follows."""
         match = self._grammar.span.search(buffer, place)
         if match is None:
             self._say(buffer[place:])
@@ -216,7 +203,7 @@ class CodeRegions(ABC):
         return place
 
     def _hold(self, buffer: str, place: int) -> int:
-        """A marker stands where it may be quoted: the rest of its line tells."""
+        """Hold a marker that the rest of its line may quote."""
         end = _end(_TICKS, buffer, place)
         if end > place:
             self._held.append(buffer[place:end])
@@ -251,13 +238,13 @@ class CodeRegions(ABC):
         self._say(text)
 
     def _release(self, place: int) -> int:
-        """Nothing on the line closes the code span: the backticks before were plain."""
+        """Release the held marker: nothing on its line closes the span."""
         self._mode = self._text
         self._line_end = self._offset + place
         return self._again(self._held_before, "".join(self._held), place)
 
     def _close_hold(self) -> None:
-        """The reply ends on the line of a marker that may be quoted."""
+        """Settle a held marker when the reply ends on its line."""
         place = len(self._buffer)
         if self._run and self._end_held_run(place):
             return
@@ -273,7 +260,7 @@ class CodeRegions(ABC):
         self._mode, self._is_told = self._fence, False
 
     def _fence_head(self, buffer: str, place: int) -> int:
-        """After three tildes, which begin fenced code whatever follows."""
+        """Read after three tildes, which begin fenced code whatever follows."""
         end = self._end_of_marks("~", buffer, place)
         if end < len(buffer):
             self._begin_fence("~", self._run)
@@ -311,7 +298,7 @@ class CodeRegions(ABC):
         return end
 
     def _fence_rest(self, buffer: str, place: int) -> int:
-        """After what may be a closing fence: only white space may follow on its line."""
+        """Read after a possible closing fence, which only space may follow."""
         end = _end(_SPACE, buffer, place)
         self._say(buffer[place:end])
         if end < len(buffer):

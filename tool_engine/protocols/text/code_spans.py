@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 __all__ = ["Span", "find_spans"]
 
 _MOST_TICKS: Final = 20_000
-"""More backticks than a paragraph of a model has: with more, all of it counts as code."""
+"""The most backticks of a paragraph; with more, all of it counts as code."""
 _RUN: Final = re.compile("`+")
 _LINK: Final = re.compile(
     r"\]\([ \n]*(?:<[^<>\n]*>|[^\s<]\S*)?"
@@ -23,17 +23,15 @@ _REFERENCE: Final = re.compile(r"\[[^\]]*\]:", re.DOTALL)
 
 
 class Span(NamedTuple):
-    """What is known of one place."""
-
     is_code: bool
     open_runs: frozenset[int]
-    """The lengths of the runs of backticks before it that nothing closed."""
+    """The lengths of the unclosed runs of backticks before it."""
 
 
 def find_spans(text: str, mark: str, *, is_doubtful: bool = False) -> list[Span]:
-    """What is known of each place at which `mark`, one character, stands in a paragraph.
+    """Return what is known of each `mark`, one character, in a paragraph.
 
-    Where it is not sure which backticks count, a place counts as code if it may be.
+    Where the text leaves open which backticks count, a place counts as code if it may be.
     """
     ticks = text.count("`")
     if not ticks or ticks > _MOST_TICKS:
@@ -66,7 +64,7 @@ def _pair(text: str, mark: str) -> Iterator[Span]:
 
 
 def _has_doubt(text: str) -> bool:
-    """Whether a backtick may be a part of a link or a tag, in which it begins no code."""
+    """Return True if a link or tag may hold a backtick."""
     last = text.rindex("`")
     odd = _ODD_TAG.search(text, 0, last)
     if odd is not None or _REFERENCE.match(text):
@@ -75,7 +73,7 @@ def _has_doubt(text: str) -> bool:
 
 
 def _in_doubt(text: str, mark: str) -> Iterator[Span]:
-    """A place between two runs of one length may be code, whatever else there is."""
+    """Treat each place between two runs of one length as code."""
     parts = text.split(mark)
     runs = [_lengths(part) for part in parts]
     left: dict[int, int] = {}
@@ -91,7 +89,7 @@ def _in_doubt(text: str, mark: str) -> Iterator[Span]:
 
 
 def _lengths(text: str) -> frozenset[int]:
-    """How long runs of backticks may be; a backslash may take one away."""
+    """Return possible run lengths: a backslash may take a backtick away."""
     found = {len(run[0]) for run in _RUN.finditer(text)}
     after = {len(run[0]) - 2 for run in re.finditer(r"\\`+", text)}
     return frozenset(length for length in found | after if length)

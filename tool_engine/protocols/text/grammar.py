@@ -9,23 +9,19 @@ from typing import Final, Protocol
 __all__ = ["LINE_START", "BlockReader", "Grammar", "Sink", "literal", "one_of", "token"]
 
 LINE_START: Final = r"(?<=[\r\n])"
-"""Stands before the first atom of what counts only at the beginning of a line."""
+"""A prefix for markers that count only at the beginning of a line."""
 
 
 def literal(text: str) -> list[str]:
-    """The atoms of a fixed text."""
     return [re.escape(character) for character in text]
 
 
 def token(name: str, atoms: Sequence[str]) -> str:
-    r"""A pattern for a marker, or for its beginning where the text ends inside it.
+    r"""Return a pattern for a marker, complete or cut off.
 
-    Whether a match is the whole marker is told by its group `name`, which is empty: the
-    `lastgroup` of a beginning is None. So one search finds what is there and what may come.
-
-    Args:
-        name: The name of the group.
-        atoms: The parts of the marker in order, each a pattern that may match nothing.
+    A match is the whole marker if its `lastgroup` is `name`, an empty group; of a beginning it is
+    None. So one search finds both complete and possible markers. Each atom is a part of the marker
+    and may match nothing.
     """
     pattern = f"{atoms[-1]}(?P<{name}>)"
     for atom in reversed(atoms[:-1]):
@@ -34,7 +30,6 @@ def token(name: str, atoms: Sequence[str]) -> str:
 
 
 def one_of(tokens: Sequence[str], flags: int = 0) -> re.Pattern[str]:
-    """The pattern that finds the first of several tokens."""
     return re.compile("|".join(tokens), flags)
 
 
@@ -54,7 +49,6 @@ class Grammar:
         openers: What begins a call: name -> atoms for `token`.
         quotes: Pairs of atoms that begin and end a region in which nothing is a call.
         hot: The characters without which no opener begins.
-        flags: Of the patterns.
     """
 
     def __init__(
@@ -73,7 +67,7 @@ class Grammar:
         self.unquoted_text = one_of(plain, flags)
         self.span = one_of([*plain, _RUN, _LINE_END], flags)
         self.thoughts = one_of([_THINK, _THOUGHT, *calls], flags), one_of([_THINK, _THOUGHT])
-        """With calls and without; so are all pairs here."""
+        """Each pair of patterns: with calls and without."""
         self.regions = [(one_of([end, *calls], flags), one_of([end], flags)) for end in closed]
         self.fences = {mark: _fence(mark, 3, calls, flags) for mark in "`~"}
         self.deep_fences = {"`": _fence("`", 15, calls, flags)}
@@ -89,15 +83,15 @@ def _fence(
 
 
 class BlockReader(Protocol):
-    """Reads what follows the marker that begins a call."""
+    """A reader of the text after the marker that begins a call."""
 
     returned: str | None
-    """Text that was taken, the last one first to be read again: it is no part of a call."""
+    """Taken text that is no part of a call, to be read again."""
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on.
+        """Take `text` from `start` on.
 
-        Gives where the block ends in it, or -1: not yet. When there is something `returned`, it
+        Returns where the block ends in it, or -1: not yet. When there is something `returned`, it
         is over, and all of `text` up to its end is taken.
         """
 
@@ -106,13 +100,13 @@ class BlockReader(Protocol):
 
 
 class Sink(Protocol):
-    """Is told what a scanner finds, in the order of the reply."""
+    """The receiver of a scanner's finds, in the order of the reply."""
 
     def add_text(self, text: str) -> None:
         """Text for the user."""
 
     def add_reasoning(self, text: str) -> None:
-        """What stands inside think tags."""
+        """Text inside think tags."""
 
     def skip(self, region: str, position: int) -> None:
         """A call begins at `position`, where calls do not count."""
@@ -127,4 +121,4 @@ class Sink(Protocol):
         """A call begins with this marker."""
 
     def open_reply(self) -> BlockReader | None:
-        """The reply begins with a bracket or a fence; a reader, if that may be a call."""
+        """Return a reader if the whole reply may be one call."""

@@ -15,14 +15,14 @@ from tool_engine.protocols.text.code_spans import Span, find_spans
 __all__ = ["MARK", "Place", "find_open_fence", "find_places", "region_within"]
 
 MARK: Final = "\0"
-"""The character that stands at each place that is asked for."""
+"""The character that marks each place in question."""
 _SPAN: Final = "inline code"
 _BLOCK: Final = "a block of code"
 _QUOTE: Final = "a block quote"
 _MOST_CONTAINERS: Final = 64
-"""Lists and quotes in one another: what lies deeper counts as code."""
+"""The most nested lists and quotes: what lies deeper counts as code."""
 _MOST_LINES: Final = 20_000
-"""More lines than a model writes: after them, all counts as code."""
+"""The most lines of a text: after them, all counts as code."""
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 _BLANK_LINE: Final = re.compile(r"(?:\r\n?|\n)[ \t]*(?:\r\n?|\n)")
 _FENCE: Final = re.compile(r"(`{3,})[^`]*$|(~{3,})")
@@ -61,16 +61,13 @@ _HTML_TAG: Final = re.compile(rf"{_TAG} *$")
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """One place of a text."""
-
     region: str | None
     """`inline code`, `a block of code` or `a block quote`; None: it is plain text."""
     runs: frozenset[int] = frozenset()
-    """How long the runs of backticks before it are that would begin code if one followed."""
+    """The lengths of unclosed backtick runs before it, which an equal run would close."""
 
 
 def find_places(text: str) -> list[Place]:
-    """Where each `MARK` of a text stands."""
     lines = _LINE_END.split(text, _MOST_LINES)
     rest = lines.pop() if len(lines) > _MOST_LINES else ""
     reader = _Reader()
@@ -81,7 +78,7 @@ def find_places(text: str) -> list[Place]:
 
 
 def find_open_fence(text: str) -> str | None:
-    """The line that closes the fenced code in which a text ends; None: it ends outside.
+    """Return the closing line of the fence open at the end, or None.
 
     Fenced code in a list or a quote ends with it.
     """
@@ -92,35 +89,29 @@ def find_open_fence(text: str) -> str | None:
 
 
 def region_within(text: str, place: Place) -> str | None:
-    """The region that what stands at a place would begin itself, by a backtick in it."""
+    """Return the region that a backtick inside this block would begin."""
     first = _BLANK_LINE.split(text, 1)[0] if place.runs else ""
     runs = {len(run[0]) for run in re.finditer("`+", first)}
     return None if runs.isdisjoint(place.runs) else _SPAN
 
 
 class _Reader:
-    """Follows the blocks of one text."""
-
     def __init__(self) -> None:
         self.places: list[Place] = []
         self.containers: list[int] = []
-        """From the outside in: how far the content of an item is indented, or 0 for a quote."""
+        """From the outside in: the indentation of an item's content, or 0 for a quote."""
         self.fence = ""
-        """The marks that opened the fenced code in which the line stands."""
         self._paragraph: list[str] = []
         self._regions: list[str | None] = []
-        """For each mark in the paragraph, where its line stands."""
         self._is_doubtful = False
-        """Whether a part of the paragraph may be something else."""
+        """True if a part of the paragraph may be something else."""
         self._is_indented = False
         self._html: re.Pattern[str] | None = None
-        """What ends the HTML in which the line stands."""
+        """The end of the HTML around the line."""
         self._is_empty_item = False
-        """Whether nothing followed the mark of the last item yet."""
         self._is_lost = False
 
     def take(self, line: str) -> None:
-        """Takes the next line."""
         if self._is_lost:
             self._tell(line.count(MARK), _BLOCK)
             return
@@ -133,7 +124,7 @@ class _Reader:
         self._begin(line, matched, place, is_quote)
 
     def _match(self, line: str) -> tuple[int, int, bool]:
-        """How many containers the line goes on with, where its content begins, if in a quote."""
+        """Return the continued containers, the content's place, and if quoted."""
         place, matched, is_quote = 0, 0, False
         for width in self.containers:
             rest = _indent(line, place)
@@ -152,7 +143,6 @@ class _Reader:
         return matched, place, is_quote
 
     def _goes_on(self, rest: str, marks: int) -> bool:
-        """Whether the line is one more of a fence or of HTML."""
         if self.fence:
             text = rest.lstrip(" ")
             run = text.rstrip(" ")
@@ -173,7 +163,6 @@ class _Reader:
         return True
 
     def _begin(self, line: str, matched: int, place: int, is_quote: bool) -> None:
-        """The line goes on with text, or begins something."""
         is_lazy = matched < len(self.containers)
         if is_lazy:
             self.fence, self._html, self._is_indented = "", None, False
@@ -238,7 +227,7 @@ class _Reader:
         self._tell(line.count(MARK), _BLOCK)
 
     def _take_leaf(self, text: str, matched: int, is_quote: bool) -> bool:
-        """Takes a line that is, or begins, something else than text; False: it does not."""
+        """Take a line of another kind than text; return False if not."""
         is_lazy = matched < len(self.containers)
         if found := _HEADING.match(text):
             self._end_before(matched)
@@ -276,7 +265,7 @@ class _Reader:
         return None
 
     def _item(self, line: str, start: int, matched: int) -> tuple[int, bool] | None:
-        """Where the content of an item begins, and if it has none yet; None: it is no item."""
+        """Return an item's content place and emptiness; None: no item."""
         found = _ITEM.match(line, start)
         if found is None:
             return None
@@ -301,7 +290,6 @@ class _Reader:
         self._regions += [region] * text.count(MARK)
 
     def end_leaf(self) -> None:
-        """Ends the paragraph, the fence, the code or the HTML that is open."""
         if self._regions:
             text = "\n".join(self._paragraph)
             spans = find_spans(text, MARK, is_doubtful=self._is_doubtful)

@@ -1,7 +1,7 @@
-"""How is text of others shown to a model, so that nothing in it is read as a call?
+"""How is foreign text shown to a model without being read as a call?
 
-A result may hold anything: a page that teaches VCP, a log with think tags, an attack. What would
-be a mark of a text protocol is changed by a character or two; all else stays as it is.
+A result may hold anything: a page that teaches VCP, a log with think tags, an attack. A mark of a
+text protocol is changed by a character or two; all else stays as it is.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _SUMMARY: Final = re.compile("AIO(?=工具调用结果)")
 
 
 def neutral(text: str) -> str:
-    """The same text for a reader, without a mark of any text protocol in it."""
+    """Return a text that reads the same, without any protocol's marks."""
     text = _TAG.sub("&lt;", text)
     text = _BRACKET.sub(r"\1 ", text)
-    # To a reader of JSON, the escape is the same name.
+    # For a reader of JSON, the escape is the same name.
     text = _KEY.sub(r"\1\\u005f", text)
     text = _SUMMARY.sub("AIO ", text)
     return _HEAD.sub("> ", text)
 
 
 def label(text: str) -> str:
-    """A name or an id as a part of a line, neutral too: models make them up."""
+    """Return a name or id, which a model may invent, made neutral."""
     return neutral(" ".join(text.split())[:_MOST_LABEL])
 
 
 def closing_fence(text: str) -> str | None:
-    """The line that closes the fenced code in which a text ends; None: it ends outside.
+    """Return the closing line of the fence open at the end, or None.
 
-    What follows an open fence would only be quoted.
+    Text after an open fence would only be quoted.
     """
     return find_open_fence(text) if "```" in text or "~~~" in text else None

@@ -24,7 +24,6 @@ from tool_engine.protocols.text.scanner import Scanner
 __all__ = ["LANGUAGES", "TextDecoder", "TextProtocol", "check_choice", "check_rendering"]
 
 LANGUAGES: Final = ("en", "zh")
-"""The languages in which prompts can be written."""
 _HOW_TO_READ: Final = (
     "calls inside {region} are quoted, so they were not run; write a call outside of it, or read "
     "quoted calls too, with skip_quoted=False"
@@ -39,13 +38,13 @@ _TOO_MANY_MARKS: Final = (
     "text: no call in it was run"
 )
 _MOST_CALLS: Final = 1_000
-"""Calls of one reply, in however few blocks: no model writes so many."""
+"""The most calls of one reply, in however few blocks."""
 _TOO_MANY_CALLS: Final = (
     "the reply has more than 1,000 calls: what comes after them was not read, and not run; write "
     "fewer calls in a reply"
 )
 _MOST_READINGS: Final = 8
-"""How often it is looked which calls are quoted; then all that are left count as such."""
+"""The most passes that look for quoted calls; then all that are left count as such."""
 _IN_MARKDOWN: Final = (
     "the call stands in {region}, so it is quoted and was not run; write a call outside of it, on "
     "a line of its own, or read quoted calls too, with skip_quoted=False"
@@ -58,11 +57,7 @@ _Choice = TypeVar("_Choice", bound=str)
 
 
 def check_choice(option: str, value: _Choice, known: Iterable[str]) -> _Choice:
-    """Gives `value` back.
-
-    Raises:
-        ConfigurationError: It is none of the `known` values of this option.
-    """
+    """Return `value`, or raise `ConfigurationError` if it is none of the `known`."""
     listed = list(known)
     if value not in listed:
         raise ConfigurationError(f"{option} must be one of {', '.join(listed)}, got {value!r}")
@@ -70,11 +65,7 @@ def check_choice(option: str, value: _Choice, known: Iterable[str]) -> _Choice:
 
 
 def check_rendering(protocol: TextProtocol, text: str, call: ToolCall) -> str:
-    """Gives `text` back.
-
-    Raises:
-        ConfigurationError: `protocol` does not read it as this one call.
-    """
+    """Return `text`, or raise `ConfigurationError` if it is another call."""
     reader = copy(protocol)
     reader.is_thinking = False
     found = reader.parse(text)
@@ -105,7 +96,7 @@ def _is_same(one: ToolCall, other: ToolCall) -> bool:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    # 1, 1.0 and True are equal in Python, and three things to a tool.
+    # 1, 1.0 and True are equal in Python, but three different values to a tool.
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -116,22 +107,22 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 class TextProtocol(ModelProtocol):
-    """A protocol whose calls are text, so that it works with every model.
+    """A protocol with calls as text, so that it suits every model.
 
-    `definitions`, `prompt` and `format_results` give text. A reply is text or UTF-8 bytes, whole or
-    in parts, or the messages and chunks of Chat Completions that carry it.
+    `definitions`, `prompt` and `format_results` return text. A reply is text or UTF-8 bytes, whole
+    or in parts, or the messages and chunks of Chat Completions that carry it.
 
     Args:
         tools: As of `ModelProtocol`.
         repair: As of `ModelProtocol`.
         language: Of the prompt: `en` or `zh`.
-        skip_quoted: Whether calls inside `<think>` and code are left alone, each with a finding.
+        skip_quoted: Whether calls inside `<think>` and code are ignored, each with a finding.
         is_thinking: Whether a reply begins inside `<think>`, because the prompt ends with it.
     """
 
     name_rule: ClassVar[NameRule] = ANY_NAME
     writes_text: ClassVar[bool] = True
-    """Whether calls are text, in which a tool may be named by its `tool_name` and a `command`."""
+    """Calls are text, in which a `tool_name` and a `command` may name a tool."""
 
     def __init__(
         self,
@@ -149,18 +140,18 @@ class TextProtocol(ModelProtocol):
 
     @abstractmethod
     def decoder(self) -> TextDecoder:
-        """Begins to read a reply that comes in parts."""
+        """Return a decoder for a reply that comes in parts."""
 
     @abstractmethod
     def render_call(self, call: ToolCall) -> str:
-        """The text that asks for `call`, for an example or a conversation that is replayed.
+        """Return the text of `call`, for an example or a replayed conversation.
 
         Raises:
             ConfigurationError: It would not be read as the same call.
         """
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply: text, bytes, a message or completion, or the list of its chunks."""
+        """Read a whole reply: text, bytes, a message, or chunks."""
         decoder = self.decoder()
         is_one = isinstance(reply, str | bytes | bytearray | memoryview | Mapping)
         if is_one or hasattr(reply, "model_dump") or not isinstance(reply, Iterable):
@@ -172,7 +163,7 @@ class TextProtocol(ModelProtocol):
 
 
 class TextDecoder(ABC):
-    """Reads one reply. What begins a call, and what is in it, the protocol's own decoder knows."""
+    """The base of all text decoders; subclasses read single calls."""
 
     def __init__(
         self, protocol: TextProtocol, grammar: Grammar, *, reads_whole: bool = False
@@ -192,22 +183,19 @@ class TextDecoder(ABC):
         self._has_told_full = False
         self._events: list[StreamEvent] = []
         self._said: list[str] = []
-        """The text and the calls, as the model wrote them."""
         self._ending: tuple[Ending, str | None] = (Ending.UNKNOWN, None)
         self._has_cut = False
         self._judged = 0
-        """How many calls stand before the last `</think>` that nothing opened."""
+        """The number of calls before the last `</think>` that nothing opened."""
         self._blocks: list[tuple[int, Sequence[CallInProgress]]] = []
-        """Which parts of what was said are calls, and which calls these are."""
         self._reply: ParsedReply | None = None
 
     @property
     def is_finished(self) -> bool:
-        """Whether the server said that the model ended the reply by itself."""
+        """True if the server said that the model ended by itself."""
         return self._ending[0] is Ending.FINISHED
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes the next part of the reply."""
         events = self._events = []
         if isinstance(chunk, str):
             self._scanner.feed(chunk)
@@ -218,7 +206,6 @@ class TextDecoder(ABC):
         return events
 
     def close(self) -> ParsedReply:
-        """The whole reply."""
         if self._reply is None:
             self._scanner.feed(self._decoded(b"", is_end=True))
             self._has_cut = False
@@ -239,11 +226,10 @@ class TextDecoder(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether the reply has as many calls as are read."""
         return self._calls >= _MOST_CALLS
 
     def count_call(self) -> bool:
-        """Counts a call; False: there are too many, which is told once, and it is not read."""
+        """Count a call; beyond the bound report it once, return False."""
         if not self.is_full:
             self._calls += 1
             return True
@@ -253,66 +239,59 @@ class TextDecoder(ABC):
         return False
 
     def find(self, error_type: str, message: str, **fields: Any) -> None:
-        """Writes down a finding, and tells of it."""
         self._events.append(self.builder.find(error_type, message, **fields))
 
     def tell(self, events: Iterable[StreamEvent]) -> None:
-        """Tells of what the builder says."""
         self._events += events
 
     def end_call(self, call: CallInProgress) -> None:
-        """The call is whole by its own end mark, whatever ends the reply."""
+        """Finish a call by its own end mark, whatever ends the reply."""
         self.builder.finish(call)
         self._events += self.builder.add_other()
 
     def cut_call(self, call: CallInProgress, error: str) -> None:
-        """The call is over, but not whole."""
         call.is_cut, call.error = True, error
         self._has_cut = True
         self.end_call(call)
 
     def keep_raw(self, text: str, calls: Sequence[CallInProgress]) -> None:
-        """Takes up what the model wrote, for the conversation, and which calls it is."""
         self._blocks.append((len(self._said), calls))
         self._said.append(text)
 
     def add_text(self, text: str) -> None:
-        """Text for the user."""
         self._said.append(text)
         self._events += self.builder.add_text(text)
 
     def add_reasoning(self, text: str) -> None:
-        """What stands inside think tags."""
         self.builder.reasoning.append(text)
 
     def skip(self, region: str, position: int) -> None:
-        """A call begins where calls do not count."""
         self.find("skipped", _HOW_TO_READ.format(region=region), position=position)
 
     def give_up(self, position: int) -> None:
-        """What follows is read as text, with all calls in it."""
+        """Note that all further text is read without calls."""
         self.find("malformed_reply", _TOO_MANY_MARKS, level="error", position=position)
 
     def end_unbegun_thought(self, position: int) -> None:
-        """A think tag is closed that was never opened: it began before the reply did."""
+        """Take a `</think>` without a start: the thought began before the reply."""
         message = "</think> closes what nothing opened: no call before it is run"
         self.find("malformed_reply", message, position=position)
         calls, self._judged = self.builder.calls[self._judged :], len(self.builder.calls)
         self._judge(calls, _BEFORE_THOUGHT)
 
     def _judge_quoted(self) -> None:
-        """Whether a call stood in code is certain at the end: a later backtick may close it."""
+        """Refuse quoted calls last, as later backticks may quote earlier text."""
         if not self._blocks or self._is_one_object():
             return
         plain = [text.replace(MARK, "\N{REPLACEMENT CHARACTER}") for text in self._said]
         written = list(plain)
         for index, _ in self._blocks:
-            # A call is one thing in its line: what is in it begins no code after it.
+            # A call counts as one unit of its line: its content begins no code after it.
             written[index] = plain[index][: -len(plain[index].lstrip())] + MARK
         left, calls_at = self._blocks, dict(self._blocks)
         for _ in range(_MOST_READINGS):
             quoted = self._quoted("".join(written), left)
-            # One that is not run is text like any other, so the others are looked at again.
+            # A call that is not run is plain text, so the others are judged again.
             for index, region in quoted.items():
                 written[index] = plain[index]
                 self._judge(calls_at[index], _IN_MARKDOWN.format(region=region))
@@ -325,7 +304,6 @@ class TextDecoder(ABC):
     def _quoted(
         self, text: str, blocks: Sequence[tuple[int, Sequence[CallInProgress]]]
     ) -> dict[int, str]:
-        """Where the calls stand that are quoted, and in which region."""
         found = zip(blocks, find_places(text), strict=True)
         regions = {
             index: place.region or region_within(self._said[index], place)
@@ -334,12 +312,11 @@ class TextDecoder(ABC):
         return {index: region for index, region in regions.items() if region is not None}
 
     def _is_one_object(self) -> bool:
-        """Whether the reply is one JSON text, in a code block or not, and nothing else."""
+        """Return True if the reply is only one JSON text."""
         said = "".join(self._said).strip()
         return said[:1] != "<" and said == self._said[self._blocks[0][0]].strip()
 
     def _judge(self, calls: Iterable[CallInProgress], error: str, kind: str = "skipped") -> None:
-        """Calls that were told of as whole are not to be run all the same."""
         for call in calls:
             if call.error is None:
                 call.error, call.is_told = error, True
@@ -348,10 +325,9 @@ class TextDecoder(ABC):
 
     @abstractmethod
     def open(self, marker: str, text: str, position: int) -> BlockReader:
-        """A call begins with this marker."""
+        """Return a reader for the call that begins with this marker."""
 
     def open_reply(self) -> BlockReader | None:
-        """The reply begins with a bracket or a fence."""
         return None
 
     def _decoded(self, data: bytes, *, is_end: bool = False) -> str:
@@ -384,6 +360,6 @@ class TextDecoder(ABC):
 
     def _end(self) -> None:
         ending, stop_reason = self._ending
-        # Each call has its own end mark: that nobody says why a text ended leaves no doubt.
+        # Each call has its own end mark: a text without a stated end leaves no doubt.
         is_told = ending is not Ending.CUT or self._has_cut
         self.builder.end(Ending.FINISHED if is_told else ending, stop_reason)

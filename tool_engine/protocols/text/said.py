@@ -1,4 +1,4 @@
-"""What does a message, a completion or a chunk of Chat Completions say as text?"""
+"""Which text is in a message, a completion or a chunk of Chat Completions?"""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ _MESSAGE_KEYS: Final = frozenset({"content", "role", "reasoning_content", "reaso
 
 
 class Said(NamedTuple):
-    """What one of them says."""
-
     text: str
     reasoning: str
     stop_reason: str | None = None
 
 
 def said_in(chunk: Any) -> Said | None:
-    """What a message, a completion or a chunk of Chat Completions says; None: it is none."""
+    """Return the text of a message, completion or chunk, else None."""
     choices = field(chunk, "choices")
     if not isinstance(choices, list | tuple):
         return _message(chunk)

@@ -1,7 +1,7 @@
-"""Where in a reply that comes in parts do calls begin, and what around them only looks like one?
+"""Where in a streamed reply do calls begin, and which of them are only quoted?
 
 One scanner serves every text protocol. It reads each character once, whatever the parts are, and
-holds back only what may still become a marker. A call counts where the model speaks: inside
+holds back only what may still become a marker. A call counts where the model itself speaks: inside
 `<think>`, fenced code, inline code and block quotes it is quoted.
 """
 
@@ -16,21 +16,13 @@ from tool_engine.protocols.text.grammar import BlockReader, Grammar, Sink
 __all__ = ["Scanner"]
 
 _MOST_MARKS: Final = 10_000
-"""Backticks, tags and other marks outside of one another: no model writes so many in one reply."""
+"""The most backticks, tags and other marks outside of one another."""
 _MOST_SPACE: Final = 1024
 """Characters of white space that are held back before a reply that may be one call."""
 
 
 class Scanner(CodeRegions):
-    """Reads one reply.
-
-    Args:
-        grammar: The markers of the protocol.
-        sink: Who is told.
-        skip_quoted: Whether calls inside think tags and code are left alone.
-        is_thinking: Whether the reply begins inside a think tag, which the prompt opened.
-        reads_whole: Whether a reply that begins with a bracket may be one call as a whole.
-    """
+    """A reader of one reply."""
 
     def __init__(
         self,
@@ -46,7 +38,6 @@ class Scanner(CodeRegions):
         self._pattern = grammar.text if skip_quoted else grammar.unquoted_text
         self._reads_whole = reads_whole
         self._is_blank = True
-        """Whether there was nothing but white space and thoughts so far."""
         self._marks_left = _MOST_MARKS
         self._depth = int(is_thinking)
         self._before_thought = "\n"
@@ -60,15 +51,12 @@ class Scanner(CodeRegions):
 
     @property
     def is_in_thought(self) -> bool:
-        """Whether the reply so far ends inside a think tag."""
         return self._depth > 0
 
     def feed(self, text: str) -> None:
-        """Takes the next part of the reply."""
         self._take(text)
 
     def close(self) -> None:
-        """The reply is over: nothing is held back any more."""
         self._is_closed = True
         self._read()
         while self._mode == self._hold or self._reader is not None:
@@ -91,7 +79,6 @@ class Scanner(CodeRegions):
         self._sink.add_text(text)
 
     def _lead(self, buffer: str, place: int) -> int:
-        """The beginning of a reply, of which all may be one call."""
         end = place
         while end < len(buffer) and buffer[end].isspace():
             end += 1
@@ -138,7 +125,7 @@ class Scanner(CodeRegions):
         return end
 
     def _rest(self, buffer: str, place: int) -> int:
-        """What is only made to take long: no call is looked for in it."""
+        """Pass on the rest without calls, after too many marks."""
         self._say(buffer[place:])
         return len(buffer)
 
@@ -159,7 +146,7 @@ class Scanner(CodeRegions):
 
     def _open_block(self, kind: str, match: re.Match[str]) -> None:
         self._is_blank = False
-        # What follows the block does not begin a line.
+        # Text after the block does not begin a line.
         self._keep_lead(".")
         self._after_block = self._think if self._depth else self._text
         self._reader = self._sink.open(kind, match[0], self._offset + match.start())
@@ -210,7 +197,6 @@ class Scanner(CodeRegions):
         return self._again(self._before_thought, "", end)
 
     def _quote(self, buffer: str, place: int) -> int:
-        """A region that the protocol itself marks as quoted."""
         match = self._grammar.regions[self._region][self._is_told].search(buffer, place)
         if match is None:
             self._say(buffer[place:])

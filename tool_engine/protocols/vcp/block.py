@@ -15,33 +15,26 @@ _KEY_LIKE: Final = re.compile(r"[A-Za-z0-9_-][\"']?\s{0,8}[:：=]")
 _LOST: Final = re.compile(r"[A-Za-z0-9_-]\s{0,8}[:：]\s{0,8}「始")
 _MOST_KEY: Final = 256
 _SHOWN: Final = 60
-# What a model is told in results has no marks in it, so none are shown here.
+# Results for a model show no marks, so there are none here.
 _FORM: Final = "write every parameter as its name, a colon, and its value between its two marks"
 
 
 class Field(NamedTuple):
-    """One parameter as it was written."""
-
     key: str
     value: str
 
 
 class Block(NamedTuple):
-    """What was read of one block."""
-
     fields: list[Field]
     raw: str
     repairs: list[str]
     notes: list[str]
-    """What stood between the parameters and does no harm."""
     error: str | None
-    """Why the block cannot be run as it is."""
     is_cut: bool
-    """Whether the block, or a value in it, has no end."""
 
 
 class BlockListener(Protocol):
-    """Is told of a block while it is read."""
+    """A listener to a block while it is read."""
 
     def open_field(self, key: str) -> None:
         """The value of a parameter begins."""
@@ -56,19 +49,17 @@ class BlockListener(Protocol):
         """The block is over."""
 
     def return_marker(self) -> None:
-        """The block is none: what began it is text."""
+        """The block is none: its first mark is text."""
 
 
 class VCPMarks(NamedTuple):
-    """The patterns for what counts inside a block."""
-
     between: re.Pattern[str] = BETWEEN
     closers: dict[str, re.Pattern[str]] = CLOSERS
     is_fuzzy: bool = False
 
 
 class VCPBlockReader:
-    """Reads one block, from after the mark that begins it. Each character is looked at once."""
+    """A linear reader of one block, from after its first mark."""
 
     def __init__(self, marker: str, listener: BlockListener, marks: VCPMarks) -> None:
         self.returned: str | None = None
@@ -76,22 +67,19 @@ class VCPBlockReader:
         self._marks = marks
         self._raw = [marker]
         self._part: list[str] = []
-        """What was read since the last mark."""
         self._tail = ""
-        """What may be the beginning of a mark."""
+        """Text that may be the beginning of a mark."""
         self._key: str | None = None
-        """The parameter whose value is being read."""
         self._kind = "plain"
         self._fields: list[Field] = []
         self._repairs: list[str] = []
         self._notes: list[str] = []
         self._errors: list[str] = []
         self._end_mark: str | None = None
-        """The end mark that was read, of which more `>` may follow."""
+        """The end mark that was read, which more `>` may follow."""
         self._most_more = 2
 
     def feed(self, text: str, start: int) -> int:
-        """Takes `text` from `start` on; gives where the block ends in it, or -1."""
         held = len(self._tail)
         text, place = self._tail + text[start:], 0
         self._tail = ""
@@ -117,7 +105,7 @@ class VCPBlockReader:
         return -1 if place < 0 else start + place - held
 
     def _end_more(self, text: str, place: int) -> int:
-        """Ends the block; a mark that is only nearly right may have two `>` too many."""
+        """End the block, with up to two `>` too many."""
         while self._marks.is_fuzzy and self._most_more:
             if place == len(text):
                 return -1
@@ -129,7 +117,7 @@ class VCPBlockReader:
         return place
 
     def _begin_other(self, mark: str) -> None:
-        """Another block begins before this one was closed."""
+        """End this block, as another one begins before it was closed."""
         if self._fields:
             self.returned = mark
             self._end_block(mark, is_start=True)
@@ -137,12 +125,11 @@ class VCPBlockReader:
             self._return(mark)
 
     def _return(self, rest: str) -> None:
-        """Somebody who only speaks of the mark calls nothing."""
+        """Give the block back: a mention of the mark calls nothing."""
         self.returned = "".join([*self._raw[1:], rest])
         self._listener.return_marker()
 
     def close(self) -> None:
-        """The reply ends inside the block."""
         if self._end_mark is not None:
             self._end_block(self._end_mark)
         elif self._fields or self._key is not None:
@@ -185,7 +172,6 @@ class VCPBlockReader:
             self._listener.open_field(key)
 
     def _split_key(self, part: str) -> tuple[str, str | None]:
-        """What stands before a parameter's name, and the name."""
         bare = part.rstrip()
         if not bare.endswith((":", "：")):
             return part, None
@@ -204,7 +190,6 @@ class VCPBlockReader:
         return bare[: len(bare) - len(key)], key
 
     def _check_between(self, text: str) -> None:
-        """Text that is no parameter: it may be what is left of one, or harmless."""
         rest = text.strip(" \t\r\n,;，；、>" if self._marks.is_fuzzy else " \t\r\n,;，；、")
         if not rest:
             return
@@ -230,7 +215,7 @@ class VCPBlockReader:
             self._repairs.append(sentence)
 
     def _end_block(self, mark: str, *, is_start: bool = False) -> None:
-        """Ends at the end mark, at the mark of another block, or (no mark) where the reply ends."""
+        """End the block at an end mark, another block, or the reply's end."""
         is_cut = is_start or not mark
         if self._key is not None:
             where = "the end of the block" if mark else "the reply ended"

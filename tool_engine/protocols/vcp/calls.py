@@ -1,4 +1,4 @@
-"""Which calls come of the blocks of one reply in VCP, and what is told of them meanwhile?"""
+"""How do the blocks of one reply in VCP become calls and events?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ID", "NAME", "RESERVED", "VCPDecoder"]
 NAME: Final = "tool_name"
 ID: Final = "request_id"
 RESERVED: Final = frozenset({"archery", "ink", "river", "vref", "maid", "valet", "timely_contact"})
-"""Keys that are said to the origin of VCP, not to a tool. U30."""
+"""Keys for VCP's own server, not for a tool. U30."""
 _FUZZY_MARKS: Final = VCPMarks(FUZZY_BETWEEN, FUZZY_CLOSERS, is_fuzzy=True)
 _ONLY_NAMED: Final = (
     "the mark <<<[TOOL_REQUEST]>>> has no parameter after it, so it is read as text: nothing was "
@@ -31,27 +31,23 @@ _ONLY_NAMED: Final = (
 
 
 class VCPDecoder(TextDecoder):
-    """Reads one reply in VCP."""
-
     def __init__(self, protocol: TextProtocol, *, is_fuzzy: bool = False) -> None:
         super().__init__(protocol, FUZZY_GRAMMAR if is_fuzzy else GRAMMAR)
         self.is_fuzzy = is_fuzzy
         self.blocks = 0
-        """How many blocks began so far."""
 
     def open(self, marker: str, text: str, position: int) -> BlockReader:
-        """A block begins."""
         self.blocks += 1
         listener = _BlockInProgress(self, text, position)
         return VCPBlockReader(text, listener, _FUZZY_MARKS if self.is_fuzzy else VCPMarks())
 
 
 class _BlockInProgress:
-    """Tells of one block while it is read, and makes its calls at its end.
+    """One block while it is read; its end makes the calls.
 
-    Whether a block is one call, and which id that has, is certain at its end only. It is told of
-    before as soon as nothing speaks against one call; if that turns out wrong, the call that was
-    told of is never ended, and the right ones follow.
+    Only its end shows whether a block is one call, and which id that has. It is reported before, as
+    soon as nothing contradicts one call; if that turns out wrong, the reported call is never ended,
+    and the right ones follow.
     """
 
     def __init__(self, decoder: VCPDecoder, marker: str, position: int) -> None:
@@ -63,16 +59,13 @@ class _BlockInProgress:
         self._id: str | None = None
         self._call: CallInProgress | None = None
         self._wanted = ""
-        """The id under which the call was begun."""
         self._untold: list[str] = []
 
     def open_field(self, key: str) -> None:
-        """The value of a parameter begins."""
         if key not in (NAME, ID) and not numbers_in(key, (COMMAND,)):
             self._begin(self._default_id)
 
     def add_field(self, field: Field) -> None:
-        """A parameter is whole."""
         if field.key == NAME and self._name is None:
             self._name = field.value.strip() or None
             self._untold = []
@@ -82,20 +75,17 @@ class _BlockInProgress:
             self._begin(self._id)
 
     def add_raw(self, text: str) -> None:
-        """The next part of the block, without its marks."""
         if self._call is not None:
             self._decoder.tell(self._decoder.builder.add_arguments(self._call, text))
         elif self._name is not None:
             self._untold.append(text)
 
     def return_marker(self) -> None:
-        """The block is none: what began it is text."""
         self._decoder.blocks -= 1
         self._decoder.add_text(self._marker)
         self._find("malformed_reply", _ONLY_NAMED)
 
     def end(self, block: Block) -> None:
-        """The block is over: its calls are made."""
         calls: list[CallInProgress] = []
         self._decoder.keep_raw(block.raw, calls)
         fields, clash = _merged(block.fields)
@@ -121,7 +111,6 @@ class _BlockInProgress:
             self._end_call(call, request, is_cut=block.is_cut)
 
     def _begin(self, wanted: str) -> None:
-        """Tells of the call, once it has a name."""
         if self._call is None and self._name is not None and not self._decoder.is_full:
             self._wanted = wanted
             self._call = self._begun(wanted, self._name)
@@ -141,7 +130,6 @@ class _BlockInProgress:
             self._decoder.end_call(call)
 
     def _read(self, call: CallInProgress, request: Request) -> dict[str, Any]:
-        """The arguments, as the tool wants them."""
         tool = request.tool
         arguments: dict[str, Any] = self._without_reserved(call, request)
         call.sent_names = dict(request.sent_names)
@@ -173,7 +161,7 @@ class _BlockInProgress:
 
 
 def _merged(fields: list[Field]) -> tuple[dict[str, str], str | None]:
-    """The parameters by name; and why they are not one call: one of them stands twice."""
+    """Return the parameters by name, and a fault if one stands twice."""
     merged: dict[str, str] = {}
     for key, value in fields:
         if key in merged:

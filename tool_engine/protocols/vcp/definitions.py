@@ -1,4 +1,4 @@
-"""How does VCP tell a model of its tools, and of how to call them?"""
+"""How does VCP describe tools to a model, and how to call them?"""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from tool_engine.protocols.vcp.markers import DEFINITION
 __all__ = ["DEFINITION_STYLES", "INSTRUCTIONS", "KEY", "definition", "definition_losses"]
 
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
-"""What a parameter may be called in VCP."""
+"""The names that a parameter can have in VCP."""
 _TOLD: Final = frozenset({"type", "default", "description"})
-"""What the style `lines` says of a parameter."""
 _WORDS: Final = {
     "en": ("required", "optional", "default: "),
     "zh": ("必填", "可选", "默认值: "),
@@ -42,11 +41,10 @@ DEFINITION_STYLES: Final[Mapping[str, Callable[[Tool, str], list[tuple[str, str]
     "json": _json_style,
     "lines": _line_style,
 }
-"""Every form of a definition: A22, and one line for each parameter."""
+"""Style -> its writer of a definition: A22, and one line per parameter."""
 
 
 def definition(tool: Tool, style: str, language: str) -> str:
-    """One definition block."""
     fields = [
         ("tool_name", tool.name),
         ("command", _command(tool)),
@@ -58,7 +56,7 @@ def definition(tool: Tool, style: str, language: str) -> str:
 
 
 def definition_losses(tool: Tool, style: str) -> Iterator[ReplyFinding]:
-    """What the definition does not say, or VCP cannot carry."""
+    """Yield what the definition leaves out, or VCP cannot carry."""
     for name, schema in _properties(tool):
         if KEY.fullmatch(name) is None or name in ("tool_name", "request_id"):
             yield ReplyFinding(
@@ -88,7 +86,7 @@ def _properties(tool: Tool) -> list[tuple[str, Mapping[str, Any]]]:
 def _described(name: str, schema: Mapping[str, Any], tool: Tool) -> dict[str, Any]:
     head = {"name": name, "type": schema.get("type", "any"), "required": _is_required(name, tool)}
     rest = {key: value for key, value in schema.items() if key != "type"}
-    # The words of an object's own schema would stand for the parameter's.
+    # The keywords of an object's own schema would seem to be the parameter's.
     return {**head, "schema": dict(schema)} if head.keys() & rest.keys() else {**head, **rest}
 
 
@@ -106,12 +104,12 @@ def _is_required(name: str, tool: Tool) -> bool:
 
 
 def _command(tool: Tool) -> str:
-    """The method of `toolId_methodName`; of another name, all of it. A22, A35."""
+    """Return the method of `toolId_methodName`; without one, the whole name. A22, A35."""
     return tool.name.rpartition("_")[2] or tool.name
 
 
 def _example(tool: Tool) -> str:
-    """The first example of the tool; of one without any, what every call has to say."""
+    """Return the tool's first example, or one with the required parameters."""
     if not tool.examples:
         return f"{tool.name}({', '.join(tool.parameters_schema.get('required', ()))})"
     params = tool.examples[0].get("params") or {}
@@ -151,4 +149,3 @@ tool_name:「始」工具名「末」,
 
 可用的工具：""",
 }
-"""How to call, in each language."""

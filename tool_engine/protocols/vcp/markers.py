@@ -1,4 +1,4 @@
-"""Which marks does VCP write around calls, values and results, and how are they written as text?
+"""Which marks does VCP write around calls, values and results, and how are they escaped?
 
 A value may hold any text: between `「始ESCAPE」` and `「末ESCAPE」` every mark is written with one
 `_ESCAPE` more, so that no value holds the mark that ends it.
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 Marks = tuple[str, str]
-"""What begins and what ends a block."""
 REQUEST: Final[Marks] = ("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>")
 DEFINITION: Final[Marks] = ("<<<[TOOL_DEFINITION]>>>", "<<<[END_TOOL_DEFINITION]>>>")
 RESULT: Final[Marks] = ("<<<[TOOL_RESULT]>>>", "<<<[END_TOOL_RESULT]>>>")
@@ -56,14 +55,13 @@ _FUZZY_END: Final = token("end", _fuzzy("END_TOOL_REQUEST"))
 _FUZZY_OPEN: Final = token("fuzzy", ["[「{]", "始", r"\w{0,16}", "[」}]"])
 
 BETWEEN: Final = one_of([*_OPEN.values(), _START, _END])
-"""What may come between two parameters."""
 FUZZY_BETWEEN: Final = one_of([*_OPEN.values(), _FUZZY_OPEN, _FUZZY_START, _FUZZY_END], re.I)
 CLOSERS: Final = {
     "plain": one_of([token("close", literal("「末」")), _END]),
     "exp": one_of([token("close", literal("「末exp」")), _END]),
     "escape": one_of([token("close", literal("「末ESCAPE」"))]),
 }
-"""What may come in a value, by how it was opened: in an escaped one only its end counts."""
+"""The marks that count in a value, by the mark that opened it."""
 _FUZZY_CLOSE: Final = one_of(
     [token("close", ["[「{]", "末", r"(?!ESCAPE)\w{0,16}", "[」}]"]), _FUZZY_END], re.I
 )
@@ -83,12 +81,11 @@ _PLAIN: Final = re.compile(r"「[始末]|<<<\[")
 
 
 def escaped(value: str) -> str:
-    """The text that stands for `value` between `「始ESCAPE」` and `「末ESCAPE」`."""
+    """Return the text of `value` for between `「始ESCAPE」` and `「末ESCAPE」`."""
     return _ESCAPED.sub(lambda found: _longer(found[0]), value)
 
 
 def unescaped(text: str) -> str:
-    """The value for which a text between `「始ESCAPE」` and `「末ESCAPE」` stands."""
     return _ESCAPED.sub(lambda found: _shorter(found[0]), text)
 
 
@@ -101,7 +98,6 @@ def _shorter(mark: str) -> str:
 
 
 def field_text(key: str, value: str) -> str:
-    """One parameter as it is written: in plain marks, or escaped where the value needs it."""
     if _PLAIN.search(value) is None:
         return f"{key}:「始」{value}「末」"
     return f"{key}:「始ESCAPE」{escaped(value)}「末ESCAPE」"

@@ -27,12 +27,12 @@ __all__ = ["VCPProtocol"]
 class VCPProtocol(TextProtocol):
     """Calls as `<<<[TOOL_REQUEST]>>>` blocks of `key:「始」value「末」`. A14-A22.
 
-    Every value is text on the wire. Where the tool is known, it becomes what the tool's schema
-    wants, if that loses nothing; `repairs` of the call tells of it.
+    Every value is text on the wire. Where the tool is known, it is converted by the tool's schema,
+    if that loses nothing; `repairs` of the call lists the conversions.
 
     Args:
-        fuzzy: Whether marks that are only nearly right count: `<<[tool_request]>>`, `{始}`, and
-            names of parameters that differ in case, `_` or `-`. U27.
+        fuzzy: Whether nearly right marks count: `<<[tool_request]>>`, `{始}`, and names of
+            parameters that differ in case, `_` or `-`. U27.
         definition_style: `json`, or `lines`: one line for each parameter.
         result_style: `seed`, or `aio`: one summary of all results. X8.
         wrap_results: Whether `format_results` begins with the mark of a message of results. U31.
@@ -62,12 +62,12 @@ class VCPProtocol(TextProtocol):
         self.wrap_results = wrap_results
 
     def definitions(self, tools: Iterable[Tool]) -> str:
-        """One `<<<[TOOL_DEFINITION]>>>` block for each tool."""
+        """Return one `<<<[TOOL_DEFINITION]>>>` block for each tool."""
         style, language = self.definition_style, self.language
         return "\n\n".join(definition(tool, style, language) for tool in self.known.learn(tools))
 
     def definition_findings(self, tools: Iterable[Tool]) -> list[ReplyFinding]:
-        """What the definitions do not say, and which parameters VCP cannot carry."""
+        """Return what the definitions leave out, or VCP cannot carry."""
         listed = self.known.learn(tools)
         losses = (
             loss for tool in listed for loss in definition_losses(tool, self.definition_style)
@@ -75,20 +75,19 @@ class VCPProtocol(TextProtocol):
         return [*super().definition_findings(listed), *losses]
 
     def prompt(self, tools: Iterable[Tool]) -> str:
-        """How to call, and the definitions; empty without tools."""
+        """Return how to call, and the definitions; empty without tools."""
         told = self.definitions(tools)
         return f"{INSTRUCTIONS[self.language]}\n\n{told}" if told else ""
 
     def decoder(self) -> VCPDecoder:
-        """Begins to read a reply that comes in parts."""
         return VCPDecoder(self, is_fuzzy=self.fuzzy)
 
     def render_call(self, call: ToolCall) -> str:
-        """The block that asks for `call`, for an example or a conversation that is replayed.
+        """Return the block of `call`, for an example or a replayed conversation.
 
         Raises:
             ConfigurationError: It would not be read as the same call: VCP cannot carry the name of
-                a parameter, or the tool is not known that says which text is a number.
+                a parameter, or the tool is unknown that declares which text is a number.
         """
         fields = [(ID, call.call_id), (NAME, call.tool_name)]
         fields += [(key, _written(value)) for key, value in call.arguments.items()]
@@ -98,12 +97,12 @@ class VCPProtocol(TextProtocol):
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> str:
-        """The results as one text, for the next message of the user."""
+        """Return the results as the text of the user's next message."""
         answers = list(zip(request_ids(results, calls), results, strict=True))
         text = RESULT_STYLES[self.result_style](answers)
         return f"{PAYLOAD}\n{text}" if text and self.wrap_results else text
 
 
 def _written(value: Any) -> str:
-    """A text as it is, even with half of a surrogate pair; everything else as JSON."""
+    """Return a text unchanged, even with lone surrogates, others as JSON."""
     return value if isinstance(value, str) else to_text(value)

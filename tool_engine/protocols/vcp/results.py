@@ -13,9 +13,9 @@ from tool_engine.protocols.vcp.markers import RESULT
 __all__ = ["PAYLOAD", "RESULT_STYLES"]
 
 PAYLOAD: Final = "<!-- VCP_TOOL_PAYLOAD -->"
-"""What marks a user message as results. U31."""
+"""The mark of a user message with results. U31."""
 Answers = Sequence[tuple[str, ToolExecutionResult]]
-"""Pairs of the id under which the model awaits a result, and the result."""
+"""Pairs of a call's id, as the model awaits it, and the result."""
 
 
 def _seed(answers: Answers) -> str:
@@ -50,7 +50,7 @@ def _summary_of(number: int, result: ToolExecutionResult) -> str:
 
 
 def _closed(text: str) -> str:
-    """No code fence stays open: it would quote what the model writes next."""
+    """Close an open code fence, which would quote the model's next text."""
     fence = closing_fence(text)
     return text if fence is None else f"{text}\n{fence}\n"
 
