@@ -1,7 +1,4 @@
-"""What is the whole story of one call: who asked, how long did it wait, what became of it?
-
-And which call made it, and which calls did it make: as a tree.
-"""
+"""What is the story of one call and its tree?"""
 
 from __future__ import annotations
 
@@ -33,14 +30,14 @@ _MOST_NAMED: Final = 5
 
 
 class _Node(msgspec.Struct):
-    """A call and those that it made, in the order in which they ended."""
+    """A call and the calls it made, by their end."""
 
     record: ToolCallRecord
     children: list[_Node] = []
 
 
 def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
-    """Prints all that is recorded of one call.
+    """Print all that is recorded of one call.
 
     Args:
         settings: The global options.
@@ -76,7 +73,7 @@ async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json:
 
 
 async def _find(store: ToolKnowledgeStore, call_id: str) -> ToolCallRecord:
-    """The record of the call with this id, or with the only id that begins so."""
+    """Return the call with this id or unique beginning of it."""
     found = await store.storage.query(RecordQuery(call_id=call_id, limit=1))
     if not found:
         found = await _beginning_with(store, call_id)
@@ -103,7 +100,7 @@ async def _beginning_with(store: ToolKnowledgeStore, prefix: str) -> list[ToolCa
 
 
 async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Node, bool]:
-    """The outermost call that led to this one, with all that it made; and whether that is all."""
+    """Return the outermost parent's tree; True if it is complete."""
     root, seen = record, {record.call_id}
     while root.parent_call_id is not None and root.parent_call_id not in seen:
         seen.add(root.parent_call_id)
@@ -129,7 +126,7 @@ async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Nod
 
 
 def _lines(node: _Node, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, _Node]]:
-    """Each call of a tree with the branches before it."""
+    """Yield each call of a tree with the branches before it."""
     if depth == 0:
         yield "", node
     for number, child in enumerate(node.children, 1):
