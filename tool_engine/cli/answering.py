@@ -33,8 +33,6 @@ _TRIES: Final = 5
 
 
 class Before(NamedTuple):
-    """What a conversation had before the call."""
-
     news: int
     names: frozenset[str]
 
@@ -46,7 +44,6 @@ class Before(NamedTuple):
 def answer(
     settings: Settings, token: str, *, is_approved: bool, reason: str | None, as_json: bool
 ) -> int:
-    """Answer a request; run the call if it is approved."""
     decision = ApprovalDecision(is_approved=is_approved, reason=reason)
     return run_async(_answer(settings, token, decision, as_json=as_json))
 

@@ -82,8 +82,7 @@ _SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command line; return the exit code and report mistakes.
 
-    Args:
-        args: The words after the program's name; None takes those of the process.
+    `args` are the words after the program's name; None takes those of the process.
     """
     words = list(sys.argv[1:] if args is None else args)
     _open_what_is_closed()

@@ -15,8 +15,7 @@ _FORM: Final = '{"tool": "echo", "params": {"message": "hi"}} or ["echo", {"mess
 def read_calls(path: str) -> list[tuple[str, dict[str, Any]]]:
     """Read calls from a list or from JSON lines; `-` is stdin.
 
-    Raises:
-        CommandError: An entry is no call; the message names its place. Nothing was run.
+    A CommandError names the place of an entry that is no call.
     """
     calls = [_read_call(place, entry) for place, entry in read_entries(path)]
     if not calls:

@@ -17,8 +17,7 @@ __all__ = ["load_app"]
 def load_app(text: str) -> ToolEngine:
     """Return the engine that a user's module holds, or its function makes.
 
-    Args:
-        text: `module:name`; the module is looked for in the current folder first.
+    The module of `module:name` is looked for in the current folder first.
 
     Raises:
         CommandError: There is no such engine; the message says what is there instead.

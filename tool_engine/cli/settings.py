@@ -103,11 +103,8 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
     """Run a command's coroutine; Ctrl-C cancels it and the running calls.
 
     So does the end of the process (SIGTERM) or of its terminal (SIGHUP): programs that tools have
-    started do not go on without it.
-
-    Args:
-        command: Returns the exit code.
-        log_level: The least level of log lines that are printed, on stderr.
+    started do not go on without it. The coroutine returns the exit code; log lines from `log_level`
+    on go to stderr.
 
     Raises:
         CommandError: Ctrl-C was pressed, or a signal ended the process.

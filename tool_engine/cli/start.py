@@ -12,11 +12,7 @@ _INTERRUPTED: Final = 130
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and end the process, at Ctrl-C with 130.
-
-    Args:
-        args: The words after the program's name; None takes those of the process.
-    """
+    """Run the command line and end the process, at Ctrl-C with 130."""
     try:
         # The import takes some tenths of a second, in which Ctrl-C may come.
         from tool_engine.cli.app import run

@@ -40,7 +40,6 @@ _OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled
 
 
 def make_table(title: str, *columns: str, title_style: str = "bold") -> Table:
-    """Return an empty table in the house style."""
     table = Table(
         title=title or None, title_justify="left", title_style=title_style, box=box.SIMPLE
     )
@@ -98,7 +97,6 @@ def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
 
 
 def rules_text(parameter: ToolParameter) -> str:
-    """Return the rules of a parameter, one per line."""
     rules = dict(parameter.validation)
     if parameter.schema:
         rules["schema"] = parameter.schema
@@ -161,7 +159,6 @@ def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
 
 
 def event_text(event: ToolEngineEvent) -> str:
-    """Return what an event adds to its type and tool."""
     if event.error:
         return " ".join(event.error.split())
     if event.tool is not None:
@@ -171,7 +168,6 @@ def event_text(event: ToolEngineEvent) -> str:
 
 
 def bucket_table(buckets: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return a table of `get_bucket_metrics()`."""
     table = make_table("buckets", "bucket", "running", "limit", "waiting", "utilization")
     for name, values in buckets.items():
         limit = values.get("limit")

@@ -24,11 +24,6 @@ def write_output(file: str, text: str) -> None:
 def write_file(path: Path, text: str, *, may_replace: bool) -> None:
     """Write `text` to `path` as a whole or not at all.
 
-    Args:
-        path: The file; its folder exists.
-        text: The new content.
-        may_replace: Replaces an existing file.
-
     Raises:
         CommandError: The file exists and may not be replaced, or it cannot be written.
     """

@@ -30,13 +30,7 @@ _LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
 
 
 class ChatTurns:
-    """The turns of one conversation.
-
-    Args:
-        view: Shows them.
-        said: What the user says.
-        is_kept: Whether the conversation is saved after each turn.
-    """
+    """The turns of one conversation, saved after each one where `is_kept`."""
 
     def __init__(self, view: ChatView, said: Said, *, is_kept: bool) -> None:
         self._view = view

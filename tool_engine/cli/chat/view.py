@@ -104,8 +104,7 @@ class JSONView(ChatView):
 class PlainView(ChatView):
     """The answers on stdout, and other steps on stderr.
 
-    Args:
-        find: Returns the tool of a name, to hide its secret arguments.
+    `find` returns the tool of a name, whose secret arguments are hidden.
     """
 
     def __init__(self, find: Callable[[str], Tool | None]) -> None:

@@ -19,10 +19,8 @@ NEEDED: Final = ("calculator", "echo", "get_weather", "http_request")
 def copy_definitions(settings: Settings, target: Path) -> str:
     """Copy the definitions into `target` and return where they came from.
 
-    The tools folder is used when it holds the files that the demo needs, else the package's copy.
-
-    Raises:
-        CommandError: The named folder lacks a file that the demo needs.
+    The tools folder is used when it holds the files that the demo needs, else the package's copy. A
+    folder that was named must hold them.
     """
     source = Path(settings.tools)
     missing = [name for name in NEEDED if not (source / f"{name}.yaml").is_file()]

@@ -18,8 +18,6 @@ __all__ = ["ProgressView", "make_progress"]
 
 
 class ProgressView(AbstractContextManager["ProgressView"], Protocol):
-    """Shows how many calls run, wait and have ended."""
-
     def update(self, running: int, waiting: int, finished: int) -> None:
         """Show the numbers of this moment."""
 

@@ -30,11 +30,8 @@ _PATIENCE: Final = 5.0
 class Stage:
     """The running engine, its sub-agent, its events and the failed promises.
 
-    Args:
-        folder: The demo's own copy of the tool files.
-        address: `host:port` of the demo's service.
-        engine: Not opened yet, so that the events of loading are seen.
-        agent: Makes the calls.
+    `folder` is the demo's own copy of the tool files, `address` the `host:port` of its service. The
+    engine is not opened yet, so that the events of loading are seen.
     """
 
     def __init__(self, folder: Path, address: str, engine: ToolEngine, agent: ToolSubAgent) -> None:
@@ -73,7 +70,7 @@ class Stage:
     async def edit(
         self, name: str, text: str, awaited: ToolEngineEventType
     ) -> ToolEngineEvent | None:
-        """Write a tool's file, and wait for the engine's event about it."""
+        """Write a tool's file, and wait for an event of this type."""
         seen = len(self.events)
         self._write(name, text)
         return await self._wait(seen, lambda event: event.event_type is awaited)

@@ -33,11 +33,7 @@ def missing_tool(
 ) -> CommandError:
     """Return a missing tool's error: its broken file, or near names.
 
-    Args:
-        settings: The global options.
-        name: The tool.
-        known: The names of the loaded tools.
-        errors: The files that could not be loaded, and why.
+    `errors` are the files that could not be loaded, and why.
     """
     for file, message in errors:
         if name == Path(file).stem or name in names_in(Path(file)):

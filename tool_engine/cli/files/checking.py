@@ -45,8 +45,6 @@ __all__ = [
 
 
 class Checked(msgspec.Struct):
-    """What was found in one file."""
-
     file: str
     definitions: list[Tool | ToolGroup] = []
     """The tools and groups, in the order of the file."""
@@ -116,10 +114,8 @@ class Checker:
     ) -> list[Checked]:
         """Check each file once; duplicate names in a folder are problems.
 
-        Args:
-            paths: Files and folders.
-            is_recursive: Reads sub-folders too.
-            is_busy: Files of which it says so count as they were at the last check.
+        Files and folders are given as `paths`; a file counts as at the last check where `is_busy`
+        says so.
 
         Raises:
             CommandError: There is nothing at one of the paths.
@@ -240,7 +236,6 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
 
 
 def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
-    """Return the problem of definition `number` with line and column."""
     try:
         return placed(problem, read_definition(problem.file).data, number)
     except DefinitionError:

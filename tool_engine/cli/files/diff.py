@@ -64,11 +64,7 @@ class Compared(msgspec.Struct, frozen=True):
 def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
     """Print how the tools of two places differ.
 
-    Args:
-        settings: Names the folder for a word that is no path.
-        old: A file, a folder, `REVISION:PATH` of a git repository, or the name of a tool.
-        new: The same.
-        as_json: Prints one JSON document.
+    A place is a file, a folder, `REVISION:PATH` of a git repository, or the name of a tool.
 
     Returns:
         1 when something is breaking and no version announces it, else 0.

@@ -44,11 +44,8 @@ def make_options(
 ) -> LintOptions:
     """Return the options for the words of a command line.
 
-    Args:
-        select: Codes to keep, with commas between them; none keeps all.
-        ignore: Codes to leave out, with commas between them.
-        form: One of `FORMATS`.
-        as_json: Means json, whatever `form` is.
+    `select` and `ignore` are codes to keep (none: all) and to leave out, with commas between them;
+    `form` is one of `FORMATS`, and `as_json` means json anyway.
 
     Raises:
         ConfigurationError: There is no such code.

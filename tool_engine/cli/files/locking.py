@@ -61,13 +61,8 @@ def lock_tools(
 ) -> int:
     """Write the lock file, or check it.
 
-    Args:
-        settings: Names the folder.
-        names: The tools to approve, groups as `group:NAME`; empty: all of the folder, and no
-            others.
-        check: Writes nothing.
-        file: The lock file; None: the one beside the folder.
-        as_json: Prints one JSON document.
+    `names` are the tools to approve, groups as `group:NAME`; without any, all of the folder are,
+    and no others. `file` is None for the lock beside the folder.
 
     Returns:
         1 when files could not be loaded, or when `check` found a difference; else 0.
@@ -141,12 +136,10 @@ def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
 def approvals(
     lock: ToolLock, present: Mapping[str, Tool | ToolGroup], code: Mapping[str, str]
 ) -> list[Approval]:
-    """Return the state of all definitions in files or the lock.
+    """Return the state of each definition in the files or the lock.
 
-    Args:
-        lock: The approvals.
-        present: What files define: tools by name, groups by `group:NAME`.
-        code: The hashes of the code that definitions name, by tool.
+    `present` are the definitions by name, groups as `group:NAME`; `code` is the hashes of the code
+    that they name, by tool.
     """
     locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
     locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}

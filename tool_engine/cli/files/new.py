@@ -33,15 +33,7 @@ _CODE_KIND: Final = "python"
 def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: bool) -> int:
     """Write the files of a new tool; print the next steps.
 
-    Args:
-        settings: Names the folder; it is made when it does not exist.
-        name: The tool's name, and that of its file.
-        kind: What runs it, one of `KINDS`.
-        force: Replaces existing files.
-        as_json: Prints one JSON document.
-
-    Raises:
-        CommandError: The name or the kind is wrong, or a file exists already.
+    `kind` is one of `KINDS`. A missing folder is made; `force` replaces existing files.
     """
     _check(name, kind)
     module = _module(settings, name) if kind == _CODE_KIND else ""
@@ -78,7 +70,6 @@ def _check(name: str, kind: str) -> None:
 
 
 def _module(settings: Settings, name: str) -> str:
-    """Return the import name of the tool's code, beside its file."""
     place = Path(os.path.relpath(settings.tools, settings.project), name)
     for part in place.parts:
         if not part.isidentifier() or keyword.iskeyword(part):

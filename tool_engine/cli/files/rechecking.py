@@ -32,10 +32,8 @@ _INTERVAL: Final = 2.0
 def validate_and_watch(settings: Settings, paths: Sequence[str], *, as_json: bool) -> int:
     """Check files at every change, until Ctrl-C or no reader.
 
-    Args:
-        settings: Names the folder when no path does.
-        paths: Files and folders; they may come into being later.
-        as_json: Prints one JSON document per line and file.
+    The paths may come into being later; without any, the folder of the settings is watched.
+    `as_json` prints one JSON document per line and file.
     """
     watched = _Watched(settings, paths or [settings.tools], as_json=as_json)
     try:
@@ -47,8 +45,6 @@ def validate_and_watch(settings: Settings, paths: Sequence[str], *, as_json: boo
 
 
 class _News(NamedTuple):
-    """The differences from the look before."""
-
     changed: Sequence[Checked]
     gone: Sequence[str]
 
@@ -106,7 +102,6 @@ class _Watched:
             return self._checker.busy
 
     def _check(self, settle: float) -> tuple[list[Checked], list[str]]:
-        """Return the results of existing files, and the paths without any."""
 
         def is_busy(file: str, stamp: FileStamp) -> bool:
             is_open = any(watcher.is_open(file) for watcher in self._watchers)

@@ -26,10 +26,6 @@ def is_revision(word: str) -> bool:
 def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, bytes]:
     """Return the definitions at `REVISION:PATH`, relative to the present folder.
 
-    Args:
-        word: Such as `HEAD:tools` or `v1.2:tools/echo.yaml`.
-        is_recursive: Reads sub-folders too.
-
     Raises:
         CommandError: git does not know it, or is not installed.
     """

@@ -29,7 +29,6 @@ def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
 
 
 def file_of_tool(settings: Settings, name: str) -> str:
-    """Return the file in the tools folder that defines the tool `name`."""
     loader = ToolConfigLoader()
     tools = loader.load_directory(settings.folder(), settings.is_recursive)
     sources = {tool.name: str(tool.source) for tool in tools}

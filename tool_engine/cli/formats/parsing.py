@@ -35,12 +35,8 @@ def parse_file(
 ) -> int:
     """Print the calls, the text and the findings of a reply.
 
-    Args:
-        settings: Names the folder of the tools that the model had.
-        protocol_name: How the reply is written.
-        file: Where it is; `-` is stdin.
-        is_stream: Whether it is read in pieces, as it came from the model.
-        as_json: Whether to print one JSON document.
+    `settings` names the tools that the model had; `-` is stdin; with `is_stream` the reply is read
+    in pieces, as it came from the model.
 
     Returns:
         0 if every call can be run, 1 if one cannot, or something else the model wanted is lost.

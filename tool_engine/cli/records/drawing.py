@@ -31,6 +31,5 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def drawn(text: str, console: Console) -> str:
-    """Return `text` in characters that `console` can show."""
     is_unicode = console.encoding.lower().replace("-", "").startswith("utf")
     return text if is_unicode else text.translate(_ASCII)

@@ -48,8 +48,6 @@ _KEPT_NOW: Final = "an engine keeps its events there now: all of them are told f
 
 
 class EventFilters(msgspec.Struct, frozen=True):
-    """The events to show."""
-
     calls: RecordFilters
     """Of these calls; other events have none of these."""
     types: tuple[str, ...] = ()
@@ -61,12 +59,10 @@ class EventFilters(msgspec.Struct, frozen=True):
     """How many of the newest."""
 
     def query(self) -> RecordQuery:
-        """Return the query for the records of such events."""
         query = self.calls.query(self.limit)
         return msgspec.structs.replace(query, call_id=self.call_id)
 
     def wanted(self) -> WantedEvents:
-        """Return the filter for events themselves."""
         return WantedEvents.of(
             self.types or None, self.calls.tool, self.call_id, self.calls.conversation
         )
@@ -107,11 +103,7 @@ async def told_events(
 ) -> AsyncGenerator[ToolEngineEvent, None]:
     """Yield the wanted events, from kept events or else from records.
 
-    Args:
-        settings: The global options.
-        filters: Which events.
-        follow: Whether it goes on with new events, without end.
-        is_quiet: Leaves out the note on stderr where they come from.
+    With `follow` it goes on without end. Unless `is_quiet`, stderr says where the events come from.
 
     Raises:
         CommandError: There are no records, or no numbers to go on from.
@@ -187,7 +179,6 @@ async def _logged(
 
 
 async def _newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
-    """Return the newest wanted events, the newest first."""
     found: list[ToolEngineEvent] = []
     before: int | None = None
     limit = choice.filters.limit

@@ -89,10 +89,9 @@ class Patience:
 
 
 class RecordTail:
-    """The new records, each once.
+    """The new records of a query, each once.
 
-    Args:
-        query: Which records; its `limit` is for those that exist already.
+    The query's `limit` is for those that exist already.
     """
 
     def __init__(self, query: RecordQuery) -> None:
@@ -101,7 +100,6 @@ class RecordTail:
         self._seen: dict[str, datetime] = {}
 
     async def begin(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
-        """Return the newest existing records, oldest first."""
         newest = await store.storage.query(self._query)
         self._query = replace(self._query, limit=_PAGE, end=None, oldest_first=True)
         recent = await self._since(store, self._horizon - _OVERLAP)
@@ -109,7 +107,6 @@ class RecordTail:
         return list(reversed(newest))
 
     async def look(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
-        """Return the records since the last look, oldest first."""
         start = self._horizon - _OVERLAP
         found = [
             each for each in await self._since(store, start) if each.record_id not in self._seen

@@ -51,7 +51,6 @@ class RecordFilters(msgspec.Struct, frozen=True):
     session: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
-        """Return the query for the store."""
         return RecordQuery(
             tool_name=self.tool,
             is_success=False if self.is_failed else None,

@@ -19,5 +19,4 @@ class Pace:
         self._throttler = Throttler(1, interval, interval / _LOOKS)
 
     async def wait(self) -> None:
-        """Wait until the next question may begin."""
         await self._throttler.acquire()  # type: ignore[no-untyped-call] # the library has no types

@@ -53,7 +53,6 @@ class _Frame(NamedTuple):
         return _LEFT + _WIDTH * min(max(share, 0.0), 1.0)
 
     def bin(self, time: float) -> int:
-        """Return the number of the bin that a time falls into."""
         return min(int((self.x(time) - _LEFT) / _WIDTH * _BINS), _BINS - 1)
 
 
@@ -95,7 +94,6 @@ def _times(
 
 
 def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
-    """Yield the bars of used slots and of waiting calls."""
     used, waiting = [], []
     for each in records:
         began = each.started_at.timestamp()
@@ -111,7 +109,6 @@ def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
 
 
 def _levels(steps: Sequence[tuple[float, int]], frame: _Frame) -> dict[int, int]:
-    """Return the highest level in each bin."""
     highest: dict[int, int] = {}
     # Every level ends: the last step is down to 0.
     for (time, level), (until, _) in itertools.pairwise(steps):

@@ -45,7 +45,7 @@ def parse_moment(option: str, word: str) -> datetime:
 
 
 def parse_size(option: str, word: str) -> int:
-    """Return the bytes of a size such as `500MB` or `2GB`."""
+    """Return the bytes of a size such as `500MB`; 0 is refused."""
     found = _SIZE.fullmatch(word)
     size = math.floor(float(found[1]) * _BYTES[found[2].upper()]) if found else 0
     if size < 1:

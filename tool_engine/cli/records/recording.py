@@ -54,7 +54,7 @@ _INSTALL: Final = "run: pip install 'tool-engine[sql]'"
 
 
 def records_place(settings: Settings) -> str | None:
-    """Return the URL of the records' database; None when none are kept."""
+    """Return the URL of the records' database; None: no records."""
     named = settings.records
     if named is None:
         path = _default_file(settings.tools)
@@ -74,10 +74,7 @@ async def recording_engine(
 ) -> AsyncIterator[ToolEngine]:
     """Open an engine on the tools folder, with recorded calls where possible.
 
-    Args:
-        settings: The global options.
-        approver: Decides about calls of no session; None: no approver.
-        **changes: Fields of `ToolEngineConfig`.
+    `approver` decides about calls of no session; `changes` are fields of `ToolEngineConfig`.
     """
     config = settings.engine_config(**changes)
     place = records_place(settings)
@@ -223,7 +220,6 @@ class _FileRecords:
 
 
 async def _storage(place: str, max_records: int) -> RecordStorage | None:
-    """Return the storage for a command's calls, or None."""
     if not _has_libraries():
         return None
     try:
@@ -262,7 +258,6 @@ def _reason(error: Exception) -> str:
 
 
 def _file_of(place: str) -> Path | None:
-    """Return the file of a SQLite URL; None for other databases."""
     if not place.startswith(_SQLITE):
         return None
     return Path(unquote(place.removeprefix(_SQLITE))).expanduser()

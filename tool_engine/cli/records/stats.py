@@ -33,8 +33,6 @@ _WIDE: Final = 110
 
 
 class _Interval(msgspec.Struct, frozen=True):
-    """The calls of one part of the time."""
-
     start: datetime
     calls: int
     failed: int

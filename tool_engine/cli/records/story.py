@@ -30,7 +30,7 @@ _MOST_NAMED: Final = 5
 
 
 class _Node(msgspec.Struct):
-    """A call and the calls it made, by their end."""
+    """A call and the calls it made, in order of their ends."""
 
     record: ToolCallRecord
     children: list[_Node] = []
@@ -39,11 +39,8 @@ class _Node(msgspec.Struct):
 def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
     """Print all that is recorded of one call.
 
-    Args:
-        settings: The global options.
-        call_id: Its id, or the beginning of it if no other call's id begins so.
-        full: Whether arguments and result are printed whole, as far as they were kept.
-        as_json: Prints one JSON document.
+    `call_id` is its id, or a beginning of no other id. `full` prints arguments and result whole, as
+    far as they were kept.
     """
     return run_async(_print_story(settings, call_id, full=full, as_json=as_json))
 
