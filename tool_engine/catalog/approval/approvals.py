@@ -89,7 +89,7 @@ class Approvals:
         return refusal
 
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
-        """Return the groups as calls see them, unapproved ones reduced."""
+        """Return the groups as calls see them; unapproved ones only take away."""
         if not self.is_enforced:
             return groups
         held = dict(groups)

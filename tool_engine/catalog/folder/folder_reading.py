@@ -171,7 +171,7 @@ class Catalog:
         return arrivals.paths() & (looked_at | states.keys())
 
     def _note_renames(self, gone: Collection[str], states: Mapping[str, FileStamp | None]) -> None:
-        """Rename a known file in one step, without a rest.
+        """Take over a renamed file in one step, without a rest.
 
         Else its tools would be gone from the look that misses its old name until the new one has
         rested.

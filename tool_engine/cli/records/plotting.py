@@ -152,7 +152,7 @@ def _floor(row: int) -> float:
 
 
 def _rank(ordered: Sequence[float], share: float) -> float:
-    """Return the value that `share` of all do not exceed."""
+    """Return the smallest value that `share` of all do not exceed."""
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 

@@ -39,8 +39,8 @@ class _Node(msgspec.Struct):
 def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
     """Print all that is recorded of one call.
 
-    `call_id` is its id, or a beginning of no other id. `full` prints arguments and result whole, as
-    far as they were kept.
+    `call_id` is its id, or the beginning of it if no other id begins so. `full` prints arguments
+    and result whole, as far as they were kept.
     """
     return run_async(_print_story(settings, call_id, full=full, as_json=as_json))
 
