@@ -222,7 +222,7 @@ class ToolIndex:
         return list(compress(self._tools.values(), map(is_not, self._tools.values(), found)))
 
     def _apart(self, other: ToolIndex) -> frozenset[str] | None:
-        """Return the names that may differ between snapshots; None: any."""
+        """Return the only names that may differ between snapshots; None: any."""
         mine = (self._mark, frozenset[str]()), self._origin, self._likeness
         others = (other._mark, frozenset[str]()), other._origin, other._likeness
         for mark, names in mine:

@@ -91,9 +91,8 @@ class _Ignored(NamedTuple):
 def choose_rules(select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[LintRule]:
     """Return the rules that `select` includes and `ignore` does not.
 
-    Args:
-        select: Codes such as `L101`, or beginnings of codes such as `L1`; none selects all.
-        ignore: The same, to leave out.
+    Both hold codes such as `L101`, or beginnings of codes such as `L1`; an empty `select` includes
+    all.
 
     Raises:
         ConfigurationError: No code begins so.

@@ -1,1 +1,1 @@
-"""The command line: what can a person or a script do with a folder of tool files?"""
+"""What can people and scripts do with a folder of tool files?"""

@@ -1,7 +1,6 @@
-"""How is a call answered that waits for somebody's consent, long after it was asked?
+"""How is a waiting call approved or rejected in another process?
 
-The conversation goes on from what is kept of it, in this process, for this one call; it is kept
-again afterwards.
+The kept conversation goes on in this process, for this one call, and is kept again afterwards.
 """
 
 from __future__ import annotations
@@ -30,25 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["Before", "answer", "keep_answered"]
 
 _TRIES: Final = 5
-"""Saves of the same conversation by others, one after the other."""
+"""Saves of the same conversation by other processes, one after the other."""
 
 
 class Before(NamedTuple):
-    """What a conversation had before the call."""
-
     news: int
     names: frozenset[str]
 
     @classmethod
     def of(cls, session: ToolSession) -> Before:
-        """What it has now."""
         return cls(len(session.calls.news), frozenset(each.name for each in session.variables))
 
 
 def answer(
     settings: Settings, token: str, *, is_approved: bool, reason: str | None, as_json: bool
 ) -> int:
-    """Answers the request with this token; if it is approved, runs its call and prints the end."""
     decision = ApprovalDecision(is_approved=is_approved, reason=reason)
     return run_async(_answer(settings, token, decision, as_json=as_json))
 
@@ -77,9 +72,9 @@ async def _answer(
 async def keep_answered(
     session: ToolSession, engine: ToolEngine, token: str, before: Before
 ) -> None:
-    """Saves the conversation; one that went on meanwhile learns how the call has ended.
+    """Save the conversation; one that went on meanwhile learns the call's result.
 
-    The call is over, and cannot be answered again: what became of it must not get lost.
+    The call is over, and cannot be answered again: its result must not get lost.
     """
     ended = session
     for _ in range(_TRIES):
@@ -94,7 +89,7 @@ async def keep_answered(
 
 
 def _take_over(session: ToolSession, ended: ToolSession, token: str, before: Before) -> None:
-    """Puts what one call has changed into a later state of its conversation."""
+    """Put one call's changes into a later state of its conversation."""
     session.deferred.pop(token, None)
     session.gate.book.withdraw(token)
     news = ended.calls.news[before.news :]
@@ -103,7 +98,7 @@ def _take_over(session: ToolSession, ended: ToolSession, token: str, before: Bef
         if each.name in before.names:
             continue
         name = _free_name(each.name, session.variables)
-        # Whoever read the old name in the news would get what others have under it.
+        # A reader of the old name in the news would get the value that others have under it.
         reference = re.compile(rf'(?<=[{{"]){re.escape(each.name)}(?=[}}:"])')
         news = [reference.sub(name, text) for text in news]
         session.variables.add(msgspec.structs.replace(each, name=name))
@@ -139,5 +134,5 @@ def _print(result: SessionResult, decision: ApprovalDecision, *, as_json: bool) 
         )
     else:
         make_console().print(plain(result.final_text or result.error or ""), soft_wrap=True)
-    # Who refuses has what they wanted, though the call has failed.
+    # A rejection succeeds as a command, though the call has failed.
     return EXIT_OK if result.is_success or not decision.is_approved else EXIT_FAILED

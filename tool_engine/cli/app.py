@@ -80,16 +80,15 @@ _SETTINGS: Final = {"call": {"ignore_unknown_options": True}}
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns the exit code; mistakes are told, never raised.
+    """Run one command line; return the exit code and report mistakes.
 
-    Args:
-        args: The words after the program's name; None takes those of the process.
+    `args` are the words after the program's name; None takes those of the process.
     """
     words = list(sys.argv[1:] if args is None else args)
     _open_what_is_closed()
     _accept_every_character()
     try:
-        # What the options set is forgotten with the command.
+        # A command's options must not outlive it.
         code = contextvars.copy_context().run(_run, words)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -132,7 +131,7 @@ def _report_usage(error: typer.TyperException, *, as_json: bool) -> int:
     hint = ""
     if context is not None:
         hint = f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n"
-    # Without a message it was the command line without words, and the help is already printed.
+    # Without a message the command line was empty, and the help is already printed.
     if message:
         report(message, "usage_error", as_json=as_json, hint=hint)
     return error.exit_code
@@ -147,7 +146,7 @@ def _usage_text(error: typer.TyperException, context: Any) -> str:
 
 
 def _open_what_is_closed() -> None:
-    # Whoever starts a command with `>&-` wants to read nothing.
+    # `>&-` closes a stream on purpose: its output goes nowhere.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as we run

@@ -1,9 +1,8 @@
 """How do words like `count=3` become the arguments of a tool?
 
 `key=value` is read by the type that the tool declares for `key`; `key:=json` is raw JSON;
-`key=@file` is the text of a file. `--key value` is `key=value` of a parameter that there is, and a
-JSON object is all of its keys. What the words cannot mean is refused here; whether the values are
-allowed is the engine's validation to say.
+`key=@file` is the text of a file. `--key value` is `key=value` of a declared parameter, and a JSON
+object gives all of its keys. Whether the values are allowed, the engine's validation decides.
 """
 
 from __future__ import annotations
@@ -28,11 +27,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def read_params(path: str | None) -> dict[str, Any]:
-    """The arguments that a JSON or YAML file holds; `-` is stdin, None is no arguments.
-
-    Raises:
-        CommandError: The file cannot be read or holds no object.
-    """
+    """Read the arguments in a JSON or YAML file; `-` is stdin."""
     if path is None:
         return {}
     value = read_document(path)
@@ -45,7 +40,7 @@ def read_params(path: str | None) -> dict[str, Any]:
 
 
 def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
-    """The arguments that `words` spell out for `tool`.
+    """Return the arguments that `words` spell out for `tool`.
 
     Example:
         `parse_arguments(tool, ["count=3", "tags:=[1, 2]"])` is `{"count": 3, "tags": [1, 2]}` when
@@ -64,7 +59,7 @@ def parse_arguments(tool: Tool, words: Iterable[str]) -> dict[str, Any]:
 
 
 def example_arguments(tool: Tool) -> list[str]:
-    """Words for the required parameters of `tool`, as a person could type them."""
+    """Return words for the required parameters of `tool`, ready to type."""
     return [
         f"{parameter.name}={_example_value(parameter.type, parameter.validation)}"
         for parameter in tool.parameters
@@ -73,18 +68,18 @@ def example_arguments(tool: Tool) -> list[str]:
 
 
 def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
-    """The arguments that a word spells out, with the next one where it needs that."""
+    """Return the arguments of a word, with the next one where needed."""
     if word.startswith("--"):
         return [_parse_word(_option(word, rest, types), types)]
     if word.lstrip().startswith("{"):
         value = parse_json(word, "the arguments")
-        # It begins with a brace, so it is an object.
+        # An object, as it begins with a brace.
         return list(value.items())
     return [_parse_word(word, types)]
 
 
 def _option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
-    """`--key value` as `key=value`."""
+    """Rewrite `--key value` as `key=value`."""
     name, equals, text = word.removeprefix("--").partition("=")
     key = name if name in types else name.replace("-", "_")
     if key not in types:
@@ -117,7 +112,7 @@ def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
 
 
 def _example_of(text: str, types: Mapping[str, str]) -> str:
-    """An argument that may have been meant by `text`, or else one that shows how one looks."""
+    """Return an argument that `text` may mean, or else any example."""
     if 0 < len(text) <= 40:
         for key, kind in types.items():
             try:

@@ -13,10 +13,9 @@ _FORM: Final = '{"tool": "echo", "params": {"message": "hi"}} or ["echo", {"mess
 
 
 def read_calls(path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The calls of a JSON or YAML list, or of JSON lines, in order; `-` is stdin.
+    """Read calls from a list or from JSON lines; `-` is stdin.
 
-    Raises:
-        CommandError: An entry is no call; the message names its place. Nothing was run.
+    A CommandError names the place of an entry that is no call.
     """
     calls = [_read_call(place, entry) for place, entry in read_entries(path)]
     if not calls:

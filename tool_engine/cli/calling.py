@@ -1,4 +1,4 @@
-"""How does the command line run a call, or a file of them, and tell how they ended?"""
+"""How does the command line run one call or a batch?"""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ _MOST_TRACED = 1_000_000
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The call that the command line asks for."""
-
     name: str
     words: tuple[str, ...] = ()
     params_file: str | None = None
@@ -42,8 +40,6 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class BatchOptions(msgspec.Struct, frozen=True):
-    """How the calls of a file are run."""
-
     is_parallel: bool = False
     max_parallel: int | None = None
     trace: str | None = None
@@ -51,14 +47,12 @@ class BatchOptions(msgspec.Struct, frozen=True):
 
 
 def call_tool(settings: Settings, request: Request, *, as_json: bool) -> int:
-    """Runs one call and prints its result."""
     # Read before the loop runs: a Ctrl-C cannot cancel a coroutine that waits for stdin.
     params = read_params(request.params_file)
     return run_async(_call_tool(settings, request, params, as_json=as_json))
 
 
 def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: bool) -> int:
-    """Runs the calls of a file through a sub-agent and prints the results and a summary."""
     calls = read_calls(file)
     if options.trace is None:
         return run_async(_run_batch(settings, calls, options, as_json=as_json))
@@ -74,7 +68,6 @@ def run_batch(settings: Settings, file: str, options: BatchOptions, *, as_json: 
 
 
 def print_result(result: ToolExecutionResult) -> None:
-    """Prints how a call ended: its output, or its error, and what was found in its arguments."""
     console = make_console()
     if result.validation_errors:
         console.print(findings_table(result.validation_errors))
@@ -82,7 +75,7 @@ def print_result(result: ToolExecutionResult) -> None:
         console.print(plain(f"{result.error_type}: {result.error or ''}", "red"), soft_wrap=True)
         return
     output: Any = result.output
-    # Only what the engine has wrapped is unwrapped: a tool that returned text prints as text.
+    # Only the engine's own wrapping is undone: a tool's text prints as text.
     if list(output) == ["result"] and isinstance(output["result"], str):
         console.print(plain(output["result"]), soft_wrap=True)
         return
@@ -90,7 +83,7 @@ def print_result(result: ToolExecutionResult) -> None:
 
 
 def summary_facts(summary: dict[str, Any]) -> dict[str, Any]:
-    """A sub-agent's summary without the list of its calls."""
+    """Return a sub-agent's summary without the list of its calls."""
     return {key: value for key, value in summary.items() if key not in ("call_details", "errors")}
 
 
@@ -98,7 +91,7 @@ async def _call_tool(
     settings: Settings, request: Request, params: dict[str, Any], *, as_json: bool
 ) -> int:
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
-    # What only other tools need takes longer to import than this call to run.
+    # Modules of other kinds of tools take longer to import than this call to run.
     async with recording_engine(settings, approver=_approver(), preload=False) as engine:
         tool = engine.get(request.name)
         for each in engine.quarantined():
@@ -130,7 +123,7 @@ async def _run_batch(
     async with recording_engine(settings, approver=_approver(), **changes) as engine:
         agent = ToolSubAgent(_CALLER, engine)
         results: list[ToolExecutionResult] = []
-        # Calls that never wait leave nobody else time: what writes the records gets it here.
+        # Calls that never wait block the loop; this lets the records be written.
         for start in range(0, len(calls), _PART):
             results += await agent.execute_batch(
                 calls[start : start + _PART],
@@ -151,8 +144,8 @@ async def _run_batch(
 
 
 def _approver() -> Approver | None:
-    """Whoever sits at the terminal; None on a system that has no such terminals."""
-    # Loaded here: most commands ask nobody.
+    """Return the person at the terminal; None on systems without such terminals."""
+    # Loaded here: most commands ask for no approval.
     try:
         from tool_engine.approval.console import ConsoleApprover
     except ModuleNotFoundError:
@@ -161,7 +154,7 @@ def _approver() -> Approver | None:
 
 
 def _open_trace(path: str) -> None:
-    """Finds out before any call is made whether the trace can be written."""
+    """Check before any call that the trace can be written."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666))
     except OSError as error:

@@ -24,26 +24,23 @@ _MAX_BYTES: Final = 65_536
 
 
 def complete_strategy(incomplete: str) -> list[str]:
-    """The strategies that begin with `incomplete`."""
     return [name for name in STRATEGIES if name.startswith(incomplete)]
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """The kinds of new tools that begin with `incomplete`."""
     from tool_engine.catalog.definition.starter import KINDS
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def complete_tool(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The tool names that begin with `incomplete`."""
     chosen = ctx.params.get("tools") or ctx.find_root().params.get("tools")
     folder = Path(chosen or os.environ.get("TOOL_ENGINE_TOOLS") or DEFAULT_TOOLS)
     return [name for name in tool_names(folder) if name.startswith(incomplete)]
 
 
 def tool_names(directory: Path) -> list[str]:
-    """The names in the tool files of `directory`, sorted; none when it cannot be read."""
+    """Return the sorted names in a folder's files; none if unreadable."""
     names: set[str] = set()
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in (".yaml", ".yml"))
@@ -55,7 +52,7 @@ def tool_names(directory: Path) -> list[str]:
 
 
 def names_in(path: Path) -> list[str]:
-    """The names that one file defines, as far as its lines tell; none when it cannot be read."""
+    """Return the names in a file's `name:` lines; none if unreadable."""
     try:
         # A pipe or a device that is named like a tool file would never answer.
         if not path.is_file():

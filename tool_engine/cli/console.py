@@ -1,7 +1,7 @@
-"""How does text get onto the terminal without harming it, and JSON out without noise?
+"""How do text and JSON reach the terminal without harm?
 
 What a tool returns comes from anywhere: no control character of it reaches a terminal, and no
-square bracket of it is taken for markup.
+square bracket of it counts as markup.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Console(Console):
 
 
 def _lines(table: Table) -> Iterator[str]:
-    """The rows of a table, for another program to read."""
+    """Yield the rows of a table as lines for another program."""
     if table.title:
         yield f"{_cell(table.title)}\n"
     if table.show_header:
@@ -54,7 +54,7 @@ def _cell(value: Any) -> str:
 
 
 def make_console(*, stderr: bool = False, is_drawn: bool = False) -> Console:
-    """A console that prints tables and nothing clever: no markup, emoji or highlighting.
+    """Return a console without markup, emoji or highlighting.
 
     Where it is no terminal, such as a pipe, a row of a table is one line, with tabs between, unless
     tables are to be drawn all the same.
@@ -62,39 +62,37 @@ def make_console(*, stderr: bool = False, is_drawn: bool = False) -> Console:
     kind = Console if is_drawn else _Console
     console = kind(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.width:
-        # COLUMNS=0: it would print nothing at all.
+        # COLUMNS=0: rich would print nothing at all.
         console.width = _WIDTH
     return console
 
 
 def visible(text: str) -> str:
-    r"""`text` with what steers a terminal, or is not seen, written out, such as `\x1b`."""
+    r"""Write out control and hidden characters, as `\x1b` is."""
     return written_out(text, keeps_lines=True)
 
 
 def plain(value: str, style: str = "") -> Text:
-    """`value` as it is, safe for a terminal."""
+    """Return `value` unchanged, but safe for a terminal."""
     return Text(visible(value), style=style, overflow="fold")
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """`value` as strict JSON; what JSON cannot hold becomes null (NaN) or its `repr`."""
+    """Return strict JSON: NaN becomes null, other foreign values their `repr`."""
     text = json.dumps(
         _to_json(value, 0), indent=indent, ensure_ascii=not _speaks_unicode(), allow_nan=False
     )
-    # The line breaks are those between the members: in its texts JSON has none.
+    # Line breaks are only between members: JSON texts have none.
     return DECEPTIVE.sub(
         lambda match: match[0] if match[0] == "\n" else json.dumps(match[0])[1:-1], text
     )
 
 
 def print_json(value: Any) -> None:
-    """Prints one JSON document."""
     sys.stdout.write(json_text(value) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    """Prints one JSON document on a line of its own, at once."""
     sys.stdout.write(json_text(value, indent=None) + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""How is a file that the command line names read: JSON, JSON lines or YAML?
+"""How does a command read JSON, JSON lines or YAML?
 
 Never silently wrong: a duplicate key, NaN, or text after the end is an error with its place.
 """
@@ -20,7 +20,7 @@ _YAML = (".yaml", ".yml")
 
 
 def read_bytes(path: str) -> bytes:
-    """What a file holds, or stdin when `path` is `-`."""
+    """Read a file, or stdin when `path` is `-`."""
     try:
         return sys.stdin.buffer.read() if path == "-" else read_named(path)
     except OSError as error:
@@ -28,7 +28,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of stdin when `path` is `-`."""
+    """Read a text file, or stdin when `path` is `-`."""
     data = read_bytes(path)
     try:
         return data.decode("utf-8-sig")
@@ -39,7 +39,7 @@ def read_text(path: str) -> str:
 
 
 def read_document(path: str) -> Any:
-    """The one value that a JSON or YAML file holds; `-` is stdin."""
+    """Read one value of JSON or YAML; `-` is stdin."""
     text = read_text(path)
     if _is_yaml(path, text):
         documents = _parse_yaml(text, path)
@@ -52,7 +52,7 @@ def read_document(path: str) -> Any:
 
 
 def read_entries(path: str) -> list[tuple[str, Any]]:
-    """The entries of a JSON or YAML list, or of JSON lines, each with its place in the file."""
+    """Read list entries or JSON lines, each with its place."""
     text = read_text(path)
     if _is_yaml(path, text):
         documents = _parse_yaml(text, path)
@@ -71,7 +71,7 @@ def read_entries(path: str) -> list[tuple[str, Any]]:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """One strict JSON value: no duplicate keys, no NaN, nothing after it."""
+    """Parse one strict JSON value: no duplicate keys, NaN or trailing text."""
     try:
         return json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -90,7 +90,7 @@ def _is_yaml(path: str, text: str) -> bool:
 
 
 def _is_lines(text: str) -> bool:
-    # Lines of ["name", {...}] begin like a list of them; only they have whole lists on each line.
+    # Lines of ["name", {...}] begin like a list; only they have a whole list on each line.
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
         return False

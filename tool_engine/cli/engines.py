@@ -1,4 +1,4 @@
-"""Which engine do the words `module:name` mean?"""
+"""Which engine does `--app module:name` mean?"""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ __all__ = ["load_app"]
 
 
 def load_app(text: str) -> ToolEngine:
-    """The engine that a module of the user's holds, or that a function in it makes.
+    """Return the engine that a user's module holds, or its function makes.
 
-    Args:
-        text: `module:name`; the module is looked for in the current folder first.
+    The module of `module:name` is looked for in the current folder first.
 
     Raises:
         CommandError: There is no such engine; the message says what is there instead.
@@ -38,9 +37,9 @@ def load_app(text: str) -> ToolEngine:
 
 
 def _module(name: str) -> Any:
-    # As `python -m` does; a command that was installed looks only into its own folder.
+    # As `python -m` does; an installed command searches only its own folder.
     put_first(str(Path.cwd()))
-    # The engine imports from the path alone, so what it approves is looked for there alone.
+    # The engine imports from the path alone, so it must look for approved code only there.
     PROJECT_FOLDER.set(None)
     try:
         return import_module(name)

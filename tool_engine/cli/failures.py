@@ -1,7 +1,7 @@
-"""How does a command say that it could not do what was asked?
+"""How does a command report that it cannot do what was asked?
 
-A `CommandError` is somebody's mistake on the command line or in a file that it names: the person
-sees one message with its cure, a program one JSON document, nobody a traceback.
+A `CommandError` is a mistake on the command line or in a file that it names: a person sees one
+message with its cure, a program one JSON document, and neither a traceback.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CommandError(ToolEngineError):
 
     Args:
         message: What is wrong and what to do about it.
-        error_type: What a program tells the mistakes apart by.
+        error_type: The kind of mistake, for programs.
         exit_code: What the process ends with.
     """
 
@@ -51,7 +51,7 @@ class CommandError(ToolEngineError):
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'echo'?`, or the known names when none is near.
+    """Return `; did you mean 'echo'?`, or else all known names.
 
     Example:
         >>> suggest_name("ecko", ["calculator", "echo"])
@@ -67,12 +67,12 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def report(message: str, error_type: str, *, as_json: bool, hint: str = "") -> None:
-    """Tells of a failure: a JSON document on stdout, or a line and a hint on stderr."""
+    """Report a failure as JSON on stdout, or on stderr."""
     from tool_engine.cli.console import print_json, visible
 
     if as_json:
         print_json({"error": {"type": error_type, "message": message}})
         return
-    # Where nobody can be told, as at a terminal that is gone, the exit code says it.
+    # Where no message can be written, as to a closed terminal, the exit code remains.
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{hint}error: {visible(message)}\n")

@@ -27,9 +27,9 @@ _MOST_TOLD: Final = 300
 
 @contextmanager
 def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
-    """Sends log lines of `level` and above to stderr while the block runs."""
+    """Send log lines from `level` on to stderr in the block."""
     if not logging.getLogger("watchdog").hasHandlers():
-        # It calls it an error that it is stopped before it has begun; we miss nothing by that.
+        # watchdog reports a stop before its start as an error; this hides only that.
         logging.getLogger("watchdog").addHandler(logging.NullHandler())
     if structlog.is_configured():
         yield
@@ -54,7 +54,7 @@ def logs_on_stderr(level: int = logging.WARNING) -> Iterator[None]:
 
 @contextmanager
 def first_load_errors_untold() -> Iterator[None]:
-    """Leaves out the lines about files that could not be loaded, while the block runs."""
+    """Leave out the lines about files that could not be loaded."""
     token = _IS_FIRST_LOAD.set(True)
     try:
         yield
@@ -65,7 +65,7 @@ def first_load_errors_untold() -> Iterator[None]:
 def _leave_out_answers(
     logger: object, method_name: str, event_dict: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """How a call ended, and that files are broken, is said by the command itself."""
+    """Drop the lines about facts that the command itself prints."""
     del logger, method_name
     is_load_error = event_dict.get("event") == "load_error"
     if event_dict.get("logger") == EVENTS_LOGGER or (is_load_error and _IS_FIRST_LOAD.get()):

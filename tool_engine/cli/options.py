@@ -30,7 +30,7 @@ EXIT_CODES: Final = (
     "Exit codes: 0 it worked; 1 a call failed, or a definition has findings; "
     "2 the command line is wrong; 130 Ctrl-C."
 )
-"""What stands under the help of every command."""
+"""The text below the help of every command."""
 
 JSONOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 PathOption = Annotated[
@@ -56,11 +56,7 @@ TimeoutOption = Annotated[
 
 
 def check_path_option(path: str | None) -> None:
-    """Refuses a `--path` that is no folder.
-
-    Raises:
-        CommandError: It is not there, or a file.
-    """
+    """Refuse a `--path` that is no folder with a CommandError."""
     if path is not None and not Path(path).is_dir():
         state = "is not a folder" if Path(path).exists() else "does not exist"
         raise CommandError(
@@ -71,24 +67,14 @@ def check_path_option(path: str | None) -> None:
 
 
 def chosen_format(word: str, formats: Sequence[str]) -> str:
-    """The value of `--format`.
-
-    Raises:
-        CommandError: It is none of `formats`.
-    """
+    """Return the value of `--format`; a CommandError refuses other words."""
     if word not in formats:
         raise CommandError(f"there is no format {word!r}{suggest_name(word, formats)}")
     return word
 
 
 def settings_of(ctx: typer.Context, tools: str | None, records: str | None = None) -> Settings:
-    """The global options, with the folder that a command's own `--tools` names.
-
-    Args:
-        ctx: The command's context.
-        tools: The value of `ToolsOption`.
-        records: The value of `RecordsOption`.
-    """
+    """Return the global options, with a command's own `--tools` and `--records`."""
     known: Settings = ctx.obj
     settings = known._replace(chosen=tools or known.chosen, records=records or known.records)
     PROJECT_FOLDER.set(settings.project)

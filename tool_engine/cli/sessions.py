@@ -1,4 +1,4 @@
-"""Which conversations are kept, what is in one of them, and what do they wait for?"""
+"""Which conversations are kept, and which approvals do they wait for?"""
 
 from __future__ import annotations
 
@@ -31,22 +31,19 @@ _SHOWN = 300
 
 
 def print_sessions(settings: Settings, *, limit: int, as_json: bool) -> int:
-    """Prints what is known of the conversations that were saved last, the last one first."""
     return run_async(_print_sessions(settings, limit, as_json=as_json))
 
 
 def print_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
-    """Prints one conversation: what is known of it, and what it waits for; as JSON all of it."""
     return run_async(_print_session(settings, session_id, as_json=as_json))
 
 
 def print_pending(settings: Settings, *, as_json: bool) -> int:
-    """Prints the requests of all conversations that wait for an answer, oldest first."""
+    """Print all requests that wait for an answer, oldest first."""
     return run_async(_print_pending(settings, as_json=as_json))
 
 
 def delete_session(settings: Settings, session_id: str, *, as_json: bool) -> int:
-    """Forgets a conversation, its open requests and remembered decisions."""
     return run_async(_delete(settings, session_id, as_json=as_json))
 
 
@@ -81,7 +78,7 @@ async def _print_session(settings: Settings, session_id: str, *, as_json: bool) 
         raise _unknown(session_id)
     if as_json:
         asked = [_request(each) for each in requests]
-        # The name of a session is none of its secrets, though its key is called like one.
+        # A session's name is no secret, though its key is named like one.
         kept = {**redact(data), "session_id": data.get("session_id")}
         print_json({**_info(info), "requests": asked, "data": kept})
         return EXIT_OK
@@ -131,7 +128,7 @@ async def _found(store: ToolKnowledgeStore, session_id: str) -> SessionInfo | No
 
 
 def _print_messages(data: Mapping[str, Any]) -> None:
-    """What was said and called, one paragraph each, secrets hidden as far as they show."""
+    """Print messages and calls, one paragraph each, with secrets hidden."""
     loop = data.get("more", {}).get("loop", {})
     console = make_console()
     for entry in loop.get("transcript", ()) if isinstance(loop, dict) else ():

@@ -1,4 +1,4 @@
-"""What do the global options say, and which folder of tools follows from them?"""
+"""What do the global options say, and which folder of tools follows?"""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _ENDS: Final[list[signal.Signals]] = [
 ]
 """Not every system has both."""
 _PATIENCE: Final = 1.0
-"""Seconds that anything may still take after a second signal."""
+"""Seconds that a shutdown may still take after a second signal."""
 _SIGNALLED: Final = EXIT_INTERRUPTED - signal.SIGINT
-"""What shells add to a signal's number in the exit code of what it ended."""
+"""Added by shells to a signal's number in the exit code of the process."""
 
 
 class Settings(NamedTuple):
     """The global options."""
 
     chosen: str | None = None
-    """The folder that somebody named, on the command line or in the environment."""
+    """The folder named on the command line or in the environment."""
     is_recursive: bool = False
     sources: tuple[str, ...] = ()
     """The databases of SQL tools, as `NAME=URL`."""
     records: str | None = None
-    """The database for records of calls that somebody named, or `none`."""
+    """The database named for records of calls, or `none`."""
     path: str | None = None
-    """The folder of the project's Python modules that somebody named."""
+    """The named folder of the project's Python modules."""
 
     @property
     def tools(self) -> str:
@@ -50,11 +50,7 @@ class Settings(NamedTuple):
         return self.chosen or DEFAULT_TOOLS
 
     def folder(self) -> str:
-        """The folder to read.
-
-        Raises:
-            CommandError: It is not there or not a folder; the message names the cure.
-        """
+        """Return the folder to read."""
         path = Path(self.tools)
         if path.is_dir():
             return self.tools
@@ -67,13 +63,13 @@ class Settings(NamedTuple):
 
     @property
     def project(self) -> str:
-        """The folder that Python modules of tools are imported from: above that of the tools."""
+        """The folder that Python modules of tools are imported from."""
         return os.path.abspath(self.path or os.path.join(self.tools, os.pardir))  # noqa: PTH100, PTH118 - follows no link
 
     def engine_config(self, **changes: Any) -> ToolEngineConfig:
-        """The configuration of an engine on the folder, which does not reload unless told to.
+        """Return the configuration of an engine on the folder, without automatic reload.
 
-        Its tools find the modules of the project, as they do in a program that lies there.
+        Its tools find the modules of the project, as they do in a program in that folder.
         """
         from tool_engine.config import ToolEngineConfig
 
@@ -89,11 +85,7 @@ class Settings(NamedTuple):
 
 
 def put_first(folder: str) -> None:
-    """Puts a folder first on Python's path, wherever it stood: what is approved is looked for so.
-
-    Args:
-        folder: Its absolute path.
-    """
+    """Put an absolute folder first on Python's path, as approvals look there."""
     sys.path[:] = [folder, *(each for each in sys.path if each != folder)]
 
 
@@ -108,17 +100,14 @@ def _source(text: str) -> tuple[str, str]:
 
 
 def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WARNING) -> int:
-    """Runs a command's coroutine; Ctrl-C cancels it, and with it the running calls.
+    """Run a command's coroutine; Ctrl-C cancels it and the running calls.
 
-    So does whoever ends the process (SIGTERM) or closes its terminal (SIGHUP): programs that tools
-    have started do not go on without it.
-
-    Args:
-        command: Returns the exit code.
-        log_level: The least level of log lines that are printed, on stderr.
+    So does the end of the process (SIGTERM) or of its terminal (SIGHUP): programs that tools have
+    started do not go on without it. The coroutine returns the exit code; log lines from `log_level`
+    on go to stderr.
 
     Raises:
-        CommandError: Ctrl-C was pressed, or the process was told to end.
+        CommandError: Ctrl-C was pressed, or a signal ended the process.
     """
     from tool_engine.cli.logs import logs_on_stderr
 
@@ -136,9 +125,9 @@ def run_async(command: Coroutine[Any, Any, int], *, log_level: int = logging.WAR
 
 
 def hurry(loop: asyncio.AbstractEventLoop, again: Callable[[], object]) -> None:
-    """After a second signal: calls `again` if what asyncio cancels now takes longer than a moment.
+    """After a second signal, call `again` if the cancellation takes long.
 
-    Nobody is told of what is left behind then, such as a call in a thread.
+    What is left behind then, such as a call in a thread, is not reported.
     """
     loop.call_later(_PATIENCE, again)
     loop.set_exception_handler(lambda *_: None)
@@ -158,14 +147,14 @@ async def _interruptible(command: Coroutine[Any, Any, int]) -> int:
             raise KeyboardInterrupt(came[0])
 
     with contextlib.ExitStack() as heard:
-        # What is ignored stays so, as under `nohup`.
+        # An ignored signal stays ignored, as under `nohup`.
         ends = [each for each in _ENDS if signal.getsignal(each) is signal.SIG_DFL]
         try:
             for number in (signal.SIGINT, *ends):
                 loop.add_signal_handler(number, interrupt, number)
                 heard.callback(loop.remove_signal_handler, number)
         except (NotImplementedError, RuntimeError, ValueError):
-            # Another system, or another thread than the main one, has asyncio's way only.
+            # Other systems, and other threads than the main one, have only asyncio's way.
             return await command
         try:
             return await command

@@ -1,4 +1,4 @@
-"""How does the command line start, and end when Ctrl-C comes before a command has begun?"""
+"""How does the command line start, and end at an early Ctrl-C?"""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ _INTERRUPTED: Final = 130
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and ends the process; Ctrl-C ends it with 130, without a word.
-
-    Args:
-        args: The words after the program's name; None takes those of the process.
-    """
+    """Run the command line and end the process, at Ctrl-C with 130."""
     try:
-        # It takes some tenths of a second, in which somebody may change their mind.
+        # The import takes some tenths of a second, in which Ctrl-C may come.
         from tool_engine.cli.app import run
 
         code = run(args)

@@ -1,4 +1,4 @@
-"""How do tools, results, findings, events and metrics look as tables for people?"""
+"""How do tools, results, findings, events and metrics look as tables?"""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ __all__ = [
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _WHOLE_NAME: Final = 24
-"""Characters of a name that a narrow terminal does not break, for somebody may want to copy it."""
+"""Characters of a name that a narrow terminal does not break, so that it can be copied."""
 _OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
 
 
 def make_table(title: str, *columns: str, title_style: str = "bold") -> Table:
-    """An empty table in the house style."""
     table = Table(
         title=title or None, title_justify="left", title_style=title_style, box=box.SIMPLE
     )
@@ -50,7 +49,6 @@ def make_table(title: str, *columns: str, title_style: str = "bold") -> Table:
 
 
 def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
-    """One row per tool."""
     table = make_table(title, "name", "version", "category", "effect", "description")
     for tool in tools:
         table.add_row(
@@ -65,7 +63,6 @@ def tools_table(tools: Iterable[Tool], title: str = "") -> Table:
 
 
 def groups_table(groups: Mapping[str, ToolGroup], tools: Iterable[Tool]) -> Table:
-    """One row per group, with those of `tools` that belong to it."""
     table = make_table(count_text(len(groups), "group"), "name", "version", "on", "tools", "skills")
     known = list(tools)
     for group in groups.values():
@@ -81,7 +78,6 @@ def groups_table(groups: Mapping[str, ToolGroup], tools: Iterable[Tool]) -> Tabl
 
 
 def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
-    """One row per parameter, with its rules."""
     table = make_table("parameters", "name", "type", "required", "default", "rules", "description")
     for parameter in parameters:
         default = ""
@@ -101,7 +97,6 @@ def parameters_table(parameters: Iterable[ToolParameter]) -> Table:
 
 
 def rules_text(parameter: ToolParameter) -> str:
-    """The rules of a parameter on one line each."""
     rules = dict(parameter.validation)
     if parameter.schema:
         rules["schema"] = parameter.schema
@@ -111,7 +106,6 @@ def rules_text(parameter: ToolParameter) -> str:
 
 
 def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings") -> Table:
-    """One row per finding about the arguments of a call."""
     table = make_table(title, "level", "path", "type", "message")
     for finding in findings:
         level = str(finding.get("level", "error"))
@@ -125,7 +119,7 @@ def findings_table(findings: Iterable[Mapping[str, Any]], title: str = "findings
 
 
 def result_text(result: ToolExecutionResult) -> str:
-    """The output of a call, or its error, on one line that is not too long."""
+    """Return the output or error of a call as one short line."""
     if result.is_success:
         return _shortened(json_text(result.output, indent=None))
     return _shortened(f"{result.error_type}: {result.error or ''}")
@@ -137,7 +131,6 @@ def results_table(
     *,
     text_of: Callable[[ToolExecutionResult], str] = result_text,
 ) -> Table:
-    """One row per call, in the order of the calls."""
     table = make_table(title, "#", "tool", "outcome", "waited", "ran", "output or error")
     for number, result in enumerate(results, 1):
         outcome = result.outcome.value
@@ -154,7 +147,6 @@ def results_table(
 
 
 def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
-    """One row per event."""
     table = make_table(title, "time", "event", "tool", "what")
     for event in events:
         table.add_row(
@@ -167,7 +159,6 @@ def events_table(events: Iterable[ToolEngineEvent], title: str) -> Table:
 
 
 def event_text(event: ToolEngineEvent) -> str:
-    """What an event adds to its type and its tool, on one line."""
     if event.error:
         return " ".join(event.error.split())
     if event.tool is not None:
@@ -177,7 +168,6 @@ def event_text(event: ToolEngineEvent) -> str:
 
 
 def bucket_table(buckets: Mapping[str, Mapping[str, Any]]) -> Table:
-    """One row per bucket, as `get_bucket_metrics()` returns them."""
     table = make_table("buckets", "bucket", "running", "limit", "waiting", "utilization")
     for name, values in buckets.items():
         limit = values.get("limit")
@@ -193,12 +183,11 @@ def bucket_table(buckets: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def count_text(number: int, noun: str) -> str:
-    """`1 tool`, `2 tools`."""
+    """Return `1 tool`, `2 tools`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def fact_table(title: str, facts: Mapping[str, Any]) -> Table:
-    """One row per fact: its name and its value."""
     table = make_table(title, "", "")
     table.show_header = False
     for name, value in facts.items():
@@ -207,7 +196,7 @@ def fact_table(title: str, facts: Mapping[str, Any]) -> Table:
 
 
 def _first_sentence(text: str) -> str:
-    # A description tells a model when to use the tool and when not; a list has no room for that.
+    # A list has no room for the sentences on when to use the tool and when not.
     return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 
 

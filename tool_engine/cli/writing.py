@@ -1,4 +1,4 @@
-"""How does a command write a file: whole or not at all, and never over somebody's work?"""
+"""How does a command write a file without losing other work?"""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ __all__ = ["write_file", "write_output"]
 
 
 def write_output(file: str, text: str) -> None:
-    """Writes what a command makes to the file that its option names, in place of what is there.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
+    """Replace the content of the file that an option names."""
     try:
         write_named(file, text.encode())
     except OSError as error:
@@ -26,17 +22,12 @@ def write_output(file: str, text: str) -> None:
 
 
 def write_file(path: Path, text: str, *, may_replace: bool) -> None:
-    """Writes `text` to `path`, which a reader sees as it was or complete.
-
-    Args:
-        path: The file; its folder is there.
-        text: What it shall hold.
-        may_replace: Replaces a file that is there already.
+    """Write `text` to `path` as a whole or not at all.
 
     Raises:
-        CommandError: The file is there and may not be replaced, or it cannot be written.
+        CommandError: The file exists and may not be replaced, or it cannot be written.
     """
-    # Hidden, so that no loader takes it for a definition while it is being written.
+    # Hidden, so that no loader takes the draft for a definition.
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         draft.unlink(missing_ok=True)

@@ -23,11 +23,9 @@ __all__ = ["Approvals"]
 class Approvals:
     """The approvals of one engine's lock file.
 
-    Args:
-        file: The lock file.
-        code_hash: The hash of the code that runs a tool; None when nothing runs it yet.
-        is_enforced: False: every tool may be called, and the file is not read.
-        is_outdated: Whether the process runs other code than `code_hash` would read now.
+    `code_hash` is None for a tool that no code runs yet; `is_outdated` says whether the process
+    runs other code than it would read now. Unless `is_enforced`, every tool may be called, and the
+    file is not read.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class Approvals:
         return self.code_of(tool) is not None
 
     def code_of(self, tool: Tool) -> str | None:
-        """Return the hash of the approved code of `tool`; None: any."""
+        """Return the hash of the approved code of `tool`; None: any code."""
         approved = self._lock.tools.get(tool.name) if self.is_enforced else None
         return None if approved is None else approved.handler
 
@@ -91,7 +89,7 @@ class Approvals:
         return refusal
 
     def groups_of(self, groups: Mapping[str, ToolGroup]) -> Mapping[str, ToolGroup]:
-        """Return the groups as calls see them, unapproved ones reduced."""
+        """Return the groups as calls see them; unapproved ones only take away."""
         if not self.is_enforced:
             return groups
         held = dict(groups)
@@ -115,11 +113,8 @@ class Approvals:
     ) -> ToolLock:
         """Return a lock that approves `names` as they are now.
 
-        Args:
-            known: What else stays approved; None: nothing.
-            tools: The tools that files define.
-            names: Tools, and groups as `group:NAME`; a name without a file loses its approval.
-            groups: The groups that files define.
+        `known` stays approved besides; `tools` and `groups` are what files define. A group is named
+        as `group:NAME`; a name without a file loses its approval.
 
         Raises:
             ToolNotFoundError: No file defines a name, and it is not in `known`.

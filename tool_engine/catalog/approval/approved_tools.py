@@ -51,9 +51,8 @@ class _Note(msgspec.Struct, frozen=True):
 class Gate:
     """Decides, for each reload, what calls see from then on.
 
-    Args:
-        policy: `warn` or `strict`: the fate of a breaking edit without a major version step.
-        approvals: Which tools may be called; where they are enforced, they decide alone.
+    The policy, `warn` or `strict`, is for breaking edits without a major version step. Approvals
+    that are enforced decide alone.
     """
 
     def __init__(self, policy: str, approvals: Approvals) -> None:

@@ -75,11 +75,7 @@ class LockedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
         return told
 
     def as_group(self) -> ToolGroup:
-        """Return a group that takes away what the approved one takes away.
-
-        Raises:
-            ConfigurationError: A category or a word of the permission is unknown.
-        """
+        """Return a group that only takes away, as the approved one does."""
         return ToolGroup(
             name=self.name,
             tools=self.tools,

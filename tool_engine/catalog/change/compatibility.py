@@ -196,7 +196,6 @@ def _compare_entry(
 def _leaves(
     path: tuple[str, ...], old: Any, new: Any
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield the innermost places at which two mappings differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in [*old, *(key for key in new if key not in old)]:
             yield from _leaves((*path, key), old.get(key), new.get(key))
@@ -312,7 +311,6 @@ def _compare_default(
 
 
 def _schema(parameter: ToolParameter) -> dict[str, Any]:
-    """Return the value's rules without the default, which may be secret."""
     plain = msgspec.structs.replace(parameter, default=None, has_default=False)
     schema: dict[str, Any] = parameters_schema([plain])["properties"][parameter.name]
     return schema

@@ -103,7 +103,6 @@ def _as_mapping(schema: Mapping[str, Any] | bool) -> Mapping[str, Any]:
 
 
 def _is_entangled(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return True if the changed rules cannot be judged one by one."""
     changed = {
         key
         for key in {*old, *new} - _WORDS

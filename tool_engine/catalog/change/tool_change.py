@@ -36,7 +36,6 @@ class ToolChange(msgspec.Struct, frozen=True):
 def changed(
     path: str, level: str, old: Any, new: Any, kind: str = "", message: str = ""
 ) -> ToolChange:
-    """Build an edit with hidden secrets and shortened values."""
     old, new = _for_all_eyes(path, old), _for_all_eyes(path, new)
     return ToolChange(
         path,

@@ -13,8 +13,8 @@ _NUMBERS: Final = re.compile(r"v?([0-9]{1,18}(?:\.[0-9]{1,18}){0,3})(?:[-+ ].*)?
 def is_major_step(old: str, new: str) -> bool:
     """Return True if the first number differs: 1.4.0 to 2.0.0, or back.
 
-    Before 1.0.0 nothing is promised yet, so that there the second number counts: 0.3.1 to 0.4.0.
-    A version without numbers promises nothing: to give it some is a step, to take them away is not.
+    Before 1.0.0 nothing is promised yet, so that there the second number counts: 0.3.1 to 0.4.0. A
+    version without numbers promises nothing: to give it some is a step, to take them away is not.
 
     Example:
         >>> is_major_step("1.9", "2.0"), is_major_step("1.9", "1.10")

@@ -29,12 +29,7 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 
 def annotation_schema(hint: Any) -> dict[str, Any]:
-    """Return the JSON Schema of the values that fit `hint`, without references.
-
-    Raises:
-        UnsupportedHintError: The type has no JSON form or refers to itself, or something in it may
-            be a rule that is not understood.
-    """
+    """Return a hint's JSON Schema without references; UnsupportedHintError: it has none."""
     if hint is Any or hint is object:
         return {"type": [*PARAMETER_TYPES, "null"]}
     readable = readable_hint(hint)

@@ -70,7 +70,6 @@ def _label_fault(label: str) -> Fault | None:
 
 
 def _wild_fault(label: str) -> Fault | None:
-    """Return a warning for a wildcard that matches no label."""
     start = label[: _WILD.search(label).start()]  # type: ignore[union-attr] # it has one
     if _is_start(start):
         return None
@@ -87,7 +86,6 @@ def _is_start(text: str) -> bool:
 
 
 def _host_fault(value: str) -> Fault | None:
-    """Return a warning for more than a bare host name."""
     name = _SCHEME.sub("", value)
     name = re.split(r"[/#\\]", name, maxsplit=1)[0].rpartition("@")[2]
     if name.count(":") == 1 and "*:" not in name:

@@ -168,7 +168,6 @@ def _check_defaults(schema: Any, path: Path, faults: list[Fault]) -> None:
 
 
 def _children(keyword: str, value: Any) -> Iterator[tuple[Path, Any]]:
-    """Yield the schemas in a keyword's value with their places."""
     if keyword in _HOLD_ONE:
         yield (), value
     elif keyword in _HOLD_LIST and isinstance(value, list):

@@ -172,7 +172,7 @@ def _wrong_type(path: Path, error: jsonschema_rs.ValidationError) -> Fault:
 
 
 def _form_cure(error: jsonschema_rs.ValidationError, value: Any) -> str:
-    """Return the form of a text that no number has."""
+    """Return the required form, if even a quoted number lacks it."""
     rule = _schema_at(error.schema_path[:-1])
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or re.search(rule.get("pattern", ""), str(value)):

@@ -30,7 +30,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.is_open: Callable[[str], bool] = _is_open_nowhere
-        """Return True if a process has the file open for writing: it never rests then."""
+        """True if a process has the file open for writing: it never rests."""
         self._by_path: dict[str, _Arrival] = {}
 
     def __contains__(self, path: str) -> bool:

@@ -20,10 +20,8 @@ __all__ = ["EngineFiles"]
 class EngineFiles:
     """The files that an engine trusts: no tool writes them; see `tool_engine.trusted`.
 
-    Args:
-        config: Names the folder of definitions, the lock file and the cache.
-        tools: All tools that the engine knows now, in collections that never change.
-        code_of: The files of the code of a module, which a handler names.
+    `tools` returns all present tools, in collections that never change; `code_of` the files of a
+    module that a handler names.
     """
 
     def __init__(

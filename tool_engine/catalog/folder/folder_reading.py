@@ -57,14 +57,8 @@ class Catalog:
     reading, agrees as well; until then its former contents count. Files that did not change are not
     read again. `look` and `scan` block: call them in a thread.
 
-    Args:
-        directory: The folder; it may come and go.
-        recursive: Looks into sub-folders too.
-        check: Says what is wrong with a tool beyond its definition's own rules.
-        check_key: What the answers of `check` depend on beside the tool, see `CachedLoader`.
-        is_settled: Whether they depend on nothing else, see `CachedLoader`.
-        cache_directory: Where the first look finds the tools of texts that were read before, see
-            `cache_path`; None: nowhere.
+    The folder may come and go. `check`, `check_key` and `is_settled` are those of `CachedLoader`;
+    the first look uses the cache in `cache_directory`, see `cache_path`.
     """
 
     def __init__(
@@ -116,12 +110,10 @@ class Catalog:
     ) -> FolderOutcome:
         """Read the files that changed since the last look, once they rest.
 
-        Args:
-            paths: Looks only at these files, named as the folder's listing names them, and reads
-                them even if they seem unchanged; None: at all of them.
-            settle: Seconds for which a changed file must have been left alone.
-            patience: Seconds to wait for files that are being written; after that, they are errors
-                that keep their last good tools. 0: they are `unsettled` and no errors.
+        Only `paths`, as the folder's listing names them, are looked at, and read even if they seem
+        unchanged; None: all. A changed file must have been left alone for `settle` seconds. After
+        `patience` seconds, files that are still being written are errors that keep their last good
+        tools; with 0 seconds they are `unsettled` and no errors.
         """
         with self._lock:
             if self._folder_error is not None:
@@ -179,7 +171,7 @@ class Catalog:
         return arrivals.paths() & (looked_at | states.keys())
 
     def _note_renames(self, gone: Collection[str], states: Mapping[str, FileStamp | None]) -> None:
-        """Rename a known file in one step, without a rest.
+        """Take over a renamed file in one step, without a rest.
 
         Else its tools would be gone from the look that misses its old name until the new one has
         rested.

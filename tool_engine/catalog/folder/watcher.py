@@ -53,9 +53,7 @@ class ToolWatcher:
 
     Args:
         directory: The folder of definitions.
-        look: Called with the paths of the files to look at, None for all of them, and the seconds
-            for which a changed file must have been left alone. Returns the files that it left out
-            because they are being written. Never called twice at once.
+        look: See `Look`; never called twice at once.
         interval: Seconds between two looks at all files; None looks only when `watch` says so.
         watch: Reacts to the file system's events, and looks at all files now and then beside them.
         recursive: Includes sub-folders.

@@ -1,1 +1,1 @@
-"""Which definitions load but are bad, in one file per subject?"""
+"""Which flaws can a definition that loads still have?"""

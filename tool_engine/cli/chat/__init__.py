@@ -1,1 +1,1 @@
-"""How does a person at the command line talk with a model that uses the tools?"""
+"""How does a person talk with a model that uses the tools?"""

@@ -1,6 +1,6 @@
-"""What can somebody at a terminal ask about a conversation, beside talking with its model?
+"""Which commands can a person type in a conversation with a model?
 
-A turn that is one word with `/` before it is for us; everything else is for the model.
+A turn that is one word with `/` before it is a command; everything else goes to the model.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ _COMMAND: Final = re.compile(r"/[A-Za-z_-]*")
 
 
 def is_command(text: str) -> bool:
-    """Whether a turn is for us, and not for the model."""
     return _COMMAND.fullmatch(text) is not None
 
 
 def answer_command(session: ToolSession, text: str) -> str:
-    """What to say to a turn that is a command."""
     known = _COMMANDS.get(text)
     if known is None:
         hint = suggest_near(text, (*_COMMANDS, QUIT)) or "; /help lists those that are"

@@ -1,4 +1,4 @@
-"""How does somebody at the command line talk with a model that uses the tools?"""
+"""How does `chat` set up a conversation with a model?"""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _NO_MODEL: Final = (
 
 
 class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of a conversation; what it does not say is None."""
+    """The options of a conversation; None: not given."""
 
     message: str | None = None
-    """What the user says; None: each line of stdin is a turn."""
+    """The user's message; None: each line of stdin is a turn."""
     model: str | None = None
     script: str | None = None
     base_url: str | None = None
@@ -51,7 +51,7 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
     groups: str | None = None
     """The names of groups, with commas between."""
     enabled: str | None = None
-    """The names of tools, with commas between, that are on also where their group has them off."""
+    """The names of tools, with commas between, that are on even if their group has them off."""
     system: str = ""
     session_id: str | None = None
     sub_agents: int = 0
@@ -62,10 +62,10 @@ class ChatOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
-    """Leads a conversation until there is nothing more to say.
+    """Lead a conversation until the user has nothing more to say.
 
     Raises:
-        CommandError: The options cannot be, or Ctrl-C was pressed where that ends it all.
+        CommandError: The options contradict each other, or Ctrl-C ended it all.
     """
     _check(options)
     system = _system(options.system)
@@ -74,7 +74,7 @@ def chat(settings: Settings, options: ChatOptions, *, as_json: bool) -> int:
     except CommandError as error:
         if not as_json or error.kind != "interrupted":
             raise
-        # A document of several lines would not be one of JSON lines.
+        # A document of several lines would break a stream of JSON lines.
         print_json_line({"type": "error", "error": str(error)})
         return error.exit_code
 
@@ -104,7 +104,7 @@ def _names(text: str) -> list[str]:
 
 
 def _system(text: str) -> str:
-    """The text itself, or that of the file behind an `@`."""
+    """Return `text`, or the file's text behind an `@`."""
     if not text.startswith("@"):
         return text
     try:
@@ -124,7 +124,7 @@ async def _chat(settings: Settings, options: ChatOptions, system: str, *, as_jso
         session = await _session(engine, options)
 
         def find(name: str) -> Tool | None:
-            # Also what is off may be called, with what is secret in it.
+            # Also tools that are off may be called, with secrets in their arguments.
             placed = session.toolbox.find(name)
             return None if placed is None else placed.tool
 
@@ -177,7 +177,7 @@ def _loop(
 
 
 async def _session(engine: ToolEngine, options: ChatOptions) -> ToolSession:
-    """A new conversation or the one that is kept, with what this command line says of it."""
+    """Return a new or kept conversation with this command line's settings."""
     session = await _kept(engine, options)
     if session is None:
         name = options.session_id or f"chat-{uuid.uuid4().hex[:12]}"
@@ -210,11 +210,11 @@ async def _kept(engine: ToolEngine, options: ChatOptions) -> ToolSession | None:
 
 
 def _changes(options: ChatOptions) -> dict[str, Any]:
-    """What this command line says of the settings, of a conversation that was kept, too."""
+    """Return the settings of this command line, also for a kept conversation."""
     known = {
         "require_confirmation": options.is_confirmed,
         "max_iterations": options.max_rounds,
-        # Who answers later should have the time for it.
+        # A later answer needs more time than one at the terminal.
         "approval_timeout": _DAY if options.is_deferred else None,
     }
     return {name: value for name, value in known.items() if value is not None}

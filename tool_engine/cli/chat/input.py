@@ -1,6 +1,6 @@
-"""What does the user of a conversation at the command line say, turn by turn?
+"""What does the user at the command line say, turn by turn?
 
-Nothing is read ahead of what a terminal gives as one line: an answer to a question is not for us.
+Nothing is read ahead beyond one line of a terminal: the answer to a question is read elsewhere.
 What a terminal marks as pasted is one turn, however many lines it has.
 """
 
@@ -29,7 +29,7 @@ class Said:
     """What the user says.
 
     Args:
-        message: All that they say; None: each line of the standard input is a turn.
+        message: The whole input; None: each line of the standard input is a turn.
 
     Raises:
         CommandError: There is no message, and no standard input.
@@ -41,10 +41,10 @@ class Said:
         self._is_over = False
         self._stdin = -1 if message is not None else _descriptor()
         self.is_terminal = message is None and os.isatty(self._stdin)
-        """Whether somebody types it."""
+        """Whether a person types it."""
 
     async def next(self) -> str | None:
-        """The next turn; None: there is no more; empty: somebody at a terminal said nothing.
+        """Return the next turn; None: the end; empty: an empty line.
 
         Raises:
             CommandError: A line has more than 1,000,000 bytes.
@@ -72,7 +72,7 @@ class Said:
         return line if line or end else None
 
     async def _pasted(self, line: bytes) -> bytes:
-        """The line, and those that were pasted with it."""
+        """Return the line with those that were pasted with it."""
         while self.is_terminal and line.rfind(_PASTE_BEGINS) > line.rfind(_PASTE_ENDS):
             more = await self._line()
             if more is None:
@@ -92,7 +92,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _whole(data: bytes) -> str:
-    """As text that every model can be sent."""
+    """Decode as text that every model accepts."""
     return data.decode("utf-8", "backslashreplace").strip()
 
 
@@ -101,5 +101,5 @@ def _descriptor() -> int:
         if sys.stdin is not None:
             return sys.stdin.fileno()
     except (OSError, ValueError):
-        pass  # it is closed: there is none, as is said below
+        pass  # it is closed: no standard input, as reported below
     raise CommandError("there is no standard input to read turns from: write a MESSAGE")

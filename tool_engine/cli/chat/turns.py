@@ -1,7 +1,7 @@
-"""How does a conversation at the command line go from turn to turn, and what breaks a turn off?
+"""How does a conversation go on, and what cancels a turn?
 
 Each turn is a task of its own, so that Ctrl-C at a terminal ends the turn and not the conversation,
-and so that a turn ends whose events nobody reads any more.
+and so that a turn ends when its output has no reader.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ _LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
 
 
 class ChatTurns:
-    """The turns of one conversation.
-
-    Args:
-        view: Shows them.
-        said: What the user says.
-        is_kept: Whether the conversation is saved after each turn.
-    """
+    """The turns of one conversation, saved after each one where `is_kept`."""
 
     def __init__(self, view: ChatView, said: Said, *, is_kept: bool) -> None:
         self._view = view
@@ -45,18 +39,18 @@ class ChatTurns:
         self._step: asyncio.Task[Any] | None = None
         self._is_interrupted = False
         self._moved: str | None = None
-        """Where the conversation is kept, if somebody else has its place."""
+        """A sentence with the new name, if another process saved under the old one."""
         self._broken: OSError | None = None
-        """Why nobody sees anything any more."""
+        """Why output cannot be written any more."""
 
     def hear(self, event: AgentEvent) -> None:
-        """Shows one step of a turn; where that fails, the turn ends."""
+        """Show one step of a turn; where that fails, the turn ends."""
         if self._broken is not None:
             return
         try:
             self._view.hear(event)
         except OSError as error:
-            # Nobody reads it, so nobody should pay for more.
+            # Without a reader, no more paid steps.
             self._broken = error
             if self._step is not None:
                 self._step.cancel()
@@ -64,20 +58,20 @@ class ChatTurns:
     async def lead(
         self, loop: AgentLoop, again: Callable[[], Awaitable[AgentLoop]] | None = None
     ) -> int:
-        """Takes the turns one after the other; returns the exit code.
+        """Lead all turns one after the other; return the exit code.
 
         Args:
             loop: The conversation.
-            again: Gives the conversation as it is kept now; None: nobody else goes on with it.
+            again: Gives the conversation as it is kept now; None: no other process continues it.
 
         Raises:
-            asyncio.CancelledError: Ctrl-C was pressed, and nobody sits at a terminal.
+            asyncio.CancelledError: Ctrl-C was pressed, and the input is no terminal.
             OSError: The output cannot be written any more.
             CommandError: There was nothing to say.
         """
         turns = failed = 0
         if self._said.is_terminal:
-            # It stays: what is closed afterwards is not to be broken off either.
+            # The handler stays: closing must not be interrupted either.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         while True:
             text = await self._next()
@@ -118,7 +112,7 @@ class ChatTurns:
         return text
 
     def _is_command(self, loop: AgentLoop, text: str) -> bool:
-        """Whether somebody at the terminal asked us and not the model; then it is answered."""
+        """Answer a command at the terminal; return True if it was one."""
         is_ours = self._said.is_terminal and is_command(text)
         if is_ours:
             self._view.told(answer_command(loop.session, text))
@@ -128,7 +122,7 @@ class ChatTurns:
         self._moved = await _kept(loop)
 
     async def _told(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
-        """One turn, and where it is kept."""
+        """Run one turn, and note where it is kept."""
         try:
             return await self._turn(loop, text)
         finally:
@@ -136,7 +130,7 @@ class ChatTurns:
                 self._view.failed(self._moved)
 
     async def _turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
-        """One turn; None: it broke off."""
+        """Run one turn; return None if it was cancelled or failed."""
         try:
             try:
                 answer = await self._as_step(loop.run(text))
@@ -155,7 +149,7 @@ class ChatTurns:
                 raise self._broken from error
             self._view.failed(str(error))
             if _is_ending():
-                # What could not be kept must not keep the process.
+                # A failed save must not keep the process from ending.
                 raise asyncio.CancelledError from error
             return None
         if self._broken is not None:
@@ -164,7 +158,7 @@ class ChatTurns:
         return answer
 
     async def _as_step(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does what Ctrl-C ends."""
+        """Run work that Ctrl-C cancels alone."""
         self._is_interrupted = False
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._step = task
@@ -174,12 +168,12 @@ class ChatTurns:
             self._step = None
 
     def _is_only_the_step(self) -> bool:
-        """Whether what was cancelled is the step, and not the whole conversation."""
+        """Return True if only the step was cancelled, not the conversation."""
         return self._is_interrupted and not _is_ending()
 
     def _interrupt(self) -> None:
         if self._is_interrupted:
-            # What is slow to end is not waited for a second time, or not for long.
+            # A step that is slow to end is not waited for a second time, or not for long.
             hurry(asyncio.get_running_loop(), self._interrupt)
             raise KeyboardInterrupt
         self._is_interrupted = True
@@ -189,13 +183,12 @@ class ChatTurns:
 
 
 def _is_ending() -> bool:
-    """Whether the whole conversation was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Does something to its end, also when Ctrl-C comes meanwhile; then raises."""
+    """Finish some work even when Ctrl-C comes meanwhile; raise afterwards."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
@@ -207,16 +200,16 @@ async def _whole(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _is_behind(loop: AgentLoop) -> bool:
-    """Whether somebody else has gone on with the conversation; False also if nobody can tell."""
+    """Return True if another process went on; False also if unknown."""
     try:
         return await loop.session.is_behind()
     except RecordsUnavailableError:
-        # After the turn it is told whether it can be kept.
+        # After the turn, a message says whether it can be kept.
         return False
 
 
 async def _kept(loop: AgentLoop) -> str | None:
-    """Saves the conversation; where somebody else has saved it meanwhile, beside theirs.
+    """Save the conversation, under another name if another process saved it.
 
     Returns:
         Under which name it is kept now, in a sentence; None: under its own.

@@ -1,4 +1,4 @@
-"""What does somebody see of a conversation while it goes on?"""
+"""What does a person see of a conversation while it goes on?"""
 
 from __future__ import annotations
 
@@ -47,67 +47,64 @@ class ChatView(ABC):
 
     @abstractmethod
     def hear(self, event: AgentEvent) -> None:
-        """One step of a turn."""
+        """Show one step of a turn."""
 
     def prompt(self) -> None:
-        """Somebody may type now."""
+        """Ask for input."""
         return
 
     def left(self) -> None:
-        """Somebody has nothing more to say."""
+        """Show that the input has ended."""
         return
 
     def typed(self) -> None:
-        """Somebody has typed."""
+        """Note that a line was typed."""
         return
 
     @abstractmethod
     def told(self, text: str) -> None:
-        """What somebody asked of the conversation itself."""
+        """Show the answer to a command of the user."""
 
     @abstractmethod
     def answered(self, answer: AgentAnswer) -> None:
-        """A turn is over."""
+        """Show the end of a turn."""
 
     @abstractmethod
     def failed(self, message: str) -> None:
-        """A turn broke off, or could not be kept."""
+        """Show that a turn failed, or could not be kept."""
 
     def cancelled(self) -> None:
-        """A turn was broken off."""
+        """Show that a turn was cancelled."""
         self.failed(_CANCELLED)
 
 
 class JSONView(ChatView):
-    """Each step as a line of JSON; the last one of a turn is `finished` or `error`."""
+    """Each step as a JSON line; `finished` or `error` ends a turn."""
 
     def __init__(self) -> None:
         self._is_told = False
 
     def hear(self, event: AgentEvent) -> None:
-        """Prints the event."""
         self._is_told = event.type is AgentEventType.ERROR
         print_json_line(event.to_dict())
 
     def told(self, text: str) -> None:
-        """Prints it as a line of its own type."""
         print_json_line({"type": "told", "text": redact_text(text)})
 
     def answered(self, answer: AgentAnswer) -> None:
-        """Nothing: the event has said it."""
+        """Print nothing: the event has said it."""
 
     def failed(self, message: str) -> None:
-        """Prints an `error`, unless an event has said it."""
+        """Print an `error`, unless an event has said it."""
         if not self._is_told:
             print_json_line({"type": AgentEventType.ERROR.value, "error": redact_text(message)})
         self._is_told = False
 
 
 class PlainView(ChatView):
-    """The answers on stdout, and what happens on the way on stderr.
+    """The answers on stdout, and other steps on stderr.
 
-    Args:
-        find: The tool of a name, for what must not be shown of its arguments.
+    `find` returns the tool of a name, whose secret arguments are hidden.
     """
 
     def __init__(self, find: Callable[[str], Tool | None]) -> None:
@@ -115,12 +112,12 @@ class PlainView(ChatView):
         self._is_in_line = False
         self._asked: set[str] = set()
         self._held: list[tuple[str, str]] = []
-        """What is shown when nobody is asked anything any more."""
+        """Notes that wait until no question is open."""
         self._secretive: dict[str, VisibleCall] = {}
         """The running calls of which a tool calls something secret."""
 
     def hear(self, event: AgentEvent) -> None:
-        """Prints text as it comes, and a line for each call and each result."""
+        """Print text as it comes, and each call and result."""
         if event.request is not None:
             self._note_question(event, event.request.token)
         elif event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None:
@@ -133,27 +130,24 @@ class PlainView(ChatView):
             self._end_line()
 
     def answered(self, answer: AgentAnswer) -> None:
-        """Ends the line, and says why the model did not come to an end by itself."""
+        """End the line, and say why the model did not finish."""
         self._close()
         if not answer.is_complete:
             self.note(f"the turn ended: {answer.stop_reason.value}", "yellow")
 
     def failed(self, message: str) -> None:
-        """Says why."""
         self._close()
         self.note(f"error: {redact_text(message)}", "red")
 
     def told(self, text: str) -> None:
-        """Prints it beside the answers."""
         self.note(redact_text(text), "")
 
     def cancelled(self) -> None:
-        """Says so."""
         self._close()
         self.note(_CANCELLED, "yellow")
 
     def note(self, text: str, style: str = "dim") -> None:
-        """A line beside the answer."""
+        """Print a line beside the answer."""
         if self._asked:
             self._held.append((text, style))
             return
@@ -212,7 +206,7 @@ class PlainView(ChatView):
         told = result if visible_call is None else _without_secrets(result, visible_call)
         text = f"{_short(event.tool_call_name or '')}: {_short(compressed_result(told))}"
         style = "dim" if result.is_success else "red"
-        # Of a call that never ran, or that its turn did not wait for, nobody knows a time.
+        # A call that never ran, or that its turn did not wait for, has no known time.
         is_timed = result.is_success or result.execution_time > 0
         time_text = f" ({result.execution_time:.2f} s)" if is_timed else ""
         self.note(f"{indent}← {text}{time_text}", style)
@@ -222,35 +216,35 @@ class PlainView(ChatView):
 
 
 class TerminalView(PlainView):
-    """For people: as plain, with a live panel of the calls that run."""
+    """Like `PlainView`, with a live panel of the running calls."""
 
     def __init__(self, find: Callable[[str], Tool | None]) -> None:
         super().__init__(find)
         self._running: dict[str, tuple[str, float]] = {}
         self._live: Live | None = None
         self._is_speaking = False
-        """Whether the model is being asked: what it writes must not be torn apart."""
+        """Whether the model is answering: its text must not be torn apart."""
 
     def __exit__(self, *exc_info: object) -> None:
         self._hide()
 
     def prompt(self) -> None:
-        """Shows that it is somebody's turn, and asks the terminal to mark what is pasted."""
+        """Show the prompt, and ask the terminal to mark pastes."""
         sys.stdout.write(f"{MARK_PASTES}> ")
         sys.stdout.flush()
 
     def typed(self) -> None:
-        """Leaves pastes to who asks next at this terminal."""
+        """End the marking of pastes for the next reader of this terminal."""
         sys.stdout.write(LEAVE_PASTES)
         sys.stdout.flush()
 
     def left(self) -> None:
-        """Leaves the line of the prompt to the shell."""
+        """End the line of the prompt for the shell."""
         sys.stdout.write("\n")
         sys.stdout.flush()
 
     def hear(self, event: AgentEvent) -> None:
-        """Prints the step, and keeps the panel of running calls up to date."""
+        """Print the step, and update the panel of running calls."""
         key = _key(event)
         if event.parent_call_id is None and event.type in _SPEAKS:
             self._is_speaking = _SPEAKS[event.type]
@@ -279,7 +273,7 @@ class TerminalView(PlainView):
             self._live = None
 
     def _show(self) -> None:
-        # Whoever is asked must not have the question painted over.
+        # The panel must not be painted over an open question.
         if not self._running or self._asked or self._is_speaking or self._live is not None:
             return
         self._end_line()
@@ -294,7 +288,7 @@ class TerminalView(PlainView):
         self._live.start()
 
     def _panel(self, size: ConsoleDimensions) -> Table:
-        """A line for each call; no more than a terminal of this size can take back."""
+        """Return a line per call, as many as the terminal can erase."""
         table = Table.grid(padding=(0, 2))
         now, running = time.monotonic(), tuple(self._running.values())
         rows = len(running) if len(running) < size.height else max(1, size.height - 2)
@@ -316,7 +310,7 @@ _SPEAKS: Final = {
 
 
 def _is_shown(event: AgentEvent) -> bool:
-    """Whether something is printed for it, or somebody is asked."""
+    """Return True if the event prints something, or asks a question."""
     is_content = event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None
     is_end = event.type in _OVER and event.parent_call_id is None
     is_told = is_content or is_end or _is_new_round(event)
@@ -328,13 +322,13 @@ def _key(event: AgentEvent) -> str:
 
 
 def _without_secrets(result: ToolExecutionResult, call: VisibleCall) -> ToolExecutionResult:
-    """A result that does not repeat what the arguments held."""
+    """Return the result without the secrets of the arguments."""
     output, error = call.result(snapshot(result.output)), call.error(result.error)
     return msgspec.structs.replace(result, output=output, error=error)
 
 
 def _is_new_round(event: AgentEvent) -> bool:
-    """Whether the model begins anew: what it said before is another text."""
+    """Return True if the model begins another text."""
     return event.type is AgentEventType.ROUND_STARTED and event.parent_call_id is None
 
 

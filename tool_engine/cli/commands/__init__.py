@@ -1,1 +1,1 @@
-"""The words of each command, apart from what it does."""
+"""Which words may follow each command?"""

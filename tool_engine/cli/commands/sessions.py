@@ -69,7 +69,6 @@ def sessions_command(
 
 
 def _step(words: list[str]) -> tuple[str, str]:
-    """What is to be done, and to what."""
     if not words:
         return "list", ""
     step, *names = words

@@ -1,4 +1,4 @@
-"""Which tool files does the demo run on, and how does it edit them without touching the user's?"""
+"""Which tool files does the demo run on and edit?"""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ NEEDED: Final = ("calculator", "echo", "get_weather", "http_request")
 
 
 def copy_definitions(settings: Settings, target: Path) -> str:
-    """Copies the definitions into `target` and returns where they came from.
+    """Copy the definitions into `target` and return where they came from.
 
-    The tools folder is used when it holds the files that the demo needs. The package carries a
-    copy of them for a person who has installed it and has no such folder yet.
-
-    Raises:
-        CommandError: A folder was named, and it lacks a file that the demo needs.
+    The tools folder is used when it holds the files that the demo needs, else the package's copy. A
+    folder that was named must hold them.
     """
     source = Path(settings.tools)
     missing = [name for name in NEEDED if not (source / f"{name}.yaml").is_file()]
@@ -46,7 +43,7 @@ def copy_definitions(settings: Settings, target: Path) -> str:
 
 
 def add_to_entry(text: str, line: str) -> str:
-    """The definition `text` with `line` as the first key of its `entry`."""
+    """Return the definition with `line` as the first key of its `entry`."""
     edited, count = re.subn(r"(?m)^entry:[^\n]*\n", lambda found: f"{found[0]}  {line}\n", text)
     if count != 1:
         raise CommandError("the demo cannot edit this definition: it has no `entry:` block")
@@ -54,7 +51,6 @@ def add_to_entry(text: str, line: str) -> str:
 
 
 def set_version(text: str, version: str) -> str:
-    """The definition `text` with another version."""
     edited, count = re.subn(r"(?m)^version:[^\n]*$", f'version: "{version}"', text)
     if count != 1:
         raise CommandError("the demo cannot edit this definition: it has no `version:` line")

@@ -18,14 +18,11 @@ __all__ = ["ProgressView", "make_progress"]
 
 
 class ProgressView(AbstractContextManager["ProgressView"], Protocol):
-    """Shows how many calls run, wait and have ended."""
-
     def update(self, running: int, waiting: int, finished: int) -> None:
-        """Takes the numbers of this moment."""
+        """Show the numbers of this moment."""
 
 
 def make_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> ProgressView:
-    """The display that fits the console."""
     if console.is_interactive:
         return _Bars(console, slots, queue_size, calls)
     return _Lines(console, slots, queue_size, calls)

@@ -32,10 +32,9 @@ _CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=5, bucket_l
 
 
 def run_demo(settings: Settings) -> int:
-    """Runs the demo and returns its exit code."""
     with tempfile.TemporaryDirectory(prefix="tool-engine-demo-") as folder:
         source = copy_definitions(settings, Path(folder))
-        # A load error is part of the show, and told there.
+        # A load error is part of the show, and a step reports it.
         return run_async(_run_demo(Path(folder), source), log_level=logging.ERROR)
 
 

@@ -1,4 +1,4 @@
-"""Which web service do the tools of the demo talk to, so that it runs offline?"""
+"""Which offline web service do the tools of the demo call?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEATHER: Final = {"beijing": (21.5, "sunny"), "london": (12.0, "rain"), "oslo":
 
 @asynccontextmanager
 async def demo_service() -> AsyncIterator[int]:
-    """Serves on a free port of the loopback address while the block runs; yields the port.
+    """Serve on a free loopback port while the block runs.
 
     Yields:
         The port. `/weather?city=Oslo` knows some cities, `/status` answers at once, and

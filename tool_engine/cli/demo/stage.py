@@ -1,4 +1,4 @@
-"""What do the steps of the demo share, and how do they wait for an event?"""
+"""What do the steps of the demo share?"""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ _PATIENCE: Final = 5.0
 
 
 class Stage:
-    """The running engine, its sub-agent, its events so far, and what went wrong.
+    """The running engine, its sub-agent, its events and the failed promises.
 
-    Args:
-        folder: The demo's own copy of the tool files.
-        address: `host:port` of the demo's service.
-        engine: Not opened yet, so that the events of loading are seen.
-        agent: Makes the calls.
+    `folder` is the demo's own copy of the tool files, `address` the `host:port` of its service. The
+    engine is not opened yet, so that the events of loading are seen.
     """
 
     def __init__(self, folder: Path, address: str, engine: ToolEngine, agent: ToolSubAgent) -> None:
@@ -50,35 +47,30 @@ class Stage:
         engine.subscribe(self._on_event)
 
     def say(self, text: str, style: str = "") -> None:
-        """Prints a line."""
         self.console.print(Padding(plain(text, style), (0, 0, 0, 2), expand=False))
 
     def show(self, what: RenderableType) -> None:
-        """Prints a table."""
         self.console.print(what)
 
     def expect(self, is_so: bool, what: str) -> None:
-        """Prints what was promised, and remembers it when it is not so."""
+        """Print a promise, and remember it when it is not kept."""
         self.say(f"{'ok' if is_so else 'NOT OK'}: {what}", "green" if is_so else "bold red")
         if not is_so:
             self.problems.append(what)
 
     def count_finished(self) -> int:
-        """How many calls have ended, by their events."""
         return sum(event.event_type in _FINAL for event in self.events)
 
     def definition(self, name: str) -> Path:
-        """The file of a tool."""
         return self.folder / f"{name}.yaml"
 
     def read(self, name: str) -> str:
-        """The text of a tool's file."""
         return self.definition(name).read_text(encoding="utf-8")
 
     async def edit(
         self, name: str, text: str, awaited: ToolEngineEventType
     ) -> ToolEngineEvent | None:
-        """Writes a tool's file, and waits for the event that the engine publishes of it."""
+        """Write a tool's file, and wait for an event of this type."""
         seen = len(self.events)
         self._write(name, text)
         return await self._wait(seen, lambda event: event.event_type is awaited)

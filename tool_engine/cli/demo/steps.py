@@ -32,7 +32,7 @@ _CALLS: Final = 8
 _SECONDS: Final = 1.0
 _BUCKET: Final = "http"
 _SHOWN: Final = ("current_concurrent", "queue_length", "total_rejected", "total_timeout")
-"""Metrics that are worth a line when they are 0 too."""
+"""Metrics that are worth a line even when they are 0."""
 
 
 async def _list_tools(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What is told of tool files that could not be loaded?
+"""How does a command report tool files that could not be loaded?
 
 One short sentence with every command; why, with the command that asks for such a tool.
 """
@@ -23,7 +23,6 @@ NOT_LOADED: Final = "tool_not_loaded"
 
 
 def tell_broken(settings: Settings, files: int) -> None:
-    """Says on stderr how many files could not be loaded, if any, and how to see why."""
     if files:
         told = f"{count_text(files, 'file')} could not be loaded"
         sys.stderr.write(f"{told}; see tool-engine validate {visible(settings.tools)}\n")
@@ -32,13 +31,9 @@ def tell_broken(settings: Settings, files: int) -> None:
 def missing_tool(
     settings: Settings, name: str, known: Iterable[str], errors: Iterable[tuple[str, str]]
 ) -> CommandError:
-    """What to say of a tool that is not there: what is wrong with its file, or the near names.
+    """Return a missing tool's error: its broken file, or near names.
 
-    Args:
-        settings: The global options.
-        name: The tool.
-        known: The names that are there.
-        errors: The files that could not be loaded, and why.
+    `errors` are the files that could not be loaded, and why.
     """
     for file, message in errors:
         if name == Path(file).stem or name in names_in(Path(file)):

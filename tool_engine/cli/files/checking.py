@@ -45,8 +45,6 @@ __all__ = [
 
 
 class Checked(msgspec.Struct):
-    """What was found in one file."""
-
     file: str
     definitions: list[Tool | ToolGroup] = []
     """The tools and groups, in the order of the file."""
@@ -55,16 +53,13 @@ class Checked(msgspec.Struct):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, in the order of the file."""
         return [each for each in self.definitions if isinstance(each, Tool)]
 
     @property
     def groups(self) -> list[ToolGroup]:
-        """The groups, in the order of the file."""
         return [each for each in self.definitions if isinstance(each, ToolGroup)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The findings as JSON values."""
         names = [tool.name for tool in self.tools]
         return {
             "file": self.file,
@@ -80,7 +75,6 @@ class Checked(msgspec.Struct):
 def validate_files(
     settings: Settings, paths: Sequence[str], *, verbose: bool, as_json: bool
 ) -> int:
-    """Checks files and folders, prints every problem, and says by the exit code if there is one."""
     checked = check_files(paths or [settings.folder()], is_recursive=settings.is_recursive)
     invalid = sum(bool(each.problems) for each in checked)
     if as_json:
@@ -99,7 +93,7 @@ def validate_files(
 
 
 IsBusy = Callable[[str, FileStamp], bool]
-"""Whether a file in this state is still being written to."""
+"""Returns True if a file in this state is still being written."""
 
 
 class Checker:
@@ -118,12 +112,10 @@ class Checker:
     def check(
         self, paths: Iterable[str], *, is_recursive: bool = False, is_busy: IsBusy | None = None
     ) -> list[Checked]:
-        """Checks each file once, in order; a name that two tools of a folder have is a problem.
+        """Check each file once; duplicate names in a folder are problems.
 
-        Args:
-            paths: Files and folders.
-            is_recursive: Reads sub-folders too.
-            is_busy: Files of which it says so count as they were at the last check.
+        Files and folders are given as `paths`; a file counts as at the last check where `is_busy`
+        says so.
 
         Raises:
             CommandError: There is nothing at one of the paths.
@@ -147,18 +139,18 @@ class Checker:
             if stamp is not None and is_busy is not None and is_busy(file, stamp):
                 self.busy.add(file)
             else:
-                # What was read this very moment may change again under the same stamp.
+                # A file read this very moment may change again under the same stamp.
                 kept = stamp if _is_settled(stamp) else None
                 known = kept, _check_file(file, self._loader, self._executors)
                 self._known[file] = known
         if known is None:
             return None
-        # A copy: what other files make wrong with this one is not for keeps.
+        # A copy: faults caused by other files must not stay.
         problems, warnings = list(known[1].problems), list(known[1].warnings)
         return msgspec.structs.replace(known[1], problems=problems, warnings=warnings)
 
     def _check_workflows(self, checked: list[Checked]) -> None:
-        """Adds what does not fit between the tools of a folder."""
+        """Add the problems between the tools of a folder."""
         workflows = [
             (each, number, tool)
             for each in checked
@@ -176,7 +168,7 @@ class Checker:
                     each.warnings.append(str(located))
 
     def _check_groups(self, checked: list[Checked]) -> None:
-        """Adds what groups say of tools that are not there."""
+        """Add warnings about missing tools in groups."""
         groups = [
             (each, number, group)
             for each in checked
@@ -197,16 +189,12 @@ def _index_of(checked: list[Checked], loader: ToolConfigLoader) -> ToolIndex:
 
 
 def check_files(paths: Iterable[str], *, is_recursive: bool = False) -> list[Checked]:
-    """Checks each file once, in order; a name that two tools of a folder have is a problem.
-
-    Raises:
-        CommandError: There is nothing at one of the paths.
-    """
+    """Check each file once with a new `Checker`; see `Checker.check`."""
     return Checker().check(paths, is_recursive=is_recursive)
 
 
 def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str]]:
-    # Names must differ within what one engine loads, so a file counts to the folder it is in.
+    # Names must differ within one engine's folder, so a file counts to the folder it is in.
     folders: dict[Path, dict[Path, str]] = {}
     for text in paths:
         path = Path(text)
@@ -221,7 +209,7 @@ def _folders(paths: Iterable[str], *, is_recursive: bool) -> dict[Path, list[str
 
 
 def _is_settled(stamp: FileStamp | None) -> bool:
-    """Whether a later write would be seen in the stamp."""
+    """Return True if a later write would change the stamp."""
     if stamp is None:
         return False
     return abs(stamp.age()) > SETTLE_TIME and not stamp.may_hide_a_change()
@@ -238,7 +226,7 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
         if isinstance(each, Tool):
             found = executors.check(each)
             missing = _missing_executor(each, executors)
-            # What is built in is known; other handlers may be registered in code.
+            # Built-in handlers are known; others may be registered in code.
             if missing and each.implementation_config.get("type") == "builtin":
                 found = [*found, missing]
             elif missing:
@@ -248,21 +236,20 @@ def _check_file(file: str, loader: ToolConfigLoader, executors: ExecutorRegistry
 
 
 def _located(problem: DefinitionProblem, number: int) -> DefinitionProblem:
-    """`problem` of the `number`-th definition of its file, with line and column."""
     try:
         return placed(problem, read_definition(problem.file).data, number)
     except DefinitionError:
-        # The file is another one by now, and its next check finds out.
+        # The file has changed meanwhile; its next check finds the problem anew.
         return problem
 
 
 def _neighbours(checked: list[Checked], loader: ToolConfigLoader) -> list[Tool]:
-    """The tools beside files that are not checked with the rest of their folder."""
+    """Return the tools of files beside the checked ones."""
     known = {Path(each.file).resolve() for each in checked}
     tools: list[Tool] = []
     files: dict[str, None] = {}
     for folder in {path.parent for path in known}:
-        # A file may lie in a folder that nobody may list.
+        # The folder of a readable file may not be listable.
         with contextlib.suppress(FolderError):
             files.update(dict.fromkeys(list_definitions(str(folder), recursive=False)))
     for file in files:
@@ -295,7 +282,6 @@ def _check_duplicates(checked: list[Checked]) -> None:
 
 
 def print_checked(checked: Sequence[Checked], *, verbose: bool) -> None:
-    """Prints every problem and warning of files, and with `verbose` the good files too."""
     console = make_console()
     for each in checked:
         for problem in each.problems:
@@ -314,7 +300,6 @@ def _name_of(definition: Tool | ToolGroup) -> str:
 
 
 def print_summary(checked: Sequence[Checked]) -> None:
-    """Prints how many files and problems there are."""
     problems = sum(len(each.problems) for each in checked)
     invalid = sum(bool(each.problems) for each in checked)
     make_console().print(

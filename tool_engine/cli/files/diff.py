@@ -1,4 +1,4 @@
-"""What did an edit of tool files change, and may it break who calls them?"""
+"""What did an edit of tool files change for callers?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Compared", "compare_tools", "diff_files"]
 _LEVELS: Final = (BREAKING, COMPATIBLE, COSMETIC, NONE)
 _STYLES: Final = {BREAKING: "red", COMPATIBLE: "yellow", COSMETIC: "dim", NONE: ""}
 _ARE_ANNOUNCED: Final = ("deprecated", "draft")
-"""The states of a tool that may go without a word: nobody was to call it any more, or yet."""
+"""States in which a tool may disappear unannounced: no caller should use it."""
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -40,9 +40,9 @@ class Compared(msgspec.Struct, frozen=True):
 
     name: str
     status: str
-    """changed, unchanged, added or removed."""
+    """`changed`, `unchanged`, `added` or `removed`."""
     level: str
-    """none, cosmetic, compatible or breaking."""
+    """`none`, `cosmetic`, `compatible` or `breaking`."""
     is_announced: bool
     """False when it is breaking and no version says so."""
     warning: str | None = None
@@ -51,7 +51,6 @@ class Compared(msgspec.Struct, frozen=True):
     """The changes; None when it is on one side only."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
         facts = {
             "name": self.name,
             "status": self.status,
@@ -63,13 +62,9 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
-    """Prints how the tools of two places differ.
+    """Print how the tools of two places differ.
 
-    Args:
-        settings: Names the folder for what is no path.
-        old: A file, a folder, `REVISION:PATH` of a git repository, or the name of a tool.
-        new: The same.
-        as_json: Prints one JSON document.
+    A place is a file, a folder, `REVISION:PATH` of a git repository, or the name of a tool.
 
     Returns:
         1 when something is breaking and no version announces it, else 0.
@@ -90,7 +85,7 @@ def diff_files(settings: Settings, old: str, new: str, *, as_json: bool) -> int:
 
 
 def compare_tools(old: Mapping[str, Tool], new: Mapping[str, Tool]) -> list[Compared]:
-    """Compares the tools of two places by name; one on each side is a pair, whatever its name."""
+    """Compare tools by name; two single tools are a pair."""
     if len(old) == len(new) == 1:
         return [_compared(*old.values(), *new.values())]
     return [
@@ -173,7 +168,7 @@ def _print(compared: Sequence[Compared]) -> None:
 
 
 def _advice(each: Compared) -> str | None:
-    """What to do, without the changes that stand above it."""
+    """Return the advice without the changes, which are printed above it."""
     if each.diff is None or each.is_announced:
         return each.warning
     cure = f"make it version {next_major(each.diff.old_version)}"

@@ -13,7 +13,7 @@ __all__ = ["junit_xml"]
 
 
 def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> str:
-    """One suite for each tool, and one for the files that could not be loaded."""
+    """Return a suite per tool, and one for files not loaded."""
     root = ET.Element("testsuites", name="tool-engine test")
     for report in reports:
         suite = ET.SubElement(

@@ -1,4 +1,4 @@
-"""Which tool files could be better, and how are the findings told?"""
+"""Which tool files could be better, and how are the findings printed?"""
 
 from __future__ import annotations
 
@@ -30,28 +30,22 @@ _DOES_NOT_LOAD: Final = "L000"
 
 
 class LintOptions(msgspec.Struct, frozen=True):
-    """Which rules to keep, and how to tell of the findings."""
-
     rules: list[LintRule]
     format: str = "text"
-    """text, json or github."""
+    """`text`, `json` or `github`."""
 
     @property
     def is_json(self) -> bool:
-        """Whether the findings are one JSON document."""
         return self.format == "json"
 
 
 def make_options(
     select: Sequence[str], ignore: Sequence[str], form: str, *, as_json: bool = False
 ) -> LintOptions:
-    """The options that the words of a command line mean.
+    """Return the options for the words of a command line.
 
-    Args:
-        select: Codes to keep, with commas between them; none keeps all.
-        ignore: Codes to leave out, with commas between them.
-        form: One of `FORMATS`.
-        as_json: Means json, whatever `form` is.
+    `select` and `ignore` are codes to keep (none: all) and to leave out, with commas between them;
+    `form` is one of `FORMATS`, and `as_json` means json anyway.
 
     Raises:
         ConfigurationError: There is no such code.
@@ -63,12 +57,9 @@ def make_options(
 
 
 def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions) -> int:
-    """Lints files, folders and tools by name; says by the exit code whether it found anything.
+    """Lint files, folders and tools by name; return 1 for any finding.
 
-    Args:
-        settings: Names the folder for what is no path.
-        targets: Files, folders and names of tools; none means the whole folder.
-        options: Which rules to keep, and how to print.
+    `targets` are files, folders and names of tools; none means the whole folder.
     """
     files = _targets(settings, targets)
     findings = [
@@ -79,7 +70,6 @@ def lint_files(settings: Settings, targets: Sequence[str], options: LintOptions)
 
 
 def print_rules(*, as_json: bool) -> int:
-    """Prints every rule with its reason."""
     if as_json:
         names = ("code", "severity", "summary", "reason")
         print_json({"rules": [{name: getattr(r, name) for name in names} for r in LINT_RULES]})
@@ -96,7 +86,7 @@ def _codes(words: Sequence[str]) -> list[str]:
 
 
 def _targets(settings: Settings, words: Sequence[str]) -> dict[str, str | None]:
-    """Every file to lint, in the order in which it was asked for, with the one tool to keep."""
+    """Return every file to lint, with the only tool to keep."""
     found: dict[Path, tuple[str, str | None]] = {}
     for word in words or [settings.folder()]:
         if is_path(word):
@@ -183,7 +173,7 @@ def _print_github(findings: Sequence[LintFinding], _: int) -> None:
 
 
 def _github_text(text: str, *, in_property: bool = False) -> str:
-    """`text` as GitHub reads it back: a line break in it would end the command."""
+    """Escape `text` for GitHub, where line breaks end a command."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if in_property else text
 

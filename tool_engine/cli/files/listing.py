@@ -1,4 +1,4 @@
-"""Which tools and groups are there, what is one like, and what does a tool file look like?"""
+"""Which tools and groups exist, and what are the facts of one?"""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ __all__ = ["Filters", "list_tools", "print_schema", "show_tool"]
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """Which tools to list; what is empty matches all."""
+    """Which tools to list; an empty filter matches all."""
 
     category: str | None = None
     tags: tuple[str, ...] = ()
     keyword: str | None = None
 
     def matches(self, tool: Tool) -> bool:
-        """Whether `tool` passes every filter."""
         if self.category is not None and tool.category.value != self.category:
             return False
         if not set(self.tags) <= set(tool.tags):
@@ -48,20 +47,18 @@ class Filters(msgspec.Struct, frozen=True):
         return keyword in f"{tool.name}\n{tool.description}".casefold()
 
     def matches_group(self, group: ToolGroup, tools: Sequence[Tool]) -> bool:
-        """Whether `group` holds one of the tools that pass, or there is no filter at all."""
+        """Return True for a group of a listed tool, or without filters."""
         return self == Filters() or bool(group.members(tools))
 
 
 class _Loaded(NamedTuple):
-    """What a folder holds, by name."""
-
     tools: dict[str, Tool]
     groups: dict[str, ToolGroup]
     errors: list[tuple[str, str]]
 
 
 def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: bool) -> int:
-    """Prints the tools that pass `filters`, and tells of the files that could not be loaded."""
+    """Print the filtered tools, and report files that did not load."""
     _check_category(filters.category)
     known, known_groups, errors = _load(settings)
     tools = [tool for tool in known.values() if filters.matches(tool)]
@@ -92,7 +89,6 @@ def list_tools(settings: Settings, filters: Filters, *, strict: bool, as_json: b
 
 
 def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
-    """Prints everything about one tool, or about a group if there is no tool of that name."""
     tools, groups, errors = _load(settings)
     tool = tools.get(name)
     if tool is None and name in groups:
@@ -109,7 +105,6 @@ def show_tool(settings: Settings, name: str, *, as_json: bool) -> int:
 
 
 def print_schema() -> int:
-    """Prints the JSON Schema of a tool file."""
     sys.stdout.write(schema_text())
     return EXIT_OK
 

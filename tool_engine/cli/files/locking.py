@@ -1,4 +1,4 @@
-"""Which tools and groups are approved, and which of them are no longer what was approved?"""
+"""Which tools and groups are approved, and which of them changed since?"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STYLES: Final = {NEW: "green", CHANGED: "yellow", GONE: "red"}
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """How a tool or a group stands to the lock file."""
+    """The state of a tool or group in the lock file."""
 
     name: str
     """Of a group: with `group:` before it."""
@@ -49,26 +49,20 @@ class Approval(msgspec.Struct, frozen=True):
     approved_version: str | None = None
     """Of the approval; None when it is new."""
     is_code: bool = False
-    """Whether it is the code behind its handler that is not approved, and not its definition."""
+    """Whether only the code of its handler is unapproved, and not its definition."""
 
     @property
     def is_group(self) -> bool:
-        """Whether it is about a group."""
         return self.name.startswith(PREFIX)
 
 
 def lock_tools(
     settings: Settings, names: Sequence[str], *, check: bool, file: str | None, as_json: bool
 ) -> int:
-    """Writes the lock file, or checks it.
+    """Write the lock file, or check it.
 
-    Args:
-        settings: Names the folder.
-        names: The tools to approve, groups as `group:NAME`; empty: all of the folder, and no
-            others.
-        check: Writes nothing.
-        file: The lock file; None: the one beside the folder.
-        as_json: Prints one JSON document.
+    `names` are the tools to approve, groups as `group:NAME`; without any, all of the folder are,
+    and no others. `file` is None for the lock beside the folder.
 
     Returns:
         1 when files could not be loaded, or when `check` found a difference; else 0.
@@ -108,7 +102,7 @@ def lock_tools(
 
 
 def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
-    """How each tool and group stands to the lock file beside the folder; {} where there is none."""
+    """Return each definition's state in the folder's lock; {} without one."""
     path = default_lock_file(settings.folder())
     if not os.path.lexists(path):
         return {}
@@ -120,7 +114,7 @@ def lock_states(settings: Settings, definitions: Iterable[Tool | ToolGroup]) -> 
 
 
 def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
-    """Prints which tools and groups the lock file does not approve, if there are any."""
+    """Print the tools and groups that the lock file does not approve."""
     waiting = [f"{name} ({status})" for name, status in states.items() if status != APPROVED]
     if waiting:
         verb = "is" if len(waiting) == 1 else "are"
@@ -132,7 +126,7 @@ def tell_unapproved(settings: Settings, states: Mapping[str, str]) -> None:
 
 
 def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
-    """The hashes of the modules that handlers such as `module:function` name, by tool."""
+    """Return the hashes of the modules that handlers name, by tool."""
     registry = ExecutorRegistry()
     tools = [each for each in definitions if isinstance(each, Tool) and registry.is_python(each)]
     hashes = {tool.name: module_hash(tool.handler.partition(":")[0]) for tool in tools}
@@ -142,12 +136,10 @@ def code_hashes(definitions: Iterable[Tool | ToolGroup]) -> dict[str, str]:
 def approvals(
     lock: ToolLock, present: Mapping[str, Tool | ToolGroup], code: Mapping[str, str]
 ) -> list[Approval]:
-    """How each tool and group stands to the lock, by name; also those in the lock only.
+    """Return the state of each definition in the files or the lock.
 
-    Args:
-        lock: The approvals.
-        present: What files define: tools by name, groups by `group:NAME`.
-        code: The hashes of the code that definitions name, by tool.
+    `present` are the definitions by name, groups as `group:NAME`; `code` is the hashes of the code
+    that they name, by tool.
     """
     locked: dict[str, LockedTool | LockedGroup] = dict(lock.tools)
     locked |= {f"{PREFIX}{name}": each for name, each in lock.groups.items()}
@@ -167,7 +159,7 @@ def approvals(
 
 
 def _key(definition: Tool | ToolGroup) -> str:
-    """What it is called where tools and groups are named side by side."""
+    """Return the tool's name, or `group:NAME`."""
     is_group = isinstance(definition, ToolGroup)
     return f"{PREFIX}{definition.name}" if is_group else definition.name
 
@@ -180,7 +172,7 @@ def _load(settings: Settings) -> tuple[dict[str, Tool | ToolGroup], list[str]]:
 
 
 def _lock(path: str, *, is_needed: bool, is_checked: bool) -> tuple[ToolLock, str | None]:
-    """The lock, and why it could not be read: then it is written anew, unless it is needed."""
+    """Return the lock, and why it is unreadable unless it is needed."""
     try:
         return (ToolLock.read(path) if is_checked else ToolLock.read_or_start(path)), None
     except LockFileError as error:
@@ -215,7 +207,7 @@ def _approve(
         if each.is_group:
             groups.pop(each.name.removeprefix(PREFIX), None)
         elif (before := tools.pop(each.name, None)) is not None:
-            # A program approved the code that it registered; nobody said a word about that here.
+            # A program's own approval of its registered code stays: nothing is known of it here.
             handler = before.handler
         if isinstance(one, Tool):
             handler = code.get(one.name, handler)
@@ -254,7 +246,7 @@ def _counted(tools: int, groups: int) -> str:
 
 
 def _without_code(row: dict[str, Any]) -> dict[str, Any]:
-    """A row about a definition, of which nothing is to be said about its code."""
+    """Return the row of a definition without the code's key."""
     return {key: value for key, value in row.items() if key != "is_code"}
 
 

@@ -1,4 +1,4 @@
-"""How does a person get a tool file to begin with?"""
+"""Which files does `tool-engine new` write?"""
 
 from __future__ import annotations
 
@@ -31,17 +31,9 @@ _CODE_KIND: Final = "python"
 
 
 def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: bool) -> int:
-    """Writes the files of a new tool and says what to do next.
+    """Write the files of a new tool; print the next steps.
 
-    Args:
-        settings: Names the folder; it is made when it is not there.
-        name: The tool's name, and that of its file.
-        kind: What runs it, one of `KINDS`.
-        force: Replaces files that are there.
-        as_json: Prints one JSON document.
-
-    Raises:
-        CommandError: The name or the kind is wrong, or a file is there already.
+    `kind` is one of `KINDS`. A missing folder is made; `force` replaces existing files.
     """
     _check(name, kind)
     module = _module(settings, name) if kind == _CODE_KIND else ""
@@ -59,7 +51,6 @@ def new_tool(settings: Settings, name: str, kind: str, *, force: bool, as_json: 
 
 
 def write_schema(file: str) -> int:
-    """Writes the JSON Schema of a tool file to `file`, in place of what is there."""
     write_output(file, schema_text())
     return EXIT_OK
 
@@ -79,7 +70,6 @@ def _check(name: str, kind: str) -> None:
 
 
 def _module(settings: Settings, name: str) -> str:
-    """The name under which Python imports the code of the tool `name`, beside its file."""
     place = Path(os.path.relpath(settings.tools, settings.project), name)
     for part in place.parts:
         if not part.isidentifier() or keyword.iskeyword(part):
@@ -105,7 +95,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _check_free(name: str, target: Path, folder: Path) -> None:
-    """Two files that define one name are both refused, so the second is not written at all."""
+    """Refuse a second definition of a name: both would be refused later."""
     for file in map(Path, list_definitions(str(folder), recursive=False)):
         if file != target and name in names_in(file):
             raise CommandError(
@@ -118,7 +108,7 @@ def _write(text: Starter, target: Path, *, force: bool) -> list[str]:
     files = {target: text.definition}
     if text.handler is not None:
         files = {target.with_suffix(".py"): text.handler, **files}
-    # What is refused is refused before anything is written.
+    # Refuse everything before anything is written.
     for path in files:
         if path.exists() and not force:
             raise CommandError(
@@ -133,9 +123,9 @@ def _write(text: Starter, target: Path, *, force: bool) -> list[str]:
 
 
 def _refresh_schema(path: Path) -> None:
-    """Makes `path` hold the schema of this version; it is generated, and nobody's work is in it."""
+    """Replace the generated schema with this version's, where it differs."""
     text = schema_text()
-    # What cannot be read is not this text.
+    # An unreadable file does not hold this text.
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if path.read_text("utf-8") == text:
             return
@@ -148,7 +138,7 @@ def _next_steps(settings: Settings, name: str, target: Path, text: Starter) -> l
         program += f" --tools {shlex.quote(settings.tools)}"
     file = shlex.quote(str(target))
     return [
-        # Where the code is follows from the folder of the tools.
+        # The place of the code follows from the folder of the tools.
         f"{program if text.handler else 'tool-engine'} validate {file}",
         f"{program} lint {name}",
         f"{program} test {name}",

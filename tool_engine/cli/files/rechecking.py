@@ -1,7 +1,7 @@
-"""Which tool files became wrong, right, new or gone since the last look?
+"""Which tool files became wrong, right, new or gone?
 
-`validate --watch`: a report first, then what each settled change made of the files. A terminal is
-cleared and shows everything that is wrong now; a file or a pipe gets only what changed.
+`validate --watch`: a report first, then the result of each settled change. A terminal is cleared
+and shows everything that is wrong now; a file or a pipe gets only the changes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ _INTERVAL: Final = 2.0
 
 
 def validate_and_watch(settings: Settings, paths: Sequence[str], *, as_json: bool) -> int:
-    """Checks files and folders, and again at every change, until Ctrl-C or nobody reads on.
+    """Check files at every change, until Ctrl-C or no reader.
 
-    Args:
-        settings: Names the folder when no path does.
-        paths: Files and folders; they may come into being later.
-        as_json: Prints one JSON document per line and file.
+    The paths may come into being later; without any, the folder of the settings is watched.
+    `as_json` prints one JSON document per line and file.
     """
     watched = _Watched(settings, paths or [settings.tools], as_json=as_json)
     try:
@@ -47,15 +45,11 @@ def validate_and_watch(settings: Settings, paths: Sequence[str], *, as_json: boo
 
 
 class _News(NamedTuple):
-    """What differs from the look before."""
-
     changed: Sequence[Checked]
     gone: Sequence[str]
 
 
 class _Watched:
-    """The files that are looked at, and what was last found in them."""
-
     def __init__(self, settings: Settings, paths: Sequence[str], *, as_json: bool) -> None:
         self._paths = list(paths)
         self._folders = _folders_of(paths)
@@ -66,7 +60,7 @@ class _Watched:
         self._found: dict[str, Checked] = {}
         self._missing: list[str] = []
         self._is_first = True
-        # Each folder has a watcher, and what they find is told as one.
+        # Each folder has a watcher, and one report combines their changes.
         self._lock = asyncio.Lock()
         self._news: asyncio.Queue[_News | None] = asyncio.Queue()
 
@@ -85,13 +79,13 @@ class _Watched:
                 self._watchers.append(watcher)
                 await watcher.start()
                 stack.push_async_callback(watcher.stop)
-            # Printed here and not in the look, whose errors, a closed pipe too, would be logged.
+            # Printed here: a look logs its errors, so a closed pipe would be logged too.
             while (news := await self._news.get()) is not None:
                 self._tell(*news)
         return EXIT_FAILED
 
     async def _look(self, _: frozenset[str] | None, settle: float) -> Collection[str]:
-        """Checks what changed; a file that is being written waits for `settle` quiet seconds."""
+        """Check changed files; one being written waits for `settle` quiet seconds."""
         async with self._lock:
             try:
                 checked, missing = await asyncio.to_thread(self._check, settle)
@@ -108,7 +102,6 @@ class _Watched:
             return self._checker.busy
 
     def _check(self, settle: float) -> tuple[list[Checked], list[str]]:
-        """What is in the files that are there, and the paths at which there is nothing."""
 
         def is_busy(file: str, stamp: FileStamp) -> bool:
             is_open = any(watcher.is_open(file) for watcher in self._watchers)
@@ -128,7 +121,7 @@ class _Watched:
                 print_json_line({"event": "removed", "file": file})
             return
         console = make_console()
-        # Does nothing but on a terminal.
+        # Does nothing except on a terminal.
         console.clear()
         everything: list[Checked] = list(self._found.values())
         is_whole = console.is_terminal or is_first
@@ -146,7 +139,7 @@ class _Watched:
 
 
 def _folders_of(paths: Sequence[str]) -> list[str]:
-    """The folders to watch; a path that is not there yet is a file if it is named like one."""
+    """Return the folders to watch; missing `*.yaml` paths are files."""
     folders = [
         str(path.parent) if path.is_file() or path.suffix in (".yaml", ".yml") else str(path)
         for path in map(Path, paths)
@@ -159,5 +152,5 @@ def _has_changed(before: Checked | None, now: Checked) -> bool:
 
 
 def _facts(checked: Checked) -> Any:
-    """What is told of a file; an edit that changes nothing of it is still worth an `ok`."""
+    """Return facts and hashes, so that a mere edit is shown too."""
     return checked.to_dict(), [each.definition_hash for each in checked.definitions]

@@ -1,4 +1,4 @@
-"""Which tool files did a git repository hold at a revision, such as `origin/main:tools`?"""
+"""Which tool files did a git revision hold, such as `origin/main:tools`?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMEOUT = 60.0
 
 
 def is_revision(word: str) -> bool:
-    """Whether `word` is written as `REVISION:PATH` and is no path itself."""
+    """Return True for `REVISION:PATH`, unless the word is a path itself."""
     revision, colon, path = word.partition(":")
     # One letter before the colon is a drive, and a dash would be an option of git's.
     is_named = len(revision) > 1 and not revision.startswith("-")
@@ -24,11 +24,7 @@ def is_revision(word: str) -> bool:
 
 
 def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, bytes]:
-    """The definitions at `REVISION:PATH`, with the path below the present folder.
-
-    Args:
-        word: Such as `HEAD:tools` or `v1.2:tools/echo.yaml`.
-        is_recursive: Reads sub-folders too.
+    """Return the definitions at `REVISION:PATH`, relative to the present folder.
 
     Raises:
         CommandError: git does not know it, or is not installed.

@@ -1,4 +1,4 @@
-"""Which tools of a folder fit what somebody looks for?"""
+"""Which tools of a folder fit a search?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ __all__ = ["search_tools"]
 
 
 def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_json: bool) -> int:
-    """Prints the tools that fit `words` best, as a model is told of them by `search_tools`."""
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     tools = ToolIndex(tool for file in checked if not file.problems for tool in file.tools)
     broken = sum(bool(file.problems) for file in checked)

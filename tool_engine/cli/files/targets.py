@@ -1,4 +1,4 @@
-"""Which files does a word on the command line mean: a path, or the name of a tool?"""
+"""Which files does a word on the command line mean?"""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ __all__ = ["file_of_tool", "files_at", "is_path"]
 
 
 def is_path(word: str) -> bool:
-    """Whether `word` is a path, or is written as one."""
+    """Return True if `word` is a path, or is written as one."""
     return Path(word).exists() or word.endswith((".yaml", ".yml")) or "/" in word
 
 
 def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
-    """The file at a path, or the definitions in the folder there.
-
-    Raises:
-        CommandError: There is nothing.
-    """
+    """Return the file or the folder's definitions at a path."""
     path = Path(word)
     if path.is_dir():
         return list(list_definitions(word, recursive=is_recursive))
@@ -33,11 +29,6 @@ def files_at(word: str, *, is_recursive: bool = False) -> list[str]:
 
 
 def file_of_tool(settings: Settings, name: str) -> str:
-    """The file in the tools folder that defines the tool `name`.
-
-    Raises:
-        CommandError: No file there does.
-    """
     loader = ToolConfigLoader()
     tools = loader.load_directory(settings.folder(), settings.is_recursive)
     sources = {tool.name: str(tool.source) for tool in tools}

@@ -1,4 +1,4 @@
-"""Do the tools do what their own examples and tests say, and how is that told?"""
+"""Do the tools do what their own examples and tests say?"""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ __all__ = ["RunOptions", "run_tests"]
 
 
 class RunOptions(NamedTuple):
-    """How the tools are tested."""
-
     names: tuple[str, ...] = ()
     """The tools; none: all."""
     seed: int = 0
@@ -49,12 +47,11 @@ class _Outcome(NamedTuple):
 
 
 def run_tests(settings: Settings, options: RunOptions, *, as_json: bool) -> int:
-    """Runs the tests of tools, tells how they ended, and says by the exit code if all is well."""
-    # Whoever is to approve a tool wants to see its tests first.
+    # Tests come before approval, so the lock must not refuse them.
     config = settings.engine_config(lock="off")
     engine = load_app(options.app) if options.app else ToolEngine(config)
     outcome = _Outcome([], [])
-    # What could not be loaded is told below, with the rest.
+    # Files that did not load are reported below, with the rest.
     run_async(_run(settings, engine, options, outcome), log_level=logging.ERROR)
     if options.junit is not None:
         write_output(options.junit, junit_xml(outcome.reports, outcome.load_errors))

@@ -31,7 +31,6 @@ _STYLES = {
 
 
 def watch_tools(settings: Settings, *, as_json: bool) -> int:
-    """Prints each event of the folder until Ctrl-C, or until nobody reads the output any more."""
     try:
         # What the engine would log of a folder, the events say already.
         return run_async(_watch(settings, as_json=as_json), log_level=logging.ERROR)
@@ -42,7 +41,7 @@ def watch_tools(settings: Settings, *, as_json: bool) -> int:
 
 
 async def _watch(settings: Settings, *, as_json: bool) -> int:
-    # Printed here and not in the subscriber, whose errors, a closed pipe too, would be kept quiet.
+    # Printed here: a subscriber's errors, a closed pipe too, would be kept quiet.
     events: asyncio.Queue[ToolEngineEvent | None] = asyncio.Queue()
     engine = ToolEngine(settings.engine_config(watch_for_changes=True))
     engine.subscribe(events.put_nowait)
@@ -56,7 +55,7 @@ async def _watch(settings: Settings, *, as_json: bool) -> int:
 
 @contextmanager
 def reader_watched(on_gone: Callable[[], None]) -> Iterator[None]:
-    """Calls `on_gone` once when nobody reads stdout any more, while the block runs."""
+    """Call `on_gone` once when stdout loses its reader, while the block runs."""
     # A write would notice that the reader has gone, but the next event may be days away. The end
     # of a pipe that is written to becomes "readable" when its other end is closed.
     loop = asyncio.get_running_loop()

@@ -30,10 +30,10 @@ _MCP: Final = "mcp"
 
 
 def convert_tool(settings: Settings, name: str, formats: Sequence[str], *, as_json: bool) -> int:
-    """Prints a tool in the formats, all if none, each with what the format cannot say of it.
+    """Print a tool in the formats, with what each cannot express.
 
     Returns:
-        0; 1 if a format cannot say the tool at all.
+        0; 1 if a format cannot express the tool at all.
     """
     (tool,) = chosen_tools(tools_in(settings), [name])
     known = [*protocol_names(), _MCP]

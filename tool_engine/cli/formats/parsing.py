@@ -1,4 +1,4 @@
-"""What does a protocol read in a reply that somebody has as a file, or pipes in?"""
+"""What does a protocol read in a reply from a file?"""
 
 from __future__ import annotations
 
@@ -33,14 +33,10 @@ _PIECE: Final = 16
 def parse_file(
     settings: Settings, protocol_name: str, file: str, *, is_stream: bool, as_json: bool
 ) -> int:
-    """Prints the calls, the text and the findings of a reply.
+    """Print the calls, the text and the findings of a reply.
 
-    Args:
-        settings: The folder of the tools that the model was told of.
-        protocol_name: How the reply is written.
-        file: Where it is; `-` is stdin.
-        is_stream: Whether it is read in pieces, as it came from the model.
-        as_json: Whether to print one JSON document.
+    `settings` names the tools that the model had; `-` is stdin; with `is_stream` the reply is read
+    in pieces, as it came from the model.
 
     Returns:
         0 if every call can be run, 1 if one cannot, or something else the model wanted is lost.

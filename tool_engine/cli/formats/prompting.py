@@ -1,4 +1,4 @@
-"""What is a model told of the tools?"""
+"""Which text or definitions describe the tools to a model?"""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def print_prompt(
     language: str | None,
     as_json: bool,
 ) -> int:
-    """Prints the text for the system prompt, or the definitions for the request, as JSON.
+    """Print the text of the system prompt, or definitions as JSON.
 
-    What the format cannot say of a tool is told on stderr.
+    What the format cannot express goes to stderr.
     """
     known = tools_in(settings)
     tools = chosen_tools(known, names)
@@ -45,19 +45,19 @@ def print_prompt(
         print_json({"protocol": protocol_name, **facts})
         return EXIT_OK
     text = prompt or (definitions if isinstance(definitions, str) else json_text(definitions))
-    # A pipe gets the text as it is; a terminal must not be steered by a description.
+    # A pipe gets the text as it is; a description must not steer a terminal.
     sys.stdout.write((visible(text) if sys.stdout.isatty() else text).rstrip("\n") + "\n")
     print_findings(findings, stderr=True)
     return EXIT_OK
 
 
 def prompt_of(protocol: Any, tools: Sequence[Tool]) -> str:
-    """What the system prompt has to say about the tools, if the protocol says it there."""
+    """Return the system prompt about the tools, if the protocol has one."""
     make = getattr(protocol, "prompt", None)
     return str(make(tools)) if callable(make) else ""
 
 
 def findings_of(protocol: Any, tools: Sequence[Tool]) -> list[ReplyFinding]:
-    """What the format cannot say of the tools; nothing is known of formats of other packages."""
+    """Return what the format cannot express; formats of other packages report nothing."""
     find = getattr(protocol, "definition_findings", None)
     return list(find(tools)) if callable(find) else []

@@ -1,4 +1,4 @@
-"""Which protocol does the command line mean, which tools does it know, what did it find?"""
+"""Which protocol, tools and findings does a command about formats work with?"""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ __all__ = [
 
 
 def tools_in(settings: Settings) -> dict[str, Tool]:
-    """The tools of the folder by name; files that could not be loaded are told of on stderr.
-
-    Raises:
-        CommandError: There is no such folder.
-    """
+    """Return the folder's tools by name; report broken files on stderr."""
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)
     tell_broken(settings, sum(bool(each.problems) for each in checked))
     good = [tool for each in checked if not each.problems for tool in each.tools]
@@ -44,17 +40,13 @@ def tools_in(settings: Settings) -> dict[str, Tool]:
 
 
 def known_tools(settings: Settings) -> dict[str, Tool]:
-    """The tools of the folder; none where nobody named a folder and the usual one is not there."""
+    """Return the folder's tools; none if no folder is named or usual."""
     is_there = settings.chosen is not None or Path(settings.tools).is_dir()
     return tools_in(settings) if is_there else {}
 
 
 def chosen_tools(tools: dict[str, Tool], names: Sequence[str]) -> list[Tool]:
-    """The tools of these names, in this order; without names, those that are enabled.
-
-    Raises:
-        CommandError: There is no tool of a name.
-    """
+    """Return the named tools in order; without names, all enabled ones."""
     for name in names:
         if name not in tools:
             raise CommandError(
@@ -65,13 +57,9 @@ def chosen_tools(tools: dict[str, Tool], names: Sequence[str]) -> list[Tool]:
 
 
 def make_protocol(name: str, tools: dict[str, Tool], **options: Any) -> ToolCallingProtocol:
-    """The protocol of this name; those of this package know `tools`.
-
-    Raises:
-        CommandError: There is none, or it takes no such option.
-    """
+    """Return the protocol of this name; those of this package know `tools`."""
     if name in PROTOCOLS:
-        # A list teaches it the names that it would have sent, a mapping would not.
+        # From a list the protocol also learns the names that it sends; from a mapping not.
         options["tools"] = list(tools.values())
     try:
         return get_protocol(name, **{key: each for key, each in options.items() if each})
@@ -80,17 +68,15 @@ def make_protocol(name: str, tools: dict[str, Tool], **options: Any) -> ToolCall
 
 
 def finding_facts(findings: Iterable[ReplyFinding]) -> list[dict[str, Any]]:
-    """The findings as JSON values."""
     return [msgspec.structs.asdict(finding) for finding in findings]
 
 
 def has_errors(findings: Iterable[ReplyFinding]) -> bool:
-    """Whether something that was wanted does not happen."""
+    """Return True if something that the model wanted does not happen."""
     return any(finding.level == "error" for finding in findings)
 
 
 def print_findings(findings: Sequence[ReplyFinding], *, stderr: bool = False) -> None:
-    """Prints the findings as a table, if there are any."""
     if not findings:
         return
     table = make_table("findings", "level", "type", "about", "message")

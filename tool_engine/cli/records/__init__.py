@@ -1,1 +1,1 @@
-"""What do commands tell of calls that were made?"""
+"""How do commands show the calls that were made?"""

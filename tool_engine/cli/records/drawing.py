@@ -1,4 +1,4 @@
-"""How are small pictures drawn with characters, also on a terminal that knows only ASCII?"""
+"""How are small pictures drawn with characters, even in ASCII?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ASCII: Final = str.maketrans(
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar per value, the highest for the largest one; a blank for 0.
+    """Return a bar per value, highest for the largest; 0: blank.
 
     Example:
         >>> sparkline([0, 1, 4, 8])
@@ -31,6 +31,5 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def drawn(text: str, console: Console) -> str:
-    """`text` as `console` can show it."""
     is_unicode = console.encoding.lower().replace("-", "").startswith("utf")
     return text if is_unicode else text.translate(_ASCII)

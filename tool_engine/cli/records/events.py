@@ -1,6 +1,6 @@
-"""What happens in engines that run elsewhere, as it happens?
+"""What happens in engines of other processes, as it happens?
 
-Told from the events that they keep (`keep_events`). Where none keeps any, the records tell at least
+Read from the events that they keep (`keep_events`). Without kept events, the records at least show
 how each call ended.
 """
 
@@ -48,12 +48,10 @@ _KEPT_NOW: Final = "an engine keeps its events there now: all of them are told f
 
 
 class EventFilters(msgspec.Struct, frozen=True):
-    """Which events somebody wants."""
-
     calls: RecordFilters
-    """Of which calls; other events have none of these."""
+    """Of these calls; other events have none of these."""
     types: tuple[str, ...] = ()
-    """Of which types; none: all."""
+    """Of these types; none: all."""
     call_id: str | None = None
     after: int | None = None
     """Those that follow this number; None: the newest."""
@@ -61,28 +59,16 @@ class EventFilters(msgspec.Struct, frozen=True):
     """How many of the newest."""
 
     def query(self) -> RecordQuery:
-        """The records that tell of such events.
-
-        Raises:
-            CommandError: A time is none.
-        """
         query = self.calls.query(self.limit)
         return msgspec.structs.replace(query, call_id=self.call_id)
 
     def wanted(self) -> WantedEvents:
-        """What is asked of an event itself.
-
-        Raises:
-            ConfigurationError: There is no such type.
-        """
         return WantedEvents.of(
             self.types or None, self.calls.tool, self.call_id, self.calls.conversation
         )
 
 
 class _Choice:
-    """Tells the events that are wanted from the others."""
-
     def __init__(self, filters: EventFilters) -> None:
         self.filters = filters
         self.query = filters.query()
@@ -100,7 +86,6 @@ class _Choice:
 
 
 def print_events(settings: Settings, filters: EventFilters, *, follow: bool, as_json: bool) -> int:
-    """Prints the newest events, or those after a number; with `follow` also those that come."""
     told = told_events(settings, filters, follow=follow, is_quiet=as_json)
     show = _print_json if as_json else _print_line
     return print_each(told, show) if follow else run_async(_print(told, show))
@@ -116,13 +101,9 @@ async def _print(told: AsyncGenerator[ToolEngineEvent, None], show: Any) -> int:
 async def told_events(
     settings: Settings, filters: EventFilters, *, follow: bool, is_quiet: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
-    """The events that are wanted, from whatever tells of them.
+    """Yield the wanted events, from kept events or else from records.
 
-    Args:
-        settings: The global options.
-        filters: Which events.
-        follow: Whether it goes on with what comes, without end.
-        is_quiet: Whether stderr is not told where they come from.
+    With `follow` it goes on without end. Unless `is_quiet`, stderr says where the events come from.
 
     Raises:
         CommandError: There are no records, or no numbers to go on from.
@@ -156,7 +137,6 @@ async def told_events(
 
 
 async def _recorded(settings: Settings, choice: _Choice) -> AsyncGenerator[ToolEngineEvent, None]:
-    """The final events of the newest calls."""
     for event in map(_event_of, await newest_records(settings, choice.query)):
         if choice.has(event):
             yield event
@@ -165,10 +145,10 @@ async def _recorded(settings: Settings, choice: _Choice) -> AsyncGenerator[ToolE
 async def _recorded_first(
     settings: Settings, log: Any, choice: _Choice, *, is_quiet: bool
 ) -> AsyncGenerator[ToolEngineEvent, None]:
-    """The final events of calls, until an engine keeps its events; then those."""
+    """Yield final events of calls until an engine keeps events; then those."""
     async with contextlib.aclosing(record_looks(settings, choice.query)) as looks:
         async for records in looks:
-            # Asked after the records were: these are older than the events.
+            # Asked after the records were read: they are older than any kept event.
             if await log.is_kept():
                 break
             for event in map(_event_of, records):
@@ -199,7 +179,6 @@ async def _logged(
 
 
 async def _newest(log: Any, choice: _Choice) -> list[ToolEngineEvent]:
-    """The newest events that are wanted, the newest first."""
     found: list[ToolEngineEvent] = []
     before: int | None = None
     limit = choice.filters.limit
@@ -228,7 +207,6 @@ async def _tailed(
 
 
 def _event_of(record: ToolCallRecord) -> ToolEngineEvent:
-    """The final event of a call that was recorded."""
     kind = ToolEngineEventType.EXECUTION_COMPLETED
     if not record.is_success:
         kind = _FINAL.get(record.error_type or "", ToolEngineEventType.EXECUTION_FAILED)
@@ -287,7 +265,6 @@ def _print_line(event: ToolEngineEvent) -> None:
 
 
 def _text(event: ToolEngineEvent) -> str:
-    """What an event has beside its type, its tool and its call."""
     result = event.execution_result
     if result is not None:
         text = "" if result.is_success else f"{result.error_type}: {event.error or ''}"
@@ -298,7 +275,7 @@ def _text(event: ToolEngineEvent) -> str:
     if event.call_id is not None:
         return ""
     version, level = event.data.get("new_version"), event.data.get("level")
-    if version is not None and event.error is None:  # what was kept has no tool to ask
+    if version is not None and event.error is None:  # a kept event has no tool
         return f"version {version}" + (f", {level}" if level else "")
     return event_text(event)
 

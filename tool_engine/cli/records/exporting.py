@@ -1,4 +1,4 @@
-"""How do records leave for other programs: as a file, or through a pipe?"""
+"""How are records exported to a file or a pipe?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["export_calls"]
 def export_calls(
     settings: Settings, filters: RecordFilters, *, file_format: str, output: str | None
 ) -> int:
-    """Writes records, the oldest first, to a file or to stdout."""
+    """Write records, oldest first, to a file or to stdout."""
     chosen = chosen_format(file_format, EXPORT_FORMATS)
     query = filters.query()
     with _target(output) as stream:
@@ -42,7 +42,7 @@ async def _export(settings: Settings, query: RecordQuery, file_format: str, stre
 
 @contextlib.contextmanager
 def _target(output: str | None) -> Iterator[TextIO]:
-    """Stdout, or a file that is there when all of it is written."""
+    """Yield stdout, or a file that appears once it is written completely."""
     if output is None:
         yield sys.stdout
         return

@@ -1,7 +1,7 @@
-"""How does a command go on with what comes, until somebody ends it?
+"""How does a command follow new records until it is ended?
 
 A database that does not answer for a while is asked again, and one whose file was deleted or
-replaced is opened anew: what is followed is what other processes write now.
+replaced is opened anew, so that it shows what other processes write now.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _PAGE: Final = 500
 
 
 def print_each(source: AsyncGenerator[T, None], show: Callable[[T], None]) -> int:
-    """Shows what comes, until Ctrl-C or until nobody reads it."""
+    """Show each value until Ctrl-C, or until stdout has no reader."""
     try:
         return run_async(_print_each(source, show))
     except CommandError as error:
-        # Ctrl-C is how it is meant to end, and no mistake that is told.
+        # Ctrl-C is the normal end here, and no mistake to report.
         if error.exit_code != EXIT_INTERRUPTED:
             raise
         return EXIT_INTERRUPTED
@@ -68,13 +68,13 @@ async def _print_each(source: AsyncGenerator[T, None], show: Callable[[T], None]
 
 
 class Patience:
-    """Asks a database again that does not answer, and says so once."""
+    """Asks an unavailable database again, with one message about it."""
 
     def __init__(self) -> None:
         self._is_waiting = False
 
     async def ask(self, question: Awaitable[list[T]]) -> list[T]:
-        """The answer; nothing as long as there is none."""
+        """Return the answer; an empty list while the database is unavailable."""
         try:
             found = await question
         except RecordsUnavailableError as error:
@@ -89,10 +89,9 @@ class Patience:
 
 
 class RecordTail:
-    """The records that come, each once.
+    """The new records of a query, each once.
 
-    Args:
-        query: Which; its `limit` is for those that are there already.
+    The query's `limit` is for those that exist already.
     """
 
     def __init__(self, query: RecordQuery) -> None:
@@ -101,7 +100,6 @@ class RecordTail:
         self._seen: dict[str, datetime] = {}
 
     async def begin(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
-        """The newest that are there, oldest first."""
         newest = await store.storage.query(self._query)
         self._query = replace(self._query, limit=_PAGE, end=None, oldest_first=True)
         recent = await self._since(store, self._horizon - _OVERLAP)
@@ -109,7 +107,6 @@ class RecordTail:
         return list(reversed(newest))
 
     async def look(self, store: ToolKnowledgeStore) -> list[ToolCallRecord]:
-        """Those that have come since, oldest first."""
         start = self._horizon - _OVERLAP
         found = [
             each for each in await self._since(store, start) if each.record_id not in self._seen
@@ -133,7 +130,7 @@ class RecordTail:
 async def record_looks(
     settings: Settings, query: RecordQuery
 ) -> AsyncGenerator[list[ToolCallRecord], None]:
-    """The newest records, and then at each look those that have come; without end."""
+    """Yield the newest records, then new ones, without end."""
     tail, patience, is_first = RecordTail(query), Patience(), True
     pace = Pace(_INTERVAL)
     while True:
@@ -145,4 +142,4 @@ async def record_looks(
             while await records_file(settings) in (None, file):
                 await pace.wait()
                 yield await patience.ask(tail.look(store))
-            yield await patience.ask(tail.look(store))  # what came before the file was deleted
+            yield await patience.ask(tail.look(store))  # records from before the file was deleted

@@ -39,7 +39,7 @@ _LONGEST: Final = 160
 
 
 class RecordFilters(msgspec.Struct, frozen=True):
-    """Which records somebody wants; what is None matches all."""
+    """Which records to show; None matches all."""
 
     tool: str | None = None
     is_failed: bool = False
@@ -51,11 +51,6 @@ class RecordFilters(msgspec.Struct, frozen=True):
     session: str | None = None
 
     def query(self, limit: int | None = None) -> RecordQuery:
-        """What the store is asked for.
-
-        Raises:
-            CommandError: A time is none.
-        """
         return RecordQuery(
             tool_name=self.tool,
             is_success=False if self.is_failed else None,
@@ -72,7 +67,6 @@ class RecordFilters(msgspec.Struct, frozen=True):
 def print_history(
     settings: Settings, filters: RecordFilters, *, limit: int, follow: bool, as_json: bool
 ) -> int:
-    """Prints the newest records, the newest last; with `follow` also those that come."""
     query = filters.query(limit)
     if follow:
         return print_each(_followed(settings, query), _print_json if as_json else _print_line)
@@ -80,7 +74,7 @@ def print_history(
 
 
 async def _followed(settings: Settings, query: RecordQuery) -> AsyncGenerator[ToolCallRecord, None]:
-    """The newest records, oldest first, and then those that come; each once, without end."""
+    """Yield each newest record, oldest first, then each new one."""
     async with contextlib.aclosing(record_looks(settings, query)) as looks:
         async for records in looks:
             for record in records:
@@ -88,7 +82,6 @@ async def _followed(settings: Settings, query: RecordQuery) -> AsyncGenerator[To
 
 
 async def newest_records(settings: Settings, query: RecordQuery) -> list[ToolCallRecord]:
-    """The newest records, the newest last."""
     async with open_records(settings) as store:
         return list(reversed(await store.storage.query(query)))
 
@@ -109,14 +102,13 @@ async def _print(settings: Settings, query: RecordQuery, *, as_json: bool) -> in
 
 
 def local_time(time: datetime, *, now: datetime | None = None) -> str:
-    """A time of day here, with its date unless that is today's."""
+    """Return the local time, with the date unless it is today."""
     here, today = time.astimezone(), (now or datetime.now(UTC)).astimezone()
     is_today = here.date() == today.date()
     return here.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
 def record_text(record: ToolCallRecord) -> str:
-    """What a call was about, on one line that is not too long: its arguments, or its error."""
     if record.is_success:
         text = json_text(record.params, indent=None)
     else:
@@ -128,7 +120,7 @@ def record_text(record: ToolCallRecord) -> str:
 def _table(records: Sequence[ToolCallRecord], console: Console) -> Table:
     columns = ("ended", "call", "tool", "outcome", "waited", "ran", "caller", "arguments or error")
     table = make_table("", *columns)
-    # Somebody wants to copy it.
+    # Never cut: a person copies it.
     table.columns[1].min_width = min(max(len(record.call_id or "") for record in records), 40)
     for record in records:
         outcome = record.outcome.value

@@ -13,15 +13,10 @@ _LOOKS: Final = 10
 
 
 class Pace:
-    """Lets one question begin in each interval; the time that its answer takes counts.
-
-    Args:
-        interval: Seconds.
-    """
+    """Lets one question begin per interval of seconds, its answer's time included."""
 
     def __init__(self, interval: float) -> None:
         self._throttler = Throttler(1, interval, interval / _LOOKS)
 
     async def wait(self) -> None:
-        """Waits until one more question may begin."""
         await self._throttler.acquire()  # type: ignore[no-untyped-call] # the library has no types

@@ -48,22 +48,16 @@ class _Frame(NamedTuple):
     end: float
 
     def x(self, time: float) -> float:
-        """The place of a time, which may lie outside."""
+        """Return the x of a time; outside times get the edge."""
         share = (time - self.begin) / (self.end - self.begin)
         return _LEFT + _WIDTH * min(max(share, 0.0), 1.0)
 
     def bin(self, time: float) -> int:
-        """The part of the picture that a time falls into."""
         return min(int((self.x(time) - _LEFT) / _WIDTH * _BINS), _BINS - 1)
 
 
 def plot_records(records: Sequence[ToolCallRecord], title: str) -> str:
-    """A picture of some calls, as the text of an SVG file.
-
-    Args:
-        records: The calls, in any order.
-        title: Written above.
-    """
+    """Return an SVG picture of calls in any order."""
     begin = min((each.enqueued_at.timestamp() for each in records), default=0.0)
     end = max((each.created_at.timestamp() for each in records), default=1.0)
     frame = _Frame(begin, max(end, begin + 0.001))
@@ -81,7 +75,7 @@ def plot_records(records: Sequence[ToolCallRecord], title: str) -> str:
 def _times(
     name: str, row: int, records: Iterable[ToolCallRecord], frame: _Frame, field: str
 ) -> Iterator[str]:
-    """The median and the 95th percentile of a time, for each part of the picture."""
+    """Yield the bars of a time's median and 95th percentile per bin."""
     bins: dict[int, list[float]] = {}
     for each in records:
         bins.setdefault(frame.bin(each.created_at.timestamp()), []).append(getattr(each, field))
@@ -100,7 +94,6 @@ def _times(
 
 
 def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
-    """How many units of the limits were taken, and how many calls waited."""
     used, waiting = [], []
     for each in records:
         began = each.started_at.timestamp()
@@ -116,7 +109,6 @@ def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
 
 
 def _levels(steps: Sequence[tuple[float, int]], frame: _Frame) -> dict[int, int]:
-    """The highest level in each part of the picture."""
     highest: dict[int, int] = {}
     # Every level ends: the last step is down to 0.
     for (time, level), (until, _) in itertools.pairwise(steps):
@@ -160,7 +152,7 @@ def _floor(row: int) -> float:
 
 
 def _rank(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed."""
+    """Return the smallest value that `share` of all do not exceed."""
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 

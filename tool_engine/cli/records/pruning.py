@@ -1,4 +1,4 @@
-"""Which records are removed when somebody asks for room?"""
+"""Which records does `prune` remove?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def prune_records(
     sessions_older_than: str | None,
     as_json: bool,
 ) -> int:
-    """Removes the oldest records, and old sessions, and says how many they were."""
     if all(bound is None for bound in (older_than, keep, max_size, sessions_older_than)):
         raise CommandError(
             "say what to remove: --older-than 30d, --keep 100000 or --max-size 500MB; a record "

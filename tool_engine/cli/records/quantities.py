@@ -1,4 +1,4 @@
-"""Which time, duration or size does a word on the command line mean?"""
+"""Which time, duration or size does a command's word mean?"""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _SIZE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?B|)", re.ASCII | r
 
 
 def parse_seconds(option: str, word: str) -> float:
-    """The seconds of a duration such as `90s`, `30m`, `12h`, `7d` or `2w`.
-
-    Raises:
-        CommandError: It is none, or 0.
-    """
+    """Return the seconds of a duration: `90s`, `30m`, `12h`, `7d`, `2w`."""
     found = _DURATION.fullmatch(word)
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if seconds <= 0:
@@ -33,11 +29,7 @@ def parse_seconds(option: str, word: str) -> float:
 
 
 def parse_moment(option: str, word: str) -> datetime:
-    """A time: so long ago (`1h`), or a date, perhaps with a time of day; local without a zone.
-
-    Raises:
-        CommandError: It is neither.
-    """
+    """Return the time of an age (`1h`) or date, local without zone."""
     if _DURATION.fullmatch(word):
         try:
             return datetime.now(UTC) - timedelta(seconds=parse_seconds(option, word))
@@ -53,11 +45,7 @@ def parse_moment(option: str, word: str) -> datetime:
 
 
 def parse_size(option: str, word: str) -> int:
-    """The bytes of a size such as `500MB` or `2GB`.
-
-    Raises:
-        CommandError: It is none, or 0.
-    """
+    """Return the bytes of a size such as `500MB`; 0 is refused."""
     found = _SIZE.fullmatch(word)
     size = math.floor(float(found[1]) * _BYTES[found[2].upper()]) if found else 0
     if size < 1:
@@ -66,7 +54,7 @@ def parse_size(option: str, word: str) -> int:
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration for people: `12 µs`, `3.4 ms`, `2.5 s`, `3 min 20 s`."""
+    """Write a duration for people: `12 µs`, `3 min 20 s`."""
     if seconds <= 0:
         return "0"
     if seconds < 0.000_999_5:

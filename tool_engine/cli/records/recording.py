@@ -1,7 +1,7 @@
-"""Where does the command line keep the calls that it makes, and how does it look at them later?
+"""Where are the command line's calls kept, and how read?
 
-One SQLite file per tools folder, in the place where this user's programs keep their state. What
-goes wrong with it is told once and never fails a call.
+One SQLite file per tools folder, in the customary place for this user's state. A failure of it is
+reported once and never fails a call.
 """
 
 from __future__ import annotations
@@ -48,17 +48,13 @@ _SQLITE: Final = "sqlite:///"
 _INTERVAL: Final = 0.5
 _FLUSH_LIMIT: Final = 5.0
 _CLOSE_LIMIT: Final = 2.0
-"""Seconds that the end of a command may wait for a file that somebody else holds locked."""
+"""Seconds that the end of a command may wait for a file that another process holds locked."""
 _LIBRARIES: Final = ("sqlalchemy", "aiosqlite")
 _INSTALL: Final = "run: pip install 'tool-engine[sql]'"
 
 
 def records_place(settings: Settings) -> str | None:
-    """The URL of the database for the records; None when they are kept nowhere.
-
-    Raises:
-        CommandError: What was named is no URL.
-    """
+    """Return the URL of the records' database; None: no records."""
     named = settings.records
     if named is None:
         path = _default_file(settings.tools)
@@ -76,12 +72,9 @@ def records_place(settings: Settings) -> str | None:
 async def recording_engine(
     settings: Settings, *, approver: Approver | None = None, **changes: Any
 ) -> AsyncIterator[ToolEngine]:
-    """An engine on the tools folder, open, whose calls are recorded where that is possible.
+    """Open an engine on the tools folder, with recorded calls where possible.
 
-    Args:
-        settings: The global options.
-        approver: Who is asked about calls of no session; None: nobody.
-        **changes: Fields of `ToolEngineConfig`.
+    `approver` decides about calls of no session; `changes` are fields of `ToolEngineConfig`.
     """
     config = settings.engine_config(**changes)
     place = records_place(settings)
@@ -101,15 +94,15 @@ async def recording_engine(
 async def open_records(
     settings: Settings, *, may_be_missing: bool = True, stays_with_file: bool = False
 ) -> AsyncIterator[ToolKnowledgeStore]:
-    """The records of calls made earlier, or by other programs.
+    """Open the records of earlier calls, or of other programs.
 
     Args:
         settings: The global options.
-        may_be_missing: Whether there are simply no records as long as there is no file.
-        stays_with_file: Whether the file that is there now is asked also when it was replaced.
+        may_be_missing: Whether a missing file means that there are no records.
+        stays_with_file: Whether the present file is read even after its replacement.
 
     Raises:
-        CommandError: They are kept nowhere, or what it takes to read them is not installed.
+        CommandError: None are kept, or a library to read them is not installed.
         RecordsUnavailableError: The database does not answer.
     """
     place = records_place(settings)
@@ -142,10 +135,9 @@ async def open_records(
 
 @contextlib.asynccontextmanager
 async def open_events(settings: Settings) -> AsyncIterator[Any]:
-    """An `EventReader` of the events that engines have kept beside their records.
+    """Open an `EventReader` of the events beside the records.
 
-    Args:
-        settings: The global options; `open_records` has found that they name a database.
+    `open_records` has checked that the settings name a database.
     """
     module = import_module("tool_engine.knowledge.sql.event_reader")
     reader = module.EventReader(records_place(settings))
@@ -156,7 +148,7 @@ async def open_events(settings: Settings) -> AsyncIterator[Any]:
 
 
 async def records_file(settings: Settings) -> tuple[int, int] | None:
-    """Which file the records are in now; None where there is none, or no file but a server."""
+    """Return the records' present file; None for a server or no file."""
     path = _file_of(records_place(settings) or "")
     if path is None:
         return None
@@ -168,14 +160,14 @@ async def records_file(settings: Settings) -> tuple[int, int] | None:
 
 
 async def records_written(engine: ToolEngine) -> None:
-    """Waits until the calls so far are in the database, if there is one, or it takes too long."""
+    """Wait until all calls are written, or for a time limit."""
     flush = getattr(engine.store.storage, "flush", None)
     if flush is not None:
         await flush()
 
 
 class _FileRecords:
-    """Keeps calls in a SQLite file to stay, and in memory for questions about this process.
+    """Keeps calls in a SQLite file and in memory.
 
     Writing needs no library; loading those for questions takes longer than most calls.
     """
@@ -191,7 +183,7 @@ class _FileRecords:
         self._database = writing.SQLiteDatabase(address, is_synchronous=False)
         self._writer = writer.RecordWriter(self._database, _INTERVAL)
         self._write = self._writer.buffer.add
-        # What sessions take is loaded when somebody has one.
+        # The modules of sessions are loaded when the first session needs them.
         opening = import_module("tool_engine.knowledge.sql.connection.opening")
         self._kept = opening.LazyDatabase(url, is_synchronous=False)
 
@@ -213,7 +205,7 @@ class _FileRecords:
         self._write(kept)
 
     async def open(self) -> None:
-        # Whoever holds it locked now may let it go before the calls have ended.
+        # A process that holds it locked may release it before the calls have ended.
         with contextlib.suppress(self._busy):
             await self._database.open()
 
@@ -228,7 +220,6 @@ class _FileRecords:
 
 
 async def _storage(place: str, max_records: int) -> RecordStorage | None:
-    """What keeps the calls of a command; None where nothing can."""
     if not _has_libraries():
         return None
     try:
@@ -267,14 +258,13 @@ def _reason(error: Exception) -> str:
 
 
 def _file_of(place: str) -> Path | None:
-    """The file behind the URL of a SQLite database; None for other databases."""
     if not place.startswith(_SQLITE):
         return None
     return Path(unquote(place.removeprefix(_SQLITE))).expanduser()
 
 
 def _default_file(tools: str) -> Path | None:
-    """One per tools folder; None when this user has no home."""
+    """Return the file for a tools folder; None without a home."""
     variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_STATE_HOME"
     base = Path(os.environ.get(variable, ""))
     if not base.is_absolute():
@@ -285,7 +275,7 @@ def _default_file(tools: str) -> Path | None:
         mac = sys.platform == "darwin"
         base = home / ("Library/Application Support" if mac else ".local/state")
     folder = Path(tools).resolve()
-    # The name is for people, the digest tells folders of one name apart.
+    # The name is for people, the digest distinguishes folders of one name.
     project = folder.parent if folder.name == "tools" else folder
     name = re.sub(r"[^\w.-]+", "_", project.name, flags=re.ASCII)[:40] or "calls"
     digest = hashlib.sha256(os.fsencode(str(folder))).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""How does the command line replay a trace under other limits and show what came of it?"""
+"""How does the command line replay a trace under other limits?"""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _ROWS: Final[tuple[tuple[str, Callable[[Figures], str]], ...]] = (
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits that the command line asks for; None: those of `ConcurrencyConfig`."""
+    """The simulation's limits; None: those of `ConcurrencyConfig`."""
 
     max_concurrent: int | None = None
     buckets: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     key_limit: int | None = None
 
     def to_config(self) -> ConcurrencyConfig:
-        """The limits of the simulation.
+        """Return the limits of the simulation.
 
         Raises:
             CommandError: A bucket's limit is no `NAME=NUMBER`.
@@ -87,7 +87,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 def simulate_trace(
     trace: str, limits: Limits, *, seed: int, picture: str | None, as_json: bool
 ) -> int:
-    """Replays a trace file, prints the figures beside the recorded ones, and draws a picture."""
     report = simulate(_read(trace), limits.to_config(), seed=seed)
     if picture is not None:
         write_output(picture, plot(report))

@@ -1,4 +1,4 @@
-"""How many calls were there, how many failed, and how long did they wait and run?"""
+"""How many calls were there, and how did they go?"""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ _WIDE: Final = 110
 
 
 class _Interval(msgspec.Struct, frozen=True):
-    """What happened in a part of the time."""
-
     start: datetime
     calls: int
     failed: int
@@ -44,7 +42,6 @@ class _Interval(msgspec.Struct, frozen=True):
 def print_statistics(
     settings: Settings, filters: RecordFilters, *, plot: str | None, as_json: bool
 ) -> int:
-    """Prints what the calls add up to, per tool and bucket, and draws a picture of them."""
     return run_async(_print_statistics(settings, filters.query(), plot=plot, as_json=as_json))
 
 
@@ -56,7 +53,7 @@ async def _print_statistics(
         intervals = await _intervals(store, query)
         if plot is not None:
             records = await store.storage.query(replace(query, limit=_MOST_PLOTTED))
-            # A command that prints its answer afterwards may wait for the disk.
+            # The loop has no other work: this command may wait for the disk.
             write_output(plot, plot_records(records, _title(intervals)))
     if as_json:
         listed = [{**msgspec.to_builtins(each), "by_tool": each.by_tool} for each in intervals]
@@ -72,7 +69,7 @@ def _filters(query: RecordQuery) -> Any:
 
 
 async def _intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Interval]:
-    """The time from the first call to the last one in equal parts."""
+    """Split the time between first and last call evenly."""
     newest = await store.storage.query(replace(query, limit=1))
     oldest = await store.storage.query(replace(query, limit=1, oldest_first=True))
     if not newest or not oldest:

@@ -1,7 +1,4 @@
-"""What is the whole story of one call: who asked, how long did it wait, what became of it?
-
-And which call made it, and which calls did it make: as a tree.
-"""
+"""What is the story of one call and its tree?"""
 
 from __future__ import annotations
 
@@ -33,20 +30,17 @@ _MOST_NAMED: Final = 5
 
 
 class _Node(msgspec.Struct):
-    """A call and those that it made, in the order in which they ended."""
+    """A call and the calls it made, in order of their ends."""
 
     record: ToolCallRecord
     children: list[_Node] = []
 
 
 def print_story(settings: Settings, call_id: str, *, full: bool, as_json: bool) -> int:
-    """Prints all that is recorded of one call.
+    """Print all that is recorded of one call.
 
-    Args:
-        settings: The global options.
-        call_id: Its id, or the beginning of it if no other call's id begins so.
-        full: Whether arguments and result are printed whole, as far as they were kept.
-        as_json: Prints one JSON document.
+    `call_id` is its id, or the beginning of it if no other id begins so. `full` prints arguments
+    and result whole, as far as they were kept.
     """
     return run_async(_print_story(settings, call_id, full=full, as_json=as_json))
 
@@ -76,7 +70,7 @@ async def _print_story(settings: Settings, call_id: str, *, full: bool, as_json:
 
 
 async def _find(store: ToolKnowledgeStore, call_id: str) -> ToolCallRecord:
-    """The record of the call with this id, or with the only id that begins so."""
+    """Return the call with this id or unique beginning of it."""
     found = await store.storage.query(RecordQuery(call_id=call_id, limit=1))
     if not found:
         found = await _beginning_with(store, call_id)
@@ -103,7 +97,7 @@ async def _beginning_with(store: ToolKnowledgeStore, prefix: str) -> list[ToolCa
 
 
 async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Node, bool]:
-    """The outermost call that led to this one, with all that it made; and whether that is all."""
+    """Return the outermost parent's tree; True if it is complete."""
     root, seen = record, {record.call_id}
     while root.parent_call_id is not None and root.parent_call_id not in seen:
         seen.add(root.parent_call_id)
@@ -129,7 +123,7 @@ async def _tree(store: ToolKnowledgeStore, record: ToolCallRecord) -> tuple[_Nod
 
 
 def _lines(node: _Node, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, _Node]]:
-    """Each call of a tree with the branches before it."""
+    """Yield each call of a tree with the branches before it."""
     if depth == 0:
         yield "", node
     for number, child in enumerate(node.children, 1):
