@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from enum import Enum
 from pathlib import Path
@@ -608,7 +609,7 @@ async def test_the_loader_says_what_an_engine_says(tmp_path: Path, entry: str) -
     text = f"name: a\ndescription: Does a.\n{parameter}\nentry: {entry}\n"
     (tmp_path / "a.yaml").write_text(text)
     loader = ToolConfigLoader()
-    assert loader.load_directory(tmp_path) == []
+    assert await asyncio.to_thread(loader.load_directory, tmp_path) == []
     async with ToolEngine(ToolEngineConfig(tools_directory=str(tmp_path))) as engine:
         assert engine.load_errors == loader.load_errors != []
     assert "a.yaml:4:" in loader.load_errors[0][1]
