@@ -320,6 +320,18 @@ async def test_what_a_reply_forbids_within_a_reply(engine: ToolEngine) -> None:
     assert sent == []
 
 
+@pytest.mark.parametrize("way", EVERY_WAY, ids=IDS)
+async def test_what_a_reply_forbids(way: Way | None) -> None:
+    """S31: the rules of one reply's settings hold for what its tools call, in any way."""
+    world = World(way)
+    world.register()
+    async with asyncio.timeout(BOUND), world.engine:
+        session = ToolSession(world.engine, "outer", {"protocol": "openai"})
+        reply: Any = a_reply("helper")
+        await session.process_cycle(reply, {"rules": {"mail": "deny"}})
+        assert world.sent == []
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_the_name_in_the_engine(place: str) -> None:
     """U47: a bound for the name that an engine has for a tool holds, as rules for it do."""

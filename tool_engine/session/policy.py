@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -25,18 +25,41 @@ from tool_engine.session.sources.tool_view import groups_of, shown_names
 from tool_engine.session.toolbox.standing import Standing
 from tool_engine.session.toolbox.toolbox import Toolbox
 
-__all__ = ["SessionPolicy"]
+__all__ = ["RulesOfReplies", "SessionPolicy", "hold_rules", "rules_of_replies"]
 
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
 _REMEMBERED: Final = 256
 """Tools of which it is known what is said of them."""
 _FREE: Final = Decision(ExecutionPolicy.AUTO, ResultPolicy.NEVER)
-_ALSO: Final[ContextVar[Mapping[SessionPolicy, tuple[SessionPolicy, ...]]]] = ContextVar(
-    "also",
-    default={},  # noqa: B039 - nobody changes it
-)
+RulesOfReplies: TypeAlias = "Mapping[SessionPolicy, tuple[SessionPolicy, ...]]"
 """Of a conversation: what else decides, for the calls of one reply."""
+_ALSO: Final[ContextVar[RulesOfReplies]] = ContextVar("also", default={})  # noqa: B039 - read only
+
+
+def rules_of_replies() -> RulesOfReplies:
+    """Return what decides here beside the settings of the conversations."""
+    return _ALSO.get()
+
+
+@contextmanager
+def hold_rules(rules: RulesOfReplies) -> Iterator[None]:
+    """Let these rules decide beside those that hold here; one thread may not have them."""
+    known = _ALSO.get()
+    if known is rules:
+        yield
+        return
+    policies = {*known, *rules}
+    token = _ALSO.set(
+        {
+            each: tuple(dict.fromkeys((*known.get(each, ()), *rules.get(each, ()))))
+            for each in policies
+        }
+    )
+    try:
+        yield
+    finally:
+        _ALSO.reset(token)
 
 
 class _Said(NamedTuple):

@@ -23,6 +23,7 @@ from tool_engine.model.tool import Tool, is_same
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.bounds import others_of_replies
 from tool_engine.session.narrowing import marks_of_replies
+from tool_engine.session.policy import hold_rules, rules_of_replies
 from tool_engine.session.reading.shown_results import Shows
 from tool_engine.session.sources.identity import engine_of, source_text
 from tool_engine.session.sources.memberships import engine_of_inner, leaf_of
@@ -79,6 +80,7 @@ class SessionScope:
         "_is_off",
         "_others",
         "_own",
+        "_rules",
         "_showing",
         "_yes",
         "deferred",
@@ -119,6 +121,7 @@ class SessionScope:
         self.paid = paid
         # A thread may have the context of a call, and none of what is set around it.
         self._others = others_of_replies()
+        self._rules = rules_of_replies()
         self._showing = showing
         self._called_name = called_name
         self._catalog = catalog
@@ -187,7 +190,13 @@ class SessionScope:
             return False
         if self._consented is not None or self._yes is not None:
             return False
-        if not self._gate.is_free(tool, params):
+        if self._rules:
+            # Also for what a tool calls in a thread that has its context alone.
+            with hold_rules(self._rules):
+                is_free = self._gate.is_free(tool, params)
+        else:
+            is_free = self._gate.is_free(tool, params)
+        if not is_free:
             return False
         if not is_first:
             self._note_result(tool, params)
@@ -203,8 +212,14 @@ class SessionScope:
         """Why the call may not run; None: it may."""
         home = self._home
         if home is None or home.loop is get_running_loop():
+            return await self._consent_here(call_id, tool, params)
+        return await home.carry(partial(self._consent_here, call_id, tool, params))
+
+    async def _consent_here(
+        self, call_id: str, tool: Tool, params: dict[str, Any]
+    ) -> Refusal | None:
+        with hold_rules(self._rules):
             return await self._consent(call_id, tool, params)
-        return await home.carry(partial(self._consent, call_id, tool, params))
 
     async def _consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
         if self._call_id is None:
@@ -286,8 +301,9 @@ class SessionScope:
 
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
         """A tool gets the result of a call that it makes: its own one may tell of it."""
-        self._asks |= not self._gate.is_readable(tool, params, is_error=False)
-        self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
+        with hold_rules(self._rules):
+            self._asks |= not self._gate.is_readable(tool, params, is_error=False)
+            self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
         """A call shares the result of another one, whose tool has called these."""
