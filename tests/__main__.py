@@ -74,8 +74,11 @@ NOT_QUICK = (
     "test_known.py",
     "test_layout.py",
     "test_limited.py",
+    "test_making.py",
     "test_many_calls.py",
     "test_markdown.py",
+    "test_names.py",
+    "test_names_of_the_package.py",
     "test_plain.py",
     "test_policy.py",
     "test_properties.py",
@@ -87,10 +90,11 @@ NOT_QUICK = (
     "test_snapshot.py",
     "test_spelling.py",
     "test_storm.py",
+    "test_text.py",
     "test_which_engine.py",
     "test_write_only.py",
 )
-"""Nor what takes a second or more: every moment of a call, very long texts, an SDK."""
+"""Nor what takes seconds (every moment of a call, very long texts, an SDK) or starts a process."""
 UNUSED = ("anyio", "sybil", "xdist", "xdist.looponfail")
 """Plugins of pytest that cost each test a little."""
 SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
