@@ -2,9 +2,6 @@
 
 The child has no copy of the threads, and the connections belong to the parent: two processes that
 write to one connection corrupt it. So the child refuses to use them and says why.
-
-Its threads are not there, and its connections are the other one's: two processes that write to one
-connection write nonsense. So it says whose it is, and is used no more.
 """
 
 from __future__ import annotations

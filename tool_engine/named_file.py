@@ -2,9 +2,6 @@
 
 A pipe is read to its end and a device is written to. Neither is waited for when no program is at
 its other end, and neither is replaced by a file.
-
-A pipe is read to its end, a device is written to; neither is waited for where no program is at its
-other end, and neither is replaced by a file.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 An engine or a database registers here the definitions, approvals, code or records that it reads;
 executors that write files for a model check here. The register covers the whole process: a file
 that one engine trusts must not be written through another engine.
-
-Whoever reads definitions, approvals, code or records says here where they are: an engine, a
-database. What writes for a model asks here. All of one process is known to all of it, for a file
-that one engine trusts is no better in the hands of another one's model.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 A control character can wipe out a terminal line, a line break can forge a log line, and a direction
 mark can make a path look like another. Consent prompts, definition errors, log lines and the
 command line all show such characters in one way.
-
-A control character can wipe out a line of a terminal, a line break forge a line of a log, and a
-mark of the writing direction make a path look like another one. Prompts for consent, the errors of
-definitions, log lines and the command line show such characters in one way.
 """
 
 from __future__ import annotations
