@@ -20,8 +20,9 @@ class EventStream:
     """An async iterator over events, made by `EventBus.events`.
 
     Events are kept from its creation on. When its buffer is full its policy says which are dropped;
-    they are counted in `dropped`. It ends when it or the bus is closed; what was buffered when the bus was
-    closed is still delivered. Several tasks may read from it: each event goes to one of them.
+    they are counted in `dropped`. It ends when it or the bus is closed; what was
+    buffered when the bus was closed is still delivered. Several tasks may read from it: each event
+    goes to one of them.
 
     Example:
         >>> async with bus.events("tool_updated") as events:

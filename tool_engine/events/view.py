@@ -91,7 +91,8 @@ class EventsView:
 
         `sequence` is the newest number, `subscribers` how many there are, `failed` the
         failures of subscribers, `slow` the plain functions that held up calls and are called in
-        threads since, `dropped` the events that subscribers were too slow for, and `unkept` those that should have been kept for replay and were not.
+        threads since, `dropped` the events that subscribers were too slow for, and `unkept`
+        those that should have been kept for replay and were not.
         """
         bus = self._bus
         return {
