@@ -41,7 +41,7 @@ KEYS: Final = ("conversation_id", "caller_id", "workflow_id", "caller_type")
 
 
 def _named(name: str, values: object, meaning: str) -> dict[str, Any]:
-    """A copy, so that nobody else can change what was checked."""
+    """Return a read-only copy, so that later changes cannot bypass the check."""
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"{name} must map names to {meaning}, got {values!r}")
     for key in values:
@@ -69,10 +69,10 @@ class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
     """How many slots the calls of one conversation, caller or workflow may hold at once."""
 
     key: str = "conversation_id"
-    """`conversation_id`, `caller_id`, `workflow_id` or `caller_type`: the field of the context that
-    calls must have in common. A call without it counts against no key."""
+    """The context field that calls must share: `conversation_id`, `caller_id`, `workflow_id` or
+    `caller_type`. A call without it counts against no key."""
     limit: int | None = None
-    """Slots per key, inside the other limits. None: no limit, keys only share fairly."""
+    """Slots per key, inside the other limits. None: no limit, the keys only share fairly."""
     overrides: dict[str, int] = {}
     """Slots for particular keys, such as `{"vip": 10}`."""
     weights: dict[str, float] = {}
@@ -94,7 +94,7 @@ class KeyLimits(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
         msgspec.structs.force_setattr(self, "weights", weights)
 
     def limit_of(self, key: str) -> int | None:
-        """The slots that `key` may hold; None: as many as there are."""
+        """Return the slots that `key` may hold; None: as many as there are."""
         return self.overrides.get(key, self.limit)
 
 
@@ -104,7 +104,7 @@ class _ConcurrencyFields(msgspec.Struct, Data, frozen=True, metaclass=KnownField
     max_concurrent: int = 10
     """Slots in all."""
     queue_size: int = 100
-    """The most calls that wait for a slot; one more ends as `queue_full`. 0: nobody waits."""
+    """The most calls that wait for a slot; one more ends as `queue_full`. 0: no call waits."""
     default_timeout: float = 30.0
     """Seconds that a call may run when neither its caller nor its tool says otherwise."""
     strategy: str = "fifo"
@@ -114,7 +114,7 @@ class _ConcurrencyFields(msgspec.Struct, Data, frozen=True, metaclass=KnownField
 
 
 class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
-    """How many calls run at once, and what happens to the others."""
+    """How many calls run at once, and how the others wait."""
 
     queue_timeout: float | None = 30.0
     """Seconds that a call may wait for a slot, apart from its execution timeout. None: no bound."""
@@ -126,7 +126,7 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
     key_limits: KeyLimits | None = None
     """Slots per conversation, caller or workflow, and their shares under `fair`."""
     bucket_queue_sizes: dict[str, int] = {}
-    """The most calls that wait for one bucket, inside `queue_size`. 0: nobody waits for it."""
+    """The most calls that wait for one bucket, inside `queue_size`. 0: no call waits for it."""
     bucket_rates: dict[str, ToolRate] = {}
     """How many calls may start in a bucket, such as `{"http": "10/s"}`."""
     breakers: dict[str, BreakerPolicy] = {}
@@ -156,11 +156,11 @@ class ConcurrencyConfig(_ConcurrencyFields, frozen=True, kw_only=True):
 
     @property
     def has_keys(self) -> bool:
-        """Whether it matters whose call it is."""
+        """True if limits depend on the caller of a call."""
         return self.key_limits is not None or self.strategy == "fair"
 
     def key_of(self, context: ToolExecutionContext) -> str | None:
-        """What the caller shares with the others of its conversation, say; None: nothing."""
+        """Return the key of the call, such as its conversation; None: no key."""
         limits = self.key_limits
         key = getattr(context, "conversation_id" if limits is None else limits.key)
         return None if key is None else str(key)
@@ -252,16 +252,16 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """What an engine loads, how it reloads, and how strict it is."""
 
     name: str | None = None
-    """Tells the engine from others in what outlives it: consent that is remembered, and calls that
-    wait for it, are good in the engine of this name, wherever its folder is. None: its folder and
-    the databases of `sources` tell it."""
+    """Identifies the engine in what outlives it: remembered consent and calls that wait for consent
+    hold for the engine of this name, wherever its folder is. None: identified by its folder and the
+    databases of `sources`."""
     recursive: bool = False
     """Loads sub-folders of `tools_directory` too."""
     reload_policy: str = "warn"
-    """What a breaking edit without a major step of the version meets: `warn` loads it and says so,
-    `strict` keeps the tool of before."""
+    """What happens on a breaking edit without a major version step: `warn` loads it and reports it,
+    `strict` keeps the previous tool."""
     keep_generations: int = 5
-    """The snapshots that are kept for `rollback`, the present one included."""
+    """The number of snapshots kept for `rollback`, the present one included."""
     lock: str = "off"
     """`enforce` calls only tools, and follows only groups, that the lock file approves as they are;
     `off` calls all."""
@@ -269,10 +269,10 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """The lock file; None: `tools_directory` with `.lock` after its name, such as `tools.lock`."""
     cache_directory: str | None = "auto"
     """Where the tools of large folders are kept ready for the next start, by the hash of each file;
-    `auto`: the user's own cache directory. None: nowhere. Whoever can write there can change what
-    your tools are."""
+    `auto`: the user's own cache directory. None: nowhere. Write access to it is enough to change
+    what your tools are."""
     preload: bool = True
-    """Imports with a definition what runs it, such as an HTTP client. False: the first call does,
+    """Import with a definition what runs it, such as an HTTP client. False: the first call does,
     which then takes some tenths of a second longer, on the event loop."""
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
     max_threads: int = DEFAULT_MAX_THREADS
@@ -282,7 +282,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
     """The most records kept in memory; the oldest go first."""
     keep_events: int = 0
     """The most events kept for `engine.events(after=...)`: in the database of `records`, else in
-    memory. 0: none, and an event that nobody listens to costs nothing."""
+    memory. 0: none; an event without a subscriber then costs nothing."""
     close_timeout: float = 5.0
     """Seconds that `close()` gives running calls before it cancels them."""
     sources: Mapping[str, DatabaseSource | Mapping[str, Any] | str] = {}
@@ -328,7 +328,7 @@ class ToolEngineConfig(_EngineFields, frozen=True, kw_only=True):
 
 
 def checked_concurrency(value: object) -> ConcurrencyConfig:
-    """The setting `concurrency`, which may be a mapping of the fields.
+    """Return the setting `concurrency`, built from a mapping of its fields if needed.
 
     Raises:
         ConfigurationError: It is none.

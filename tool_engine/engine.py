@@ -1,4 +1,4 @@
-"""How does everything come together? Opening, closing, reloading, registering, asking, calling."""
+"""How is an engine opened, reloaded, called and closed?"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = ["ToolEngine"]
 
 _log = get_logger(__name__)
 _LAST_GRACE: Final = 1.0
-"""Seconds that what was told to end has for it."""
+"""Seconds that cancelled work has to end."""
 
 
 @live("pass it on as it is, or make another one with ToolEngine(engine.config)")
@@ -69,8 +69,8 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         concurrency: How many calls run at once; None: what `config` says.
         store: Where finished calls are kept; None: where `config.records` says, else the newest
             `config.max_records` in memory.
-        approver: Who is asked about calls that a definition's `permission` does not let run by
-            themselves; None: nobody, so they are refused. A `ToolSession` has its own.
+        approver: Decides about calls that a definition's `permission` does not let run by
+            themselves; None: such calls are refused. A `ToolSession` has its own.
         event_storage: Where events are kept; None: where `config.keep_events` says.
         controller: What admits calls, in place of a `ToolConcurrencyController` with the limits of
             `concurrency`. The engine closes it.
@@ -179,7 +179,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
 
     @at_home
     async def load(self) -> None:
-        """Loads the folder of definitions and starts to watch it, as configured.
+        """Load the folder of definitions and start to watch it, as configured.
 
         One bad file never stops the others: see `load_errors`. A second call is a reload.
 
@@ -201,9 +201,9 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
 
     @at_home
     async def reload(self) -> ReloadChanges:
-        """Looks at the folder again; calls that are running keep the definition they started with.
+        """Read the folder again; running calls keep the definition they started with.
 
-        What a `rollback` holds back comes into force.
+        Definitions that a `rollback` held back take effect.
 
         Returns:
             The names of the tools that were added, modified and removed.
@@ -216,7 +216,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
 
     @at_home
     async def rollback(self, generation: int) -> ReloadChanges:
-        """Goes back to the definitions that calls saw in a generation that is kept.
+        """Return to the definitions of a generation that is kept.
 
         Each definition that was rolled back stays so until its own file changes, or until
         `reload()` is called. Tools that were registered in code, and the handlers that run tools,
@@ -237,7 +237,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
 
     @at_home
     async def lock_tools(self, names: Iterable[str] | None = None) -> ReloadChanges:
-        """Approves tools and groups as they are now: writes them into the lock file.
+        """Approve tools and groups as they are now, in the lock file.
 
         Unlike `tool-engine lock`, it also approves the code that this program registered to run
         them.
@@ -259,16 +259,16 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
 
     @property
     def load_errors(self) -> list[tuple[str, str]]:
-        """`(file, message)` of every definition that could not be loaded at the last look."""
+        """The `(file, message)` of every definition that the last look could not load."""
         return list(self._reloader.errors)
 
     @at_home
     async def close(self) -> None:
-        """Ends everything; idempotent.
+        """End all calls, watchers and connections; idempotent.
 
         Waiting calls end as `engine_closed` at once; running ones have `config.close_timeout`
         seconds to end by themselves, then they end as `engine_closed` too. In a process that was
-        forked after `load` there is nothing to end: what is open is the other one's.
+        forked after `load` nothing is ended: what is open belongs to the parent.
         """
         if self._disowned is not None:
             return
@@ -293,7 +293,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             stack.push_async_callback(self._reloader.stop)
 
     async def _end_leftovers(self) -> None:
-        """End what goes on without its caller, and give back where it ran."""
+        """End work that continues without its caller, then close the backend."""
         async with contextlib.AsyncExitStack() as stack:
             if self._backend is not self._local:
                 stack.push_async_callback(self._backend.close, _LAST_GRACE)
@@ -314,7 +314,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             _log.warning("limit_for_unknown_bucket", message=message)
 
     def disown(self, reason: str) -> None:
-        """From now on every use of the engine is refused: its process has forked."""
+        """Refuse every further use of the engine: its process has forked."""
         self._disowned = EngineClosedError(f"the engine cannot be used here: {reason}")
         self._pipeline.disown(self._disowned)
 
@@ -327,7 +327,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
     # Registering from code.
 
     def register_executor(self, name: str, executor: ToolExecutor) -> None:
-        """Runs the tools whose `entry.handler` is `name` with `executor`.
+        """Run the tools whose `entry.handler` is `name` with `executor`.
 
         Raises:
             ConfigurationError: `executor` cannot execute.
@@ -339,7 +339,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
     def register_tool(
         self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any] | None = None
     ) -> Tool:
-        """Adds a tool that no file defines; it stays across reloads.
+        """Add a tool that no file defines; it stays across reloads.
 
         Args:
             tool: The tool, or its definition as a mapping.
@@ -365,7 +365,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         return loaded
 
     def unregister_tool(self, name: str) -> None:
-        """Takes out a tool that was registered in code.
+        """Remove a tool that was registered in code.
 
         Raises:
             ToolNotFoundError: There is none of this name.
@@ -382,7 +382,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
     # Asking: see also `CatalogView`, `GenerationsView`, `RecordsView` and `EventsView`.
 
     def get_statistics(self) -> dict[str, Any]:
-        """`total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
+        """Return `total_tools`, `by_category`, `load_errors`, `last_reload_at`, `is_loaded`, ..."""
         return {
             "total_tools": len(self.index),
             "by_category": self.index.count_by_category(),
@@ -398,7 +398,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
     def tool_definitions(
         self, format_name: str, names: Iterable[str] | None = None
     ) -> list[dict[str, Any]]:
-        """The tools as a model's provider wants to be told of them.
+        """Return the tools in the form that a model's provider expects.
 
         Args:
             format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
@@ -421,7 +421,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> Coroutine[Any, Any, ToolExecutionResult]:
-        """Runs one tool: `await engine.execute(...)`.
+        """Run one tool: `await engine.execute(...)`.
 
         Never raises for a tool's fault: `result.error_type` says what went wrong.
 
@@ -443,7 +443,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        """Ends a call that whoever made it does not let run: one result, one record, one event.
+        """End a call that its caller refuses: one result, one record, one event.
 
         Args:
             tool_name: The tool.
@@ -466,7 +466,7 @@ def _controller_for(
     concurrency: ConcurrencyConfig | None,
     controller: AdmissionController | None,
 ) -> AdmissionController:
-    """What admits the calls of an engine.
+    """Return the controller that admits the calls of an engine.
 
     Raises:
         ConfigurationError: Limits are given twice, or what is given is no controller.
@@ -491,16 +491,16 @@ def _loop_time() -> float:
 
 
 def _scope_of(approver: Approver | None) -> CallScope | None:
-    """Who is asked about the calls of no session; None: nobody."""
+    """Return the scope of calls outside any session; None: no approver."""
     if approver is None:
         return None
-    # Loaded by name: most engines ask nobody.
+    # Loaded by name: most engines have no approver.
     made: CallScope = import_module("tool_engine.approval.gate").gate_of_engine(approver)
     return made
 
 
 def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
-    """Where the settings say that events are kept; nothing is opened yet."""
+    """Return the event storage of the settings, not opened yet."""
     if not config.keep_events:
         return None
     if config.records is None:
@@ -515,10 +515,10 @@ async def _end_calls(
     controller: AdmissionController,
     timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to this function
 ) -> None:
-    """Takes no more calls, gives those that run `timeout` seconds, and then aborts them.
+    """Refuse new calls, give running ones `timeout` seconds, then abort them.
 
-    An aborted call has its record and its final event when this returns. Whoever cancels this wants
-    it done at once: what runs is aborted without the wait.
+    An aborted call has its record and its final event when this returns. A cancellation of this
+    asks for haste: running calls are aborted without the wait.
     """
     pipeline.close()
     controller.close()

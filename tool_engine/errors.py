@@ -79,7 +79,7 @@ class EngineClosedError(ToolEngineError):
 
 
 class EventsExpiredError(ToolEngineError, LookupError):
-    """Events that a reader asks for were kept once, and are not any more."""
+    """Events that a reader asks for are no longer kept."""
 
     error_type = "events_expired"
 
@@ -93,7 +93,7 @@ class EventsExpiredError(ToolEngineError, LookupError):
 
 
 class EventsLostError(ToolEngineError):
-    """A subscriber that was to miss nothing was too slow; its subscription has ended."""
+    """A subscriber that must miss nothing was too slow; its subscription has ended."""
 
     error_type = "events_lost"
 
@@ -105,7 +105,7 @@ class ToolNotFoundError(ToolEngineError, LookupError):
 
 
 class ToolQuarantinedError(ToolNotFoundError):
-    """The tool is there, but nobody approved it as it is; the message names the cure."""
+    """The tool exists but is not approved as it is; the message names the cure."""
 
     error_type = "tool_quarantined"
 
@@ -117,7 +117,7 @@ class GenerationNotFoundError(ToolEngineError, LookupError):
 
 
 class LockFileError(ToolEngineError):
-    """The lock file cannot be read or written, or is none; the message names the cure."""
+    """The lock file is unreadable, unwritable or malformed; the message names the cure."""
 
     error_type = "lock_file_error"
 
@@ -141,7 +141,7 @@ class MissingExtraError(ToolEngineError, ImportError):
 
 
 class UnboundContextError(ToolEngineError):
-    """A call was made for another call that does not run any more, or for none."""
+    """A call names a parent call that has ended or never existed."""
 
     error_type = "unbound_context"
 
@@ -159,13 +159,13 @@ class ApprovalError(ToolEngineError):
 
 
 class SessionError(ToolEngineError):
-    """A conversation cannot be made, restored or gone on with as asked; the message says why."""
+    """A conversation cannot be made, restored or continued as asked; the message says why."""
 
     error_type = "session_error"
 
 
 class SessionConflictError(SessionError):
-    """Somebody else has saved a conversation meanwhile; nothing was kept, nothing was lost."""
+    """The conversation was saved elsewhere meanwhile; nothing was stored, nothing was lost."""
 
     error_type = "session_conflict"
 
@@ -177,7 +177,7 @@ class ToolConflictError(ToolEngineError, ValueError):
 
 
 class ChatModelError(ToolEngineError):
-    """A model gave no reply; the message says what its provider answered, without secrets."""
+    """A model gave no reply; the message has the provider's answer, without secrets."""
 
     error_type = "model_error"
 
@@ -191,11 +191,11 @@ class ChatModelError(ToolEngineError):
     ):
         super().__init__(message)
         self.is_refusal: bool = is_refusal
-        """Whether a filter of the provider refused what is in the conversation."""
+        """True if a filter of the provider refused the content of the conversation."""
         self.status: int | None = status
         """The HTTP status of the answer; None: there was none."""
         self.is_transient: bool = is_transient
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
 
 
 class VariableError(ToolEngineError, ValueError):
@@ -226,13 +226,12 @@ class DefinitionProblem(NamedTuple):
     path: str = ""
     """The place inside the definition, such as `parameters[2].validation.min`."""
     expected: str = ""
-    """What should stand there, where one thing was expected and another found; as in `message`."""
+    """What should stand there, where exactly one thing was expected; as in `message`."""
     got: str = ""
     """What stands there, numbers as they are written."""
     nearest: str = ""
     """The known key or word that is nearest to an unknown one."""
     cure: str = ""
-    """What to do."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}:{self.column}"
@@ -272,29 +271,29 @@ class AdmissionError(ToolEngineError):
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after: float | None = retry_after
-        """An estimate, in seconds, of when trying again may succeed; None when unknown."""
+        """The estimated seconds until a new try may succeed; None: unknown."""
 
 
 class QueueFullError(AdmissionError):
-    """The queue holds as many waiters as it may."""
+    """The queue already holds its maximum of waiting calls."""
 
     error_type = "queue_full"
 
 
 class QueueTimeoutError(AdmissionError, TimeoutError):
-    """The call waited for a slot as long as it may."""
+    """The call waited for a slot until its queue timeout."""
 
     error_type = "queue_timeout"
 
 
 class SlotRejectedError(AdmissionError):
-    """No slot is free, and the strategy is not to wait for one; or none can ever be free."""
+    """No slot is free and the strategy does not wait, or none can ever be free."""
 
     error_type = "rejected"
 
 
 class RateLimitedError(AdmissionError):
-    """The tool's rate allows no call now, and the strategy is not to wait."""
+    """The tool's rate allows no call now, and the strategy does not wait."""
 
     error_type = "rate_limited"
 
@@ -335,12 +334,12 @@ class ToolExecutionError(ToolEngineError):
         self.is_final: bool = is_final
 
     def reworded(self, message: str) -> ToolExecutionError:
-        """The same failure with another message."""
+        """Return the same failure with another message."""
         return ToolExecutionError(message, details=self.details, is_final=self.is_final)
 
 
 class InvalidArgumentsError(ToolExecutionError):
-    """The arguments fit the tool's schema, and yet are not what its function takes.
+    """The arguments fit the tool's schema, but its function does not accept them.
 
     The call ends as `validation_error`, with `findings` in `result.validation_errors`.
     """

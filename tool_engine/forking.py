@@ -1,7 +1,7 @@
-"""What becomes of what a process has opened, in a process that was forked from it?
+"""What happens to open connections and threads in a forked process?
 
-Its threads are not there, and its connections are the other one's: two processes that write to one
-connection write nonsense. So it says whose it is, and is used no more.
+The child has no copy of the threads, and the connections belong to the parent: two processes that
+write to one connection corrupt it. So the child refuses to use them and says why.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["Inheritable", "disown_in_child"]
 
 
 class Inheritable(Protocol):
-    """What a forked process must not use."""
+    """An object that a forked process must not use."""
 
     def disown(self, reason: str) -> None:
-        """From now on every use is refused, for this reason."""
+        """Refuse every further use, for this reason."""
 
 
 _opened: Final[WeakSet[Inheritable]] = WeakSet()
@@ -25,7 +25,7 @@ _process = os.getpid()
 
 
 def disown_in_child(opened: Inheritable) -> None:
-    """Has `opened` disowned in every process that is forked from here on."""
+    """Call `disown` of `opened` in every process that is forked from now on."""
     _opened.add(opened)
 
 

@@ -11,7 +11,7 @@ __all__ = ["find_later"]
 
 
 def find_later(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Makes the `__getattr__` of a package.
+    """Return the `__getattr__` of a package that imports names at their first use.
 
     Args:
         package: Its full name.

@@ -32,44 +32,44 @@ It has `call_id`, `tool_name` and `context`."""
 
 
 class LoggingWatcher(Protocol):
-    """Somebody to whom it matters what structlog is configured to."""
+    """An object that depends on how structlog is configured."""
 
     def refresh(self) -> None:
-        """Looks at it again."""
+        """Read the configuration again."""
 
 
 _watchers: Final[WeakSet[Any]] = WeakSet()
 
 
 def watch(watcher: LoggingWatcher) -> None:
-    """Has the watcher told of each `configured`, for as long as somebody else holds it."""
+    """Call the watcher's `refresh` after each `configured`; the watcher is held weakly."""
     _watchers.add(watcher)
 
 
 def configured() -> None:
-    """To be called after structlog was configured while engines are open."""
+    """Notify all watchers that structlog was configured while engines are open."""
     for watcher in list(_watchers):
         watcher.refresh()
 
 
 def is_configured() -> bool:
-    """Whether the program has configured structlog; does not load it."""
+    """True if the program has configured structlog; does not load it."""
     structlog = sys.modules.get("structlog")
     return structlog is not None and bool(structlog.is_configured())
 
 
 def get_logger(name: str) -> Logger:
-    """A logger whose lines carry `logger=name`."""
+    """Return a logger whose lines carry `logger=name`."""
     return Logger(name)
 
 
 def prepare() -> None:
-    """Loads structlog, which blocks: call it in a thread, so that the first line need not."""
+    """Load structlog, which blocks: call it in a thread before the first line."""
     import_module("structlog")
 
 
 _QUIET: Final = ("debug", "info")
-"""Levels that nobody sees who has not configured structlog."""
+"""Levels that are not written until structlog is configured."""
 _told: Final[set[str]] = set()
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -88,27 +88,27 @@ class Logger:
         self._name = name
 
     def debug(self, event: str, **fields: Any) -> None:
-        """For those who look for a fault; silent unless structlog is configured."""
+        """Write a line for fault finding; silent unless structlog is configured."""
         self._write("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        """Something happened; silent unless structlog is configured."""
+        """Write what happened; silent unless structlog is configured."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Somebody should look at this."""
+        """Write what deserves attention."""
         self._write("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Something failed that should not have."""
+        """Write what failed and should not have."""
         self._write("error", event, fields)
 
     def write(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Writes a line of the level with this name: `debug`, `info`, `warning` or `error`."""
+        """Write a line of the level with this name: `debug`, `info`, `warning` or `error`."""
         self._write(level, event, fields)
 
     def is_enabled(self, level: str) -> bool:
-        """Whether a line of this level would be written."""
+        """True if a line of this level would be written."""
         if not is_configured():
             return level not in _QUIET
         try:
@@ -137,7 +137,7 @@ class Logger:
 
 
 def _tell_lost(error: Exception) -> None:
-    """Says on stderr, once per kind of failure, that log lines are lost."""
+    """Report on stderr, once per kind of failure, that log lines are lost."""
     kind = type(error).__name__
     if kind not in _told:
         _told.add(kind)

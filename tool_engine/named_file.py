@@ -1,7 +1,7 @@
-"""How is a file that a person names read and written, whatever it turns out to be?
+"""How is a path that a person names read and written, be it file, device or pipe?
 
-A pipe is read to its end, a device is written to; neither is waited for where no program is at its
-other end, and neither is replaced by a file.
+A pipe is read to its end and a device is written to. Neither is waited for when no program is at
+its other end, and neither is replaced by a file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 __all__ = ["read_named", "why_unread", "why_unwritten", "write_named", "writing_named"]
 
 _PATIENCE: Final = 2.0
-"""Seconds in which a program may open the other end of a named pipe."""
+"""Seconds to wait for a program to open the other end of a named pipe."""
 _NOT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)
 _ALONE: Final = errno.EPIPE
 _UNREAD: Final = {
@@ -41,12 +41,12 @@ _UNWRITTEN: Final = {
 
 
 def why_unread(error: OSError) -> str:
-    """Why a file cannot be read, and what to do about it."""
+    """Return why a file cannot be read, and what to do about it."""
     return _explain(error, _UNREAD)
 
 
 def why_unwritten(error: OSError) -> str:
-    """Why a file cannot be written, and what to do about it."""
+    """Return why a file cannot be written, and what to do about it."""
     return _explain(error, _UNWRITTEN)
 
 
@@ -57,7 +57,7 @@ def _explain(error: OSError, cures: dict[int, str]) -> str:
 
 
 def read_named(path: str | os.PathLike[str]) -> bytes:
-    """All that a file, a device or a pipe holds.
+    """Return all bytes of a file, a device or a pipe.
 
     Raises:
         OSError: It cannot be read; of a pipe, also that no program writes to it. `why_unread` says
@@ -73,7 +73,7 @@ def read_named(path: str | os.PathLike[str]) -> bytes:
 
 
 def _first_of(pipe: int) -> bytes:
-    """What stands in a named pipe already, once a program writes to it."""
+    """Wait for a writer of a named pipe and return its first bytes."""
     try:
         first = os.read(pipe, 1 << 16)
     except BlockingIOError:
@@ -87,16 +87,16 @@ def _first_of(pipe: int) -> bytes:
 
 
 def write_named(path: str | os.PathLike[str], data: bytes) -> None:
-    """Puts a file in the place of the one that is there, as `writing_named` does."""
+    """Replace a file in one step, as `writing_named` does."""
     with writing_named(path) as stream:
         stream.write(data)
 
 
 @contextlib.contextmanager
 def writing_named(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A stream to what becomes the file once all is written; a link to a file stays a link.
+    """Yield a stream that becomes the file once all is written; links stay links.
 
-    What is no file, such as `/dev/stdout`, is written to as it is.
+    Devices and pipes, such as `/dev/stdout`, are written to directly.
 
     Raises:
         OSError: It cannot be written; `why_unwritten` says what to do.
@@ -122,7 +122,7 @@ def writing_named(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _is_file(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a file, or room for one."""
+    """True if the path is a regular file or does not exist yet."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How do the definitions in a folder become the engine's tools, at the start and ever after?"""
+"""How do the definitions in a folder become the engine's tools, again and again?"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MOST_LOGGED: Final = 20
 
 
 class Reloader:
-    """Looks at the folder, swaps the snapshot, and tells what changed.
+    """Reads the folder, swaps the snapshot, and publishes what changed.
 
     Args:
         config: The folder, how to watch it, and what its tools must satisfy.
@@ -108,16 +108,16 @@ class Reloader:
 
     @property
     def held(self) -> list[str]:
-        """The tools that a rollback still holds back."""
+        """Return the tools that a rollback still holds back."""
         return self._gate.held
 
     @property
     def tools(self) -> tuple[Iterable[Tool], ...]:
-        """The tools that calls see, those that the folder held, and those that must wait."""
+        """Return the callable tools, those of the folder, and those that await approval."""
         return self._generations.index, self._wanted, self._waiting
 
     async def load(self) -> None:
-        """The first look; starts to watch the folder, as configured."""
+        """Read the folder for the first time and start to watch it, as configured."""
         config = self._config
         if self._watcher is None and (config.auto_reload or config.watch_for_changes):
             # It starts before the first look, so that no change falls between the two.
@@ -134,11 +134,11 @@ class Reloader:
             await self._look("load")
 
     async def reload(self) -> ReloadChanges:
-        """Looks again, and lets go of what a rollback holds back."""
+        """Read the folder again and release what a rollback holds back."""
         return await self._in_pair(lambda: self._look("reload", is_asked=True))
 
     async def rollback(self, number: int) -> ReloadChanges:
-        """Goes back to the tools of a generation; see `ToolEngine.rollback`."""
+        """Return to the tools of a generation; see `ToolEngine.rollback`."""
 
         async def go_back() -> ReloadChanges:
             target = self._generations.find(number)
@@ -152,7 +152,7 @@ class Reloader:
         return await self._in_pair(go_back)
 
     async def lock_tools(self, names: Iterable[str] | None) -> ReloadChanges:
-        """Approves tools as they are; see `ToolEngine.lock_tools`."""
+        """Approve tools as they are; see `ToolEngine.lock_tools`."""
         self._require_open()
         shown = {tool.name: tool for tool in (*self._wanted, *self._generations.index)}
         shown |= {name: quarantined.tool for name, quarantined in self.quarantined.items()}
@@ -167,7 +167,7 @@ class Reloader:
         return await self._in_pair(lambda: self._look("lock"))
 
     async def stop(self) -> None:
-        """Ends the watching; a reload that is under way ends first, or is given up."""
+        """Stop watching; a running reload ends first, or is given up."""
         self._is_stopped = True
         if self._watcher is not None:
             await self._watcher.stop()
@@ -178,21 +178,20 @@ class Reloader:
             self._complete(_nothing(), "the engine was closed meanwhile")
 
     def link(self, index: ToolIndex) -> ToolIndex:
-        """The snapshot, whose workflows know whether they fit the other tools in it."""
+        """Return the snapshot with its workflows checked against its other tools."""
         return self._linker.link(index, self._generations.index)
 
     def limit_warnings(self, config: ConcurrencyConfig) -> list[str]:
-        """Limits that no tool counts against: see the function of this name."""
         return limit_warnings(config, self._generations.index)
 
     def judge_again(self) -> None:
-        """The code that runs tools has changed: what was approved with other code must wait."""
+        """Check approvals again: the code that runs tools has changed."""
         self._registrations += 1
         if self._approvals.is_enforced and self.is_loaded:
             self._settle("lock")
 
     def refusal_of(self, call: Call) -> Failure:
-        """Why the tool that a call names cannot be called: it is not there, or not approved."""
+        """Return why the tool of a call is missing or not approved."""
         name = call.tool_name
         quarantined = self.quarantined.get(name)
         if quarantined is not None:
@@ -213,17 +212,15 @@ class Reloader:
         error: str | None = None,
         **data: object,
     ) -> None:
-        """Publishes a fact about tools."""
+        """Publish a fact about tools."""
         if self._bus.listens_to(kind):
             self._bus.publish(ToolEngineEvent(kind, tool_name, tool, error, data=data))
 
     def tell_added(self, tool: Tool) -> None:
-        """Publishes that there is a tool that was not there before."""
         kind = ToolEngineEventType.TOOL_ADDED
         self.tell(kind, tool.name, tool, old_version=None, new_version=tool.version)
 
     def tell_removed(self, tool: Tool) -> None:
-        """Publishes that a tool is gone."""
         kind = ToolEngineEventType.TOOL_REMOVED
         self.tell(kind, tool.name, tool, old_version=tool.version, new_version=None)
 
@@ -238,7 +235,7 @@ class Reloader:
             return folder.unsettled
 
     async def _in_pair(self, work: Callable[[], Awaitable[ReloadChanges]]) -> ReloadChanges:
-        """Runs `work` between RELOAD_STARTED and RELOAD_COMPLETED, however it ends."""
+        """Run `work` between RELOAD_STARTED and RELOAD_COMPLETED, however it ends."""
         async with self._lock:
             return await self._pair(work)
 
@@ -295,7 +292,7 @@ class Reloader:
         return self._catalog.look(paths, settle=settle, patience=patience)
 
     def _seen(self, folder: FolderOutcome) -> tuple[object, ...]:
-        """What differs when a look found anything new."""
+        """Return what differs whenever a look found something new."""
         return (folder.version, self._registrations, *self._approvals.state)
 
     async def _read_code(self, tools: Iterable[Tool]) -> None:
@@ -303,7 +300,7 @@ class Reloader:
             await self._code.read([tool for tool in tools if self._approvals.covers_code(tool)])
 
     def _with_registered(self) -> ToolIndex:
-        """What the folder held, with what is registered in code now."""
+        """Return the folder's tools together with those registered in code."""
         present, wanted = self._generations.index, self._wanted
         groups = with_registered(wanted.groups, present.groups)
         if groups != wanted.groups:
@@ -314,7 +311,7 @@ class Reloader:
         return wanted.with_changes({**dict.fromkeys(known), **registered})
 
     def _settle(self, cause: str) -> ReloadChanges:
-        """Lets calls see what may be called of what the folder holds."""
+        """Publish a new snapshot of the folder's tools that may be called."""
         before, quarantined = self._generations.index, self.quarantined
         passed = self._gate.settle(self._with_registered(), before)
         passed.index = self.link(passed.index)
@@ -381,7 +378,7 @@ class Reloader:
                 _log.warning("group_quarantined", group=name, message=group.findings[0])
 
     def _tell_errors(self) -> None:
-        """Tells what is wrong and was not before, and which files are right again, or gone."""
+        """Publish new errors, and files that are right again or gone."""
         before, self._told_errors = self._told_errors, self.errors
         for file, message in self.errors:
             if (file, message) not in before:
@@ -407,7 +404,7 @@ def _nothing() -> ReloadChanges:
 
 
 def limit_warnings(config: ConcurrencyConfig, index: ToolIndex) -> list[str]:
-    """Limits for buckets that no tool counts against: most likely a slip of the pen."""
+    """Warn of limits for buckets that no tool counts against: most likely a typo."""
     fields = ("bucket_limits", "bucket_queue_sizes", "bucket_rates", "breakers")
     named = {field: set(getattr(config, field)) for field in fields}
     if not any(named.values()):

@@ -41,16 +41,16 @@ from tool_engine.redaction import kind_of, secrets_if_known, shorten_words, trac
 __all__ = ["BatchCall", "ResultCallback", "ToolSubAgent"]
 
 ResultCallback: TypeAlias = Callable[[ToolExecutionResult], Awaitable[None] | None]
-"""Told of each result, after it is in the history."""
+"""Called with each result, after it is in the history."""
 
 _LEAST: Final = 1.0
-"""Seconds that a callback has, however late its call was."""
+"""Seconds that a callback has at least, however late its call was."""
 _log: Final = get_logger(__name__)
 _ERROR_TYPES: Final = frozenset(kind.value for kind in ErrorType)
 
 
 class _Engine(Protocol):
-    """What a sub-agent needs of an engine."""
+    """The part of an engine that a sub-agent needs."""
 
     def get(self, tool_name: str, /) -> Tool | None: ...
 
@@ -64,7 +64,7 @@ class _Engine(Protocol):
 
 
 class _RecordingEngine(_Engine, Protocol):
-    """What it takes to find an agent's calls again."""
+    """The part of an engine that finds an agent's recorded calls."""
 
     @property
     def store(self) -> ToolKnowledgeStore: ...
@@ -86,9 +86,9 @@ class ToolSubAgent(KnownArguments):
             of the call, or within a second where that is later, is cancelled, and this is logged.
         conversation_id: The conversation that the calls belong to.
         max_history: The most calls whose details are kept in memory; the totals count all.
-        tools: The names of the tools that its model is told of from the start; None: all that are
-            enabled. Told of a search tool only, a model finds the others itself.
-        max_found_tools: The most tools that its model is told of because its own calls of a tool
+        tools: The names of the tools offered to its model from the start; None: all that are
+            enabled. With a search tool only, a model finds the others itself.
+        max_found_tools: The most tools offered to its model because its own calls of a tool
             with the handler `search_tools` found them; the longest unused ones go first.
 
     Raises:
@@ -140,7 +140,9 @@ class ToolSubAgent(KnownArguments):
         tools: Iterable[str] | None = None,
         max_found_tools: int = 20,
     ) -> Self:
-        """A sub-agent that goes on where one of the same id ended, perhaps in another process.
+        """Return a sub-agent that continues an earlier one of the same id.
+
+        The earlier one may have run in another process.
 
         Its history is read from the records in `tool_engine.store`; its outputs have their secrets
         hidden and, where they are long, their beginning. Where the store has let records go,
@@ -195,12 +197,12 @@ class ToolSubAgent(KnownArguments):
         return self._history.results
 
     def get(self, tool_name: str) -> Tool | None:
-        """The engine's tool of this name, or None."""
+        """Return the engine's tool of this name, or None."""
         return self._engine.get(tool_name)
 
     @property
     def controller(self) -> Any:
-        """What admits the calls; None where that is not one controller."""
+        """The controller that admits the calls; None where there is not exactly one."""
         return getattr(self._engine, "controller", None)
 
     async def execute(
@@ -209,7 +211,7 @@ class ToolSubAgent(KnownArguments):
         params: Mapping[str, Any] | None = None,
         timeout: float = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the documented signature
     ) -> ToolExecutionResult:
-        """Runs one tool.
+        """Run one tool.
 
         Args:
             tool_name: The tool to run.
@@ -249,7 +251,7 @@ class ToolSubAgent(KnownArguments):
         parallel: bool = False,
         max_parallel: int | None = None,
     ) -> list[ToolExecutionResult]:
-        """Runs several calls, one after the other unless `parallel`.
+        """Run several calls, one after the other unless `parallel`.
 
         Args:
             calls: The calls. One that is malformed becomes a failed result; the others run.
@@ -285,7 +287,7 @@ class ToolSubAgent(KnownArguments):
         return [results[position] for position in range(len(listed))]
 
     def get_execution_summary(self) -> dict[str, Any]:
-        """All that the calls add up to, and the details of the newest, secrets hidden.
+        """Return totals of all calls and details of the newest, secrets hidden.
 
         Returns:
             `agent_id`, `parent_agent_id`, `total_calls`, `successful_calls`, `failed_calls`,
@@ -301,16 +303,16 @@ class ToolSubAgent(KnownArguments):
         }
 
     def get_brief_summary(self) -> dict[str, Any]:
-        """The short form for a front end."""
+        """Return the short summary for a front end."""
         return {"agent_id": self.agent_id, **self._history.brief()}
 
     @property
     def enabled_tools(self) -> list[str]:
-        """The names of the tools that its model is told of now: the first ones, then the found."""
+        """The names of the tools offered to its model now: first ones, then found ones."""
         return [tool.name for tool in self._shown.tools()]
 
     def tool_definitions(self, format_name: str) -> list[dict[str, Any]]:
-        """The definitions of the `enabled_tools` for the next request to the model.
+        """Return the definitions of `enabled_tools` for the next request to the model.
 
         Args:
             format_name: `openai`, `openai_responses`, `anthropic`, `gemini` or `mcp`.
@@ -322,7 +324,7 @@ class ToolSubAgent(KnownArguments):
         return self._shown.definitions(format_name)
 
     def clear_history(self) -> None:
-        """Forgets every call; the totals start again at 0. The records of the calls stay."""
+        """Forget every call; the totals start again at 0. The records of the calls stay."""
         self._history.clear()
 
     async def _work(
@@ -332,7 +334,7 @@ class ToolSubAgent(KnownArguments):
             results[position] = await self._attempt(position, call)
 
     async def _attempt(self, position: int, call: object) -> ToolExecutionResult:
-        """One call of a batch; only the caller's own cancellation gets out of it."""
+        """Run one call of a batch; only the caller's own cancellation gets out of it."""
         tool_name, params = parts_of(call)
         if not isinstance(tool_name, str) or not isinstance(params, Mapping):
             refused = _failure(
@@ -358,7 +360,7 @@ class ToolSubAgent(KnownArguments):
             return await self._refuse(past)
 
     async def _refuse(self, past: PastCall) -> ToolExecutionResult:
-        """The end of a call that the engine has not seen, or ended without a result."""
+        """Return a failed result for a call that got none from the engine."""
         store = getattr(self._engine, "store", None)
         if isinstance(store, ToolKnowledgeStore):
             store.add(record_of_refused(past, self.agent_id, self.conversation_id))
@@ -404,7 +406,7 @@ class ToolSubAgent(KnownArguments):
 
 
 def _limit(timeout: float | None, tool: Tool | None) -> float:
-    """Seconds that a call may take: the caller's word, else the tool's, else the default."""
+    """Return the seconds that a call may take: the caller's, else the tool's, else the default."""
     if timeout is not DEFAULT_TIMEOUT and timeout is not None:
         return timeout
     own = None if tool is None else tool.timeout

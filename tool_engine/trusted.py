@@ -1,8 +1,8 @@
 """Which files does this process trust, so that no tool may write them?
 
-Whoever reads definitions, approvals, code or records says here where they are: an engine, a
-database. What writes for a model asks here. All of one process is known to all of it, for a file
-that one engine trusts is no better in the hands of another one's model.
+An engine or a database registers here the definitions, approvals, code or records that it reads;
+executors that write files for a model check here. The register covers the whole process: a file
+that one engine trusts must not be written through another engine.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ __all__ = [
 
 
 class Kind(Enum):
-    """What of a path is trusted."""
+    """How much of a path is trusted."""
 
     FOLDER = "folder"
-    """All that is below it."""
+    """The folder and all below it."""
     FILE = "file"
     MODULE = "module"
-    """What Python would import under this name in this folder, whatever its ending."""
+    """Any file that Python would import under this name in this folder, whatever its ending."""
 
 
 class TrustedPath(NamedTuple):
-    """Something that no tool may write; it may or may not be there."""
+    """A path that no tool may write; it may or may not exist."""
 
     path: str
-    """Absolute, as it was named or as its links lead."""
+    """Absolute, as it was named or after its links are followed."""
     kind: Kind
     what: str
     """For messages: `the lock file`."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """The folder that it is in, and its name there."""
+        """The folder that contains it, and its name there."""
         folder, _, name = self.path.rpartition("/")
         return folder or "/", name
 
     def is_named(self, name: str) -> bool:
-        """Whether a file `name` in the same folder is it."""
+        """True if a file `name` in the same folder is this one."""
         name, own = plain(name), plain(self.place[1])
         if self.kind is not Kind.MODULE:
             return name == own
         return name.partition(".")[0] == own and name.endswith(_SUFFIXES)
 
     def meets(self, folder: str) -> bool:
-        """Whether it is in `folder`, or `folder` in it: who may write one may write the other."""
+        """True if it is in `folder` or `folder` in it: write access to one reaches the other."""
         inside = self.place[0] if self.kind is Kind.MODULE else self.path
         if is_below(inside, folder):
             return True
@@ -70,27 +70,27 @@ class TrustedPath(NamedTuple):
 
 
 class Trusting(Protocol):
-    """Who trusts files; it is asked whenever something is to be written, in a thread."""
+    """An owner of trusted files; asked, in a thread, before each write."""
 
     def trusted_paths(self) -> Iterable[TrustedPath]:
-        """The files, by absolute or relative paths."""
+        """Return the files, by absolute or relative paths."""
 
 
 _SUFFIXES: Final = tuple(all_suffixes())
 _lock: Final = Lock()
 _all: Final[WeakKeyDictionary[Trusting, str]] = WeakKeyDictionary()
-"""With the folder in which each began: a relative path goes on meaning what it meant there."""
+"""Owner -> working folder at registration, which keeps relative paths stable."""
 
 
 def trust(trusting: Trusting) -> None:
-    """Keeps tools from writing what `trusting` names, as long as that is there."""
+    """Keep tools from writing what `trusting` names, while that object lives."""
     began = folder_of_now()
     with _lock:
         _all[trusting] = began
 
 
 def folder_of_now() -> str:
-    """The folder of the process, in which relative paths begin."""
+    """Return the working folder, in which relative paths begin."""
     try:
         return os.getcwd()  # noqa: PTH109 - pathlib is not loaded with the engine
     except FileNotFoundError:
@@ -98,26 +98,26 @@ def folder_of_now() -> str:
 
 
 def trusted_paths() -> list[TrustedPath]:
-    """All that is trusted now, as it was named and as its links lead. Blocks."""
+    """Return all trusted paths, as named and with links followed. Blocks."""
     with _lock:
         asked = list(_all.items())
     return list({path: None for each, began in asked for path in _both(each, began)})
 
 
 def database_files(path: str, what: str) -> Iterator[TrustedPath]:
-    """The file of a SQLite database, and those that SQLite keeps beside it."""
+    """Yield the file of a SQLite database and the files SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         yield TrustedPath(f"{path}{suffix}", Kind.FILE, what)
 
 
 def plain(name: str) -> str:
-    """The name as a file system might take it that ignores case, and what cannot be seen."""
+    """Fold a name as a file system might that ignores case and invisible characters."""
     visible = (c for c in name if unicodedata.category(c) != "Cf")
     return unicodedata.normalize("NFKC", "".join(visible)).casefold().rstrip(". ")
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether an absolute path is that of the folder, or leads into it."""
+    """True if an absolute path is the folder or inside it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 

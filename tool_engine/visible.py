@@ -1,8 +1,8 @@
 """Which characters of a text would deceive its reader, and how are they shown?
 
-A control character can wipe out a line of a terminal, a line break forge a line of a log, and a
-mark of the writing direction make a path look like another one. Prompts for consent, the errors of
-definitions, log lines and the command line show such characters in one way.
+A control character can wipe out a terminal line, a line break can forge a log line, and a direction
+mark can make a path look like another. Consent prompts, definition errors, log lines and the
+command line all show such characters in one way.
 """
 
 from __future__ import annotations
@@ -16,30 +16,28 @@ DECEPTIVE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
-"""Control characters, marks of direction, what is not seen at all, and halves of surrogate pairs.
-"""
+"""Control characters, direction marks, invisible characters and halves of surrogate pairs."""
 _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""The same but for lines and tabs, and what only chooses among the forms of an emoji or a letter.
-"""
+"""The same without line breaks, tabs, and selectors of an emoji's or a letter's form."""
 _LAYOUT: Final = frozenset("\n\t")
 
 
 def is_deceptive(text: str) -> bool:
-    """Whether a text may be another one than it looks like; line breaks count, too."""
+    """True if a text may differ from what it looks like; line breaks count, too."""
     return DECEPTIVE.search(text) is not None
 
 
 def without_unseen(text: str) -> str:
-    """A text without the characters that its reader does not see."""
+    """Return a text without its invisible characters."""
     return _UNSEEN.sub("", text)
 
 
 def visible(text: str, *, keeps_lines: bool = False) -> str:
-    r"""`text` with every such character written out, such as `\x1b` or `\u202e`.
+    r"""Return `text` with every deceptive character escaped, such as `\x1b` or `\u202e`.
 
     Args:
         text: Any text.
@@ -55,7 +53,7 @@ def visible(text: str, *, keeps_lines: bool = False) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """`text` with its middle left out, and counted, where it has more than `most` characters."""
+    """Cut the middle out of `text` beyond `most` characters, and count it."""
     if len(text) <= most:
         return text
     half = most // 2

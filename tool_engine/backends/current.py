@@ -15,7 +15,7 @@ __all__ = ["CurrentTask"]
 
 
 class CurrentTask:
-    """The side of a run that its tool sees."""
+    """The methods of a run that its tool sees."""
 
     if not TYPE_CHECKING:
         __slots__ = ()  # the run has the fields
@@ -38,7 +38,7 @@ class CurrentTask:
         return self._waits_for
 
     def cancel(self, msg: Any = None) -> bool:
-        """Throws `CancelledError` into the tool, as `asyncio.Task.cancel`."""
+        """Throw `CancelledError` into the tool, as `asyncio.Task.cancel`."""
         if self.is_done:
             return False
         self._cancels += 1
@@ -48,25 +48,22 @@ class CurrentTask:
         return True
 
     def cancelling(self) -> int:
-        """How often `cancel` was called, less the calls of `uncancel`."""
+        """Return how often `cancel` was called, less the calls of `uncancel`."""
         return self._cancels
 
     def uncancel(self) -> int:
-        """Takes one `cancel` back."""
         if self._cancels > 0:
             self._cancels -= 1
         return self._cancels
 
     def cancelled(self) -> bool:
-        """Whether the tool ended by cancellation."""
         return self.is_done and isinstance(self.error, asyncio.CancelledError)
 
     def done(self) -> bool:
-        """Whether the tool has ended."""
         return self.is_done
 
     def result(self) -> Any:
-        """What the tool returned; raises what it raised."""
+        """Return what the tool returned; raise what it raised."""
         if not self.is_done:
             raise asyncio.InvalidStateError("the tool has not ended")
         if self.error is not None:
@@ -74,7 +71,6 @@ class CurrentTask:
         return self.value
 
     def exception(self) -> BaseException | None:
-        """What the tool raised, or None."""
         if not self.is_done:
             raise asyncio.InvalidStateError("the tool has not ended")
         return self.error
@@ -82,7 +78,7 @@ class CurrentTask:
     def add_done_callback(
         self, callback: Callable[[Any], object], *, context: Context | None = None
     ) -> None:
-        """Calls `callback(task)` soon after the tool has ended."""
+        """Call `callback(task)` soon after the tool has ended."""
         if self.is_done:
             self._loop.call_soon(callback, self, context=context)
         elif self._callbacks is None:
@@ -91,35 +87,31 @@ class CurrentTask:
             self._callbacks.append(callback)
 
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
-        """Forgets `callback`; returns how often it had been added."""
+        """Forget `callback`; return how often it had been added."""
         kept = [each for each in self._callbacks or () if each != callback]
         removed = len(self._callbacks or ()) - len(kept)
         self._callbacks = kept
         return removed
 
     def get_name(self) -> str:
-        """The name of the task, by default that of the coroutine."""
         return self._name or f"tool:{self._steps.__qualname__}"
 
     def set_name(self, value: object) -> None:
-        """Names the task."""
         self._name = str(value)
 
     def get_coro(self) -> Generator[Any, Any, None]:
-        """What the task drives: a generator around the tool's coroutine."""
+        """Return what the task drives: a generator around the tool's coroutine."""
         steps: Generator[Any, Any, None] = self._steps
         return steps
 
     def get_context(self) -> Context:
-        """The context variables that the tool sees."""
         return self._context
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the tool runs on."""
         return self._loop
 
     def get_stack(self, *, limit: int | None = None) -> list[Any]:
-        """The frame at which the tool waits."""
+        """Return the frame at which the tool waits."""
         frame = self._steps.gi_frame
         return [frame][:limit] if frame is not None else []
 

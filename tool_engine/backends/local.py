@@ -37,7 +37,6 @@ class LocalBackend:
         return await self.function_for(executor)(tool, params, context)
 
     def takes(self, executor: ToolExecutor, tool: Tool) -> bool:
-        """Return True: everything can run here."""
         del executor, tool
         return True
 
@@ -46,15 +45,15 @@ class LocalBackend:
         return not _is_async(executor)
 
     def function_for(self, executor: ToolExecutor) -> Callable[..., Coroutine[Any, Any, Any]]:
-        """Return what carries out attempts with one executor, without a step in between."""
+        """Return the function that carries out attempts with one executor directly."""
         return executor.execute if _is_async(executor) else partial(self._in_thread, executor)
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:
-        """Run a function that a call which has run cannot do without: it waits for no thread."""
+        """Run a function that must not wait for a thread: a finished call depends on it."""
         return await self._threads.run(function, may_wait=False)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - as the interface has it
-        """Let idle threads end; what runs in the others is counted by its calls."""
+        """Let idle threads end; calls still count work that runs in the others."""
         del timeout
         self._threads.close()
         return 0

@@ -1,4 +1,4 @@
-"""What stands in this process for an executor that runs elsewhere?"""
+"""Which executor represents, in this process, one that runs elsewhere?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PlacedExecutor"]
 
 
 class PlacedExecutor:
-    """Runs tools as `executor` does, where `backend` runs them."""
+    """Runs tools with `executor` where `backend` runs them."""
 
     def __init__(self, executor: ToolExecutor, backend: ExecutionBackend) -> None:
         self._function = backend.function_for(executor)
@@ -20,5 +20,4 @@ class PlacedExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """Run `tool` once and return its output."""
         return await self._function(tool, params, context)

@@ -1,4 +1,4 @@
-"""Which runs are going on, and which go on without their callers?"""
+"""Which runs are going on, and which continue without their callers?"""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Runs:
         self._leftovers: dict[asyncio.Task[None], ToolTask] = {}
 
     def keep(self, run: ToolTask) -> None:
-        """Take over a run whose caller goes on without it."""
+        """Take over a run whose caller continues without it."""
         leftover = asyncio.get_running_loop().create_task(run.outlive(), name=run.get_name())
         self._leftovers[leftover] = run
         leftover.add_done_callback(self._forget)
 
     def abort(self) -> None:
-        """Let the callers of all runs go on at once."""
+        """Let the callers of all runs continue at once."""
         for run in list(self.running):
             run.end(ABORTED)
 

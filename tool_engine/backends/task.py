@@ -33,7 +33,7 @@ __all__ = ["ABORTED", "SUPERSEDED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
 _make_current: Callable[[asyncio.AbstractEventLoop, Any], None]
-"""Puts another task in the place of the current one."""
+"""Set another task as the loop's current one."""
 if sys.version_info >= (3, 12):
     task_of = asyncio.current_task
 
@@ -47,23 +47,23 @@ else:
     task_of, _make_current = _tasks.get, _tasks.__setitem__
 
 ABORTED: Final = "aborted"
-"""The engine closed."""
+"""End reason: the engine closed."""
 SUPERSEDED: Final = "superseded"
-"""Another call took its place."""
+"""End reason: another call took its place."""
 TIMED_OUT: Final = "timed out"
 _enter_call: Final = current_call.set
 _TURNS: Final = 8
-"""Turns of the loop that tasks have to end which a tool waits for; no time passes in them."""
+"""Loop turns that a cancelled task gets to end while a tool waits for it; no time passes."""
 
 
 class Home(Protocol):
-    """Where runs are at home: see `Runs`."""
+    """The owner of runs: see `Runs`."""
 
     running: set[ToolTask]
     """The runs whose callers wait for them."""
 
     def keep(self, run: ToolTask) -> None:
-        """Takes over a run whose caller goes on without it."""
+        """Take over a run whose caller continues without it."""
 
 
 @settable
@@ -78,35 +78,32 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
     deadline: float
     """On the loop's clock."""
     _home: Home
-    """Lists the run while its caller waits; takes it over when its caller goes on without it."""
+    """Lists the run while its caller waits; takes it over when its caller continues without it."""
     call: Any
-    """The call that the run belongs to."""
     function: Callable[..., Coroutine[Any, Any, Any]] | None = None
-    """What is run; called within the run, so that what it raises is the run's error."""
+    """The function to run; called within the run, so that what it raises is the run's error."""
     kwargs: dict[str, Any] = {}
     _context: Any = None
-    """A copy of the caller's, in which the call can be found."""
+    """A copy of the caller's context, in which the call can be found."""
     _steps: Any = None
     value: Any = None
-    """What the tool returned."""
     error: BaseException | None = None
-    """What the tool raised."""
     is_troubled: bool = False
-    """Whether there is an error, a cancellation or an end from outside."""
+    """True after an error, a cancellation or an end from outside."""
     is_done: bool = False
     end_reason: str | None = None
-    """Why the run was ended from outside: its time ran out, or it was aborted."""
+    """Why the run was ended from outside: it timed out or was aborted."""
     cancellation: asyncio.CancelledError | None = None
-    """What cancelled the caller, to be raised again: its text says who did it."""
+    """The caller's cancellation, to be raised again with its own message."""
     is_detached: bool = False
-    """True when the caller went on without waiting for the end of the work."""
+    """True when the caller continued without waiting for the end of the work."""
     leaves_on_cancel: bool = False
     """True for work that no cancellation can reach, such as a thread."""
     on_end: Callable[[], None] | None = None
     """Called once by its home when a detached run has ended."""
     _waits_for: Any = None
     _bell: _Bell | None = None
-    """What the caller waits for while the tool waits for something that is slow to cancel."""
+    """The future that the caller waits for while the tool's own wait is slow to cancel."""
     _must_cancel: bool = False
     _cancels: int = 0
     _seen_cancels: int = 0
@@ -115,21 +112,20 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
 
     @property
     def is_timed_out(self) -> bool:
-        """Whether the deadline passed before the work had ended."""
+        """True if the deadline passed before the work had ended."""
         return self.end_reason is TIMED_OUT
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the caller was cancelled."""
         return self.cancellation is not None
 
     @property
     def is_ending(self) -> bool:
-        """Whether no caller waits for a value any more."""
+        """True if no caller waits for a value any more."""
         return self.cancellation is not None or self.end_reason is not None
 
     def start(self, caller: asyncio.Task[Any] | None) -> None:
-        """Runs the function to its first wait or its end; `caller` is the running task, if any."""
+        """Run the function to its first wait or its end; `caller` is the running task, if any."""
         self._steps = steps = _steps(self)
         self._context = room = copy_context()
         if caller is None:
@@ -150,7 +146,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._tell_callbacks()
 
     def _step(self, caller: asyncio.Task[Any] | None, error: BaseException | None) -> None:
-        """Runs on to the next wait or the end, as the current task; the tool sees `error`."""
+        """Run to the next wait or the end as the current task; the tool sees `error`."""
         loop, steps = self._loop, self._steps
         if caller is None:
             _enter_task(loop, self)  # type: ignore[arg-type] # it stands for a task
@@ -175,7 +171,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
             self._tell_callbacks()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Drives the coroutine to its end, the deadline or the caller's cancellation."""
+        """Drive the coroutine to its end, the deadline or the caller's cancellation."""
         loop = self._loop
         timer = loop.call_at(self.deadline, self.end, TIMED_OUT)
         running = self._home.running
@@ -235,13 +231,13 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self._resume(waits_for, error)
 
     def close(self) -> None:
-        """Ends the tool where it waits: no loop drives the run any more."""
+        """End the tool where it waits: no loop drives the run any more."""
         self._steps.close()
         self.error = asyncio.CancelledError()
         self.is_troubled = self.is_done = True
 
     def _resume(self, waits_for: Any, error: BaseException | None) -> None:
-        """Lets the tool see the end of its wait, unless the wait goes on."""
+        """Show the tool the end of its wait, unless the wait continues."""
         caller = task_of(self._loop)
         if error is not None:
             if isinstance(error, asyncio.CancelledError) and self._is_from_caller(
@@ -262,14 +258,14 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self._pass_on_cancel()
 
     def _pass_on_cancel(self) -> None:
-        """A tool that cancelled itself while it ran is cancelled where it waits now."""
+        """Cancel the wait of a tool that cancelled itself while it ran."""
         waits_for = self._waits_for
         if self._must_cancel and waits_for is not None and waits_for.cancel():
             self._must_cancel = False
 
     @property
     def _is_told(self) -> bool:
-        """Whether the tool was cancelled by an end from outside that the caller is yet to see."""
+        """True if an end from outside cancelled the tool before its caller sees it."""
         return self.end_reason is not None and not self.is_detached
 
     def _note_cancellation(self, error: asyncio.CancelledError) -> None:
@@ -277,9 +273,9 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         self._cancels += 1
 
     def cancel_from_above(self, waits_for: Any, msg: Any) -> bool:
-        """The caller is cancelled while the tool waits: so is that, in the same moment.
+        """Cancel what the tool waits for in the moment in which the caller is cancelled.
 
-        A run that was ended already is not told twice: its caller goes on.
+        A run that was ended already is not cancelled twice: its caller continues.
         """
         if not self._is_told and not waits_for.cancel(msg=msg):
             return False
@@ -290,7 +286,7 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         return True
 
     def _relay(self, waits_for: Any) -> _Bell:
-        """A future that is done when `waits_for` is, or as soon as the run is ended.
+        """Return a future that is done with `waits_for`, or once the run is ended.
 
         A task, or the future of a `gather`, takes its time to be cancelled; the caller must not.
         Nor may what cleans up after a cancellation be cancelled again by the deadline.
@@ -301,19 +297,19 @@ class ToolTask(CurrentTask, msgspec.Struct, eq=False, weakref=True):
         return bell
 
     def _is_from_caller(self, caller: asyncio.Task[Any] | None, waits_for: Any) -> bool:
-        """Whether a cancellation came from above, not from what the tool waits for."""
+        """True if a cancellation came from the caller, not from what the tool waits for."""
         cancels = 0 if caller is None else caller.cancelling()
         is_more = cancels > self._seen_cancels
         self._seen_cancels = cancels
         return is_more or waits_for is None or not waits_for.done()
 
     async def outlive(self) -> None:
-        """Drives what is left of a detached run, in a task of its own."""
+        """Drive the rest of a detached run in a task of its own."""
         while not self.is_done:
             await _Step(self)
 
     def end(self, reason: str) -> None:
-        """Ends the run from outside: cancels the tool and lets the caller go on."""
+        """End the run from outside: cancel the tool and let the caller continue."""
         if not self.is_done and self.end_reason is None:
             self.end_reason, self.is_troubled = reason, True
             if self.cancellation is None:
@@ -336,14 +332,14 @@ def _steps(task: ToolTask) -> Generator[Any, Any, None]:
 
 
 def _cancels_seen_by(caller: Any) -> int:
-    """How often `caller` was cancelled, without the cancellation that it is yet to see."""
+    """Return how often `caller` was cancelled, without one that it has not seen yet."""
     if caller is None:
         return 0
     return int(caller.cancelling()) - bool(getattr(caller, "_must_cancel", False))
 
 
 class _Bell(asyncio.Future[None]):
-    """What a caller waits for in the place of what its tool waits for.
+    """A future that the caller awaits in place of what its tool waits for.
 
     Args:
         run: The tool's.
@@ -356,12 +352,12 @@ class _Bell(asyncio.Future[None]):
         waits_for.add_done_callback(self.ring)
 
     def ring(self, _: object = None) -> None:
-        """Lets the caller go on, unless it does already."""
+        """Let the caller continue, unless it does already."""
         if not self.done():
             self.set_result(None)
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancels what the tool waits for; the caller goes on when that has ended."""
+        """Cancel what the tool waits for; the caller continues when that has ended."""
         return not self.done() and self._cancel_run(msg)
 
 

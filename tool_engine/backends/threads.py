@@ -28,7 +28,7 @@ class _Work(msgspec.Struct, eq=False):
 
 
 class ThreadLane:
-    """Runs functions in daemon threads that are used again while they are idle.
+    """Runs functions in daemon threads, which are reused while they are idle.
 
     Args:
         limit: The most threads that are made for work which may wait.
@@ -37,7 +37,7 @@ class ThreadLane:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._handed: SimpleQueue[_Work | None] = SimpleQueue()
-        """What idle threads are to do next; None lets one of them end."""
+        """The next work for idle threads; None lets one of them end."""
         self._waiting: deque[_Work] = deque()
         self._idle = 0
         self._threads = 0
@@ -51,7 +51,7 @@ class ThreadLane:
         )
 
     async def run(self, function: Callable[[], Any], *, may_wait: bool = True) -> Any:
-        """Runs `function` in a thread and waits until it has really ended.
+        """Run `function` in a thread and wait until it has really ended.
 
         A cancellation is kept until then, because nothing can stop a thread; once the lane is
         closed it ends the wait. What has not begun is given up at once.
@@ -82,7 +82,7 @@ class ThreadLane:
         return value
 
     def close(self) -> None:
-        """Lets idle threads end; busy ones end after their work."""
+        """Let idle threads end; busy ones end after their work."""
         with self._lock:
             self._is_closed = True
             for _ in range(self._idle):
@@ -109,7 +109,7 @@ class ThreadLane:
             raise
 
     def _withdraw(self, work: _Work) -> bool:
-        """Takes back what no thread has begun."""
+        """Take back work that no thread has begun; True if there was some."""
         with self._lock:
             try:
                 self._waiting.remove(work)
@@ -129,7 +129,7 @@ class ThreadLane:
             work = self._next()
 
     def _next(self) -> _Work | None:
-        """What the calling thread is to do now; waits for it."""
+        """Wait for the next work of the calling thread; None: it ends."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()

@@ -1,7 +1,7 @@
-"""Who hears of an event, of the many who may listen?
+"""Which subscribers receive an event?
 
-Whoever wants one call, one conversation or one tool is found by that, so that a thousand streams,
-each of a conversation of its own, cost an event no more than one.
+Subscribers to one call, one conversation or one tool are indexed by it, so that an event costs no
+more when a thousand streams each follow a conversation of their own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Group: TypeAlias = dict[Subscriber, None]
 
 
 class Listeners(NamedTuple):
-    """Who hears of one event."""
+    """The subscribers that receive one event."""
 
     buffered: tuple[Subscriber, ...] = ()
     plain: tuple[Subscriber, ...] = ()
 
     @classmethod
     def of(cls, subscribers: Iterable[Subscriber]) -> Listeners:
-        """The subscribers, parted by how they are told."""
+        """Split the subscribers by how they receive events."""
         listed = list(subscribers)
         return cls(
             tuple(each for each in listed if not each.is_plain),
@@ -40,9 +40,9 @@ _NOBODY: Final = Listeners()
 
 
 class Audience:
-    """Finds those who may want an event; for one thread at a time.
+    """Finds the subscribers that may want an event; for one thread at a time.
 
-    What it gives is not changed afterwards: who is being told goes on with it.
+    What it returns does not change afterwards, so a delivery can go on while others subscribe.
     """
 
     def __init__(self) -> None:
@@ -55,35 +55,34 @@ class Audience:
         return len(self._kinds)
 
     def add(self, subscriber: Subscriber) -> None:
-        """Takes one up."""
         for kind in subscriber.wanted.event_types:
             self._kinds.setdefault(kind, _Kind()).add(subscriber)
 
     def remove(self, subscriber: Subscriber) -> None:
-        """Lets one go; again does nothing."""
+        """Remove a subscriber; no effect if it is not there."""
         for kind in subscriber.wanted.event_types:
             found = self._kinds.get(kind)
             if found is not None and found.remove(subscriber):
                 del self._kinds[kind]
 
     def of(self, event: ToolEngineEvent) -> Listeners:
-        """Those who want events of its type, and perhaps this one."""
+        """Return the subscribers to the event's type that may want it."""
         kind = self._kinds.get(event.event_type)
         return _NOBODY if kind is None else kind.of(event)
 
 
 class _Kind:
-    """Those who want the events of one type."""
+    """The subscribers to events of one type."""
 
     __slots__ = ("_all", "_everyone", "_keyed")
 
     def __init__(self) -> None:
         self._everyone: Group = {}
-        """Those who may want any."""
+        """Those without a filter that can be indexed."""
         self._keyed: dict[Key, Group] = {}
-        """The others, by what an event must be about."""
+        """The others, by the call, conversation or tool that they follow."""
         self._all: Listeners | None = None
-        """`_everyone`, where that has not changed since."""
+        """Cached listeners of `_everyone`; None after a change."""
 
     def add(self, subscriber: Subscriber) -> None:
         self._all = None
@@ -91,7 +90,7 @@ class _Kind:
             group[subscriber] = None
 
     def remove(self, subscriber: Subscriber) -> bool:
-        """Lets one go; whether nobody is left."""
+        """Remove a subscriber; True if none is left."""
         self._all = None
         for key in _keys(subscriber.wanted):
             group = self._keyed.get(key, {})
@@ -127,7 +126,7 @@ class _Kind:
 
 
 def _keys(wanted: WantedEvents) -> list[Key]:
-    """What an event must have one of to be wanted; empty: it need not."""
+    """Return the keys of which a wanted event has one; empty: no such filter."""
     for field, names in (
         ("call_id", wanted.call_ids),
         ("conversation_id", wanted.conversation_ids),

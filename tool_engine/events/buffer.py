@@ -1,4 +1,4 @@
-"""What waits for one subscriber, and what has to go when too much does?"""
+"""What waits for one subscriber, and what is dropped when too much does?"""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from tool_engine.model.checks.bounds import check_choice
 __all__ = ["BLOCK_NONE", "DROP_NEWEST", "DROP_OLDEST", "POLICIES", "Buffer", "check_buffer"]
 
 DROP_OLDEST: Final = "drop_oldest"
-"""What waits longest makes room."""
+"""The oldest waiting item is dropped."""
 DROP_NEWEST: Final = "drop_newest"
-"""What comes when there is no room goes."""
+"""The new item is dropped."""
 BLOCK_NONE: Final = "block_none"
-"""Blocks nobody and loses nothing unnoticed: a subscriber that is too slow is cut off."""
+"""Publishers never block and no loss is silent: a subscriber that is too slow is cut off."""
 POLICIES: Final = (DROP_OLDEST, DROP_NEWEST, BLOCK_NONE)
 
 _Item = TypeVar("_Item")
 
 
 class Buffer(Generic[_Item]):
-    """Items that wait; one side puts, from any thread, the other side takes.
+    """Waiting items; one side puts, from any thread, the other side takes.
 
     Args:
         limit: The most that wait.
-        policy: What goes when one more comes.
+        policy: What is dropped when the buffer is full.
     """
 
     __slots__ = ("_items", "_limit", "_policy", "is_cut")
 
     def __init__(self, limit: int, policy: str) -> None:
         self.is_cut = False
-        """Takes no more: one came for which there was no room, and nothing may be left out."""
+        """True after an item found no room under `block_none`; no more are taken."""
         self._limit = limit
         self._policy = policy
         self._items: deque[_Item] = deque()
@@ -42,7 +42,7 @@ class Buffer(Generic[_Item]):
         return len(self._items)
 
     def put(self, item: _Item) -> _Item | None:
-        """Takes one; what has to go, if something has."""
+        """Add an item; return the one that was dropped for it, if any."""
         items = self._items
         if self.is_cut:
             return item
@@ -56,7 +56,7 @@ class Buffer(Generic[_Item]):
         return item
 
     def take(self) -> _Item:
-        """The one that waits longest.
+        """Remove and return the oldest item.
 
         Raises:
             IndexError: Nothing waits.
@@ -65,7 +65,7 @@ class Buffer(Generic[_Item]):
 
 
 def check_buffer(buffer: object, policy: object = DROP_OLDEST) -> None:
-    """Raises unless a buffer can have this size and policy.
+    """Raise unless a buffer can have this size and policy.
 
     Raises:
         ConfigurationError: The size is no whole number >= 1, or the policy is unknown.

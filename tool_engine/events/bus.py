@@ -1,4 +1,4 @@
-"""Who hears of what happens in the engine?"""
+"""How are events numbered, kept and delivered to subscribers?"""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
 _MAX_FAILURES: Final = 100
 _MOST_NOTED: Final = 256
-"""Calls with secrets of which it is known what they were sent, for whatever fails on them."""
+"""The number of newest calls with secrets whose secrets stay known for log lines."""
 _NAMES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
 class Subscription:
-    """What `subscribe` returns: call it to end the subscription; calling it again does nothing."""
+    """Returned by `subscribe`: call it to end the subscription; repeated calls do nothing."""
 
     __slots__ = ("_remove", "_subscriber")
 
@@ -45,7 +45,6 @@ class Subscription:
         self._remove = remove
 
     def __call__(self) -> None:
-        """Ends it."""
         self._remove(self._subscriber)
 
     def __repr__(self) -> str:
@@ -54,7 +53,7 @@ class Subscription:
 
     @property
     def is_active(self) -> bool:
-        """Whether events still come; `block_none` ends a subscription that is too slow."""
+        """True while events still come; `block_none` ends a subscription that is too slow."""
         return self._subscriber.is_active
 
     @property
@@ -64,10 +63,10 @@ class Subscription:
 
 
 class EventBus:
-    """Numbers what happens, keeps it where that is wanted, and tells subscribers.
+    """Numbers events, keeps them where configured, and delivers them to subscribers.
 
     The path of a call reads `has_subscribers`, or asks `listens_to`, before it builds an event. An
-    event that nobody wants and nobody keeps is not built and has no number.
+    event without a subscriber or a storage is not built and has no number.
 
     Args:
         buffer: The most events that wait for one async callback.
@@ -92,7 +91,7 @@ class EventBus:
         check_buffer(buffer)
         check_timeout("close_timeout", close_timeout)
         self.has_subscribers = False
-        """Whether an event would be told to a subscriber, or kept."""
+        """True if an event would reach a subscriber or be kept."""
         self.failures: deque[EventFailure] = deque(maxlen=_MAX_FAILURES)
         """The dead-letter list: the newest failures of subscribers."""
         self.failed = 0
@@ -112,7 +111,7 @@ class EventBus:
         self._abandoned: deque[Subscriber] = deque()
         self._dropped_before = 0
         self._noted: OrderedDict[str, Callable[[], OwnSecrets | None]] = OrderedDict()
-        """By the id of a call, what gives its secrets."""
+        """Call id -> function that returns the secrets of the call."""
         self._awaited: set[Mailbox] = set()
         self._look()
 
@@ -130,11 +129,11 @@ class EventBus:
 
     @property
     def subscribers(self) -> int:
-        """How many callbacks and streams there are."""
+        """The number of callbacks and streams."""
         return len(self._subscribers)
 
     def listens_to(self, event_type: ToolEngineEventType) -> bool:
-        """Whether anybody wants events of this type."""
+        """True if a subscriber or the storage wants events of this type."""
         return self._keeps_all or event_type in self._audience
 
     def subscribe(
@@ -148,11 +147,11 @@ class EventBus:
         buffer: int | None = None,
         policy: str = DROP_OLDEST,
     ) -> Subscription:
-        """Has `callback` called with every event that matches.
+        """Call `callback` with every event that matches.
 
         A plain function is called at once, on the thread that publishes: it must be quick, as the
-        call waits for it. One that holds up calls twice for 20 ms is told (`subscriber_slow`), and
-        is called in a thread from then on, one event at a time and in order. A coroutine function
+        call waits for it. One that holds up calls twice for 20 ms is logged (`subscriber_slow`),
+        and called in a thread from then on, one event at a time and in order. A coroutine function
         is awaited in the background, likewise. What a callback raises is logged and kept in
         `failures`.
 
@@ -164,8 +163,8 @@ class EventBus:
             conversation_id: The conversation or conversations wanted; None: all.
             buffer: The most events that wait for an async or a slow callback; None: what the bus
                 says.
-            policy: What goes when more come: `drop_oldest` or `drop_newest`; or `block_none`, which
-                leaves nothing out: the subscription ends, and the failure is reported.
+            policy: What is dropped when more come: `drop_oldest` or `drop_newest`; or `block_none`,
+                which drops nothing: the subscription ends, and the failure is reported.
 
         Returns:
             A function that ends the subscription; it has `dropped`.
@@ -194,7 +193,7 @@ class EventBus:
         policy: str = DROP_OLDEST,
         after: int | None = None,
     ) -> EventStream:
-        """The events that match, from now on or from a number on, as an async iterator.
+        """Return an async iterator over matching events, from now or from a number on.
 
         Args:
             event_types: The type or types wanted; None: all.
@@ -202,8 +201,8 @@ class EventBus:
             buffer: The most events that wait to be read.
             call_id: The call or calls wanted; None: all, and events of no call.
             conversation_id: The conversation or conversations wanted; None: all.
-            policy: What goes when more wait: `drop_oldest` or `drop_newest`; or `block_none`, which
-                leaves nothing out: the stream reads what is kept, or ends with `EventsLostError`.
+            policy: What is dropped when more wait: `drop_oldest` or `drop_newest`; or `block_none`,
+                which drops nothing: the stream reads kept events, or ends with `EventsLostError`.
             after: The number of an event that was read; those that follow come first, from where
                 events are kept. Then nothing is left out, whatever the policy.
 
@@ -226,24 +225,24 @@ class EventBus:
         return EventStream(mailbox, self._register(subscriber), replay)
 
     def note_secrets(self, call_id: str, find_secrets: Callable[[], OwnSecrets | None]) -> None:
-        """Lets no log line repeat a secret of a call, on which a subscriber fails later on.
+        """Hide a call's secrets in later log lines about failed subscribers.
 
         Args:
             call_id: The call, whose tool declares secrets.
-            find_secrets: Gives those that it was sent.
+            find_secrets: Returns the secrets that it was sent.
         """
         with self._lock:
             keep_newest(self._noted, call_id, find_secrets, _MOST_NOTED)
 
     def secrets_of(self, event: ToolEngineEvent) -> OwnSecrets | None:
-        """Those of the call that an event is about; None: it had some, which are not known now."""
+        """Return the secrets of the event's call; None: it had some, now unknown."""
         find = self._noted.get(event.call_id or "")
         return secrets_if_known(event.tool, None) if find is None else find()
 
     def publish(self, event: ToolEngineEvent) -> None:
-        """Tells everybody who wants to know; never waits, never raises, from any thread.
+        """Deliver an event to its subscribers; never waits or raises; thread-safe.
 
-        The bus takes the event over: it writes its number into it.
+        The bus owns the event from then on: it writes the number into it.
         """
         with self._lock:
             if self._abandoned:
@@ -260,18 +259,18 @@ class EventBus:
             subscriber.offer(event)
 
     def tell_trouble(self, name: str, fields: dict[str, Any]) -> None:
-        """Publishes what befell those who keep records, if it is one of the facts."""
+        """Publish a storage's log line as an event, if it is one of the facts."""
         if name in _NAMES and self.listens_to(kind := ToolEngineEventType(name)):
             error = fields.get("error")
             self.publish(ToolEngineEvent(kind, error=error, data=dict(fields)))
 
     async def flush(self) -> None:
-        """Waits until async callbacks are done with everything that was published."""
+        """Wait until async callbacks have handled everything that was published."""
         while tasks := _wake(tuple(self._subscribers)):
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Ends all subscriptions and streams.
+        """End all subscriptions and streams.
 
         Async callbacks get `close_timeout` for what is buffered; then they are cancelled.
         """
@@ -335,17 +334,17 @@ class EventBus:
         subscriber.discard()
 
     def _let_go(self) -> None:
-        """Ends the subscriptions of streams that nobody holds any more."""
+        """End the subscriptions of streams that were garbage-collected."""
         while self._abandoned:
             self._remove(self._abandoned.popleft())
 
     def _look(self) -> None:
-        """Looks for whom there is something to do."""
+        """Recompute whether there are subscribers or a storage."""
         self._keeps_all = self.log.is_kept and not self._is_closed
         self.has_subscribers = bool(self._audience) or self._keeps_all
 
     def _move(self, subscriber: CallbackSubscriber, event: ToolEngineEvent, took: float) -> None:
-        """A plain function holds up calls: from now on it is told like an async one."""
+        """Deliver to a slow plain function in a thread from now on."""
         with self._lock:
             self.slow += 1
             if subscriber in self._subscribers:
@@ -383,7 +382,7 @@ class EventBus:
 
 
 def _wake(subscribers: tuple[Subscriber, ...]) -> list[asyncio.Task[None]]:
-    """The tasks that deliver what is buffered, but for the one that asks."""
+    """Return the tasks that deliver buffered events, without the current one."""
     current = asyncio.current_task()
     tasks = [subscriber.wake() for subscriber in subscribers]
     return [task for task in tasks if task is not None and task is not current]

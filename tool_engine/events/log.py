@@ -20,7 +20,7 @@ _LOG_EVERY: Final = 100
 
 
 class EventLog:
-    """Numbers the events of one engine and hands them to its storage, if it has one.
+    """Numbers the events of one engine and passes them to its storage, if any.
 
     Args:
         storage: Where all events are kept; None: nowhere.
@@ -35,12 +35,11 @@ class EventLog:
         self._storage = storage
         self._generation = generation
         self.find_secrets: Callable[[ToolEngineEvent], OwnSecrets | None] = _know_none
-        """Gives the secrets of the call that an event is about; None: they are not known."""
+        """Returns the secrets of an event's call; None: they are not known."""
         self._sequence: int | None = 0 if storage is None else None
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a storage."""
         return self._storage is not None
 
     @property
@@ -51,19 +50,18 @@ class EventLog:
         return self._sequence
 
     async def open(self) -> None:
-        """Opens the storage."""
         opening = getattr(self._storage, "open", None)
         if opening is not None:
             await opening()
 
     async def close(self) -> None:
-        """Lets the storage write what is left and give back what it holds."""
+        """Let the storage write what is left and release its resources."""
         close = getattr(self._storage, "close", None)
         if close is not None:
             await close()
 
     def take(self, event: ToolEngineEvent) -> ToolEngineEvent:
-        """Writes the next number into the event, and keeps it; for one thread at a time."""
+        """Write the next number into the event, and keep it; for one thread at a time."""
         if event.sequence is not None:  # it was published before
             event = replace(event, sequence=None)
         if event.generation is None and self._generation is not None:
@@ -82,7 +80,7 @@ class EventLog:
         return event
 
     def current(self) -> int:
-        """The number of the newest event.
+        """Return the number of the newest event.
 
         Raises:
             ConfigurationError: The storage is not open.
@@ -96,7 +94,7 @@ class EventLog:
         return newest
 
     async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
-        """What the storage has; see `interfaces.EventStorage`."""
+        """Return kept events; see `interfaces.EventStorage`."""
         return [] if self._storage is None else await self._storage.read(after, limit)
 
     def _lost(self, event: ToolEngineEvent, error: Exception) -> None:

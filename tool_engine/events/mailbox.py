@@ -13,17 +13,17 @@ __all__ = ["CutError", "Mailbox"]
 
 
 class CutError(Exception):
-    """The mailbox was cut off, and what it held before is read."""
+    """The mailbox was cut off, and what it held before has been read."""
 
 
 class Mailbox:
-    """Holds the events that a stream has not been asked for yet.
+    """Events that a stream has not been asked for yet.
 
     Args:
         limit: The most events held.
-        awaited: Where the mailbox puts itself while a task waits for it. Without that nothing but
+        awaited: The mailbox adds itself here while a task waits for it. Otherwise nothing but
             the mailbox would hold that task, and both could be collected.
-        policy: What goes when it is full.
+        policy: What is dropped when it is full.
     """
 
     def __init__(self, limit: int, awaited: set[Mailbox], policy: str = DROP_OLDEST) -> None:
@@ -41,31 +41,31 @@ class Mailbox:
         return len(self.buffer)
 
     def put(self, event: ToolEngineEvent) -> bool:
-        """Takes one event, from any thread; whether none had to go."""
+        """Add one event, from any thread; True if none was dropped."""
         return self.buffer.put(event) is None
 
     def wake(self) -> None:
-        """Tells who waits that there is something to read."""
+        """Wake the waiting readers."""
         loop = self._loop
         if loop is None:
             return
         if loop is running_loop():
             self._ready.set()
         else:
-            with suppress(RuntimeError):  # the reader's loop was closed: nobody waits any more
+            with suppress(RuntimeError):  # the reader's loop was closed: no task waits any more
                 loop.call_soon_threadsafe(self._ready.set)
 
     def end(self) -> None:
-        """Lets the stream end once it is empty."""
+        """Let the stream end once it is empty."""
         self.is_ended = True
         self.wake()
 
     def clear(self) -> None:
-        """Forgets the events that were not read, and takes new ones."""
+        """Forget the events that were not read, and accept new ones."""
         self.buffer = Buffer(self.limit, self.policy)
 
     async def get(self) -> ToolEngineEvent:
-        """The oldest event; waits for one.
+        """Return the oldest event; wait for one.
 
         Raises:
             CutError: It is empty and was cut off.

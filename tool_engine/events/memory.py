@@ -1,4 +1,4 @@
-"""Which events are kept in memory, to be heard again?"""
+"""How are the newest events kept in memory for replay?"""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class MemoryEventStorage:
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest event that is kept; of the next one where none is."""
+        """The number of the oldest kept event; of the next one where none is kept."""
         return self.newest - len(self._events) + 1
 
     def append(self, event: ToolEngineEvent) -> None:
-        """Keeps one event, numbered one higher than the one before; never waits."""
+        """Keep one event, numbered one higher than the one before; never waits."""
         with self._lock:
             self._events.append(event)
             self.newest += 1
 
     async def read(self, after: int, limit: int) -> list[ToolEngineEvent]:
-        """The events that follow number `after`, oldest first, at most `limit`.
+        """Return the events that follow number `after`, oldest first, at most `limit`.
 
         Raises:
             EventsExpiredError: Some of them are not kept any more.

@@ -1,7 +1,7 @@
-"""How does a stream go over from the events that are kept to those that happen, without a seam?
+"""How does a stream pass from kept events to live ones without a gap?
 
-It reads what is kept until it is where the engine is, and takes live events from there on. When it
-falls so far behind that its buffer is full, it reads again what is kept, from where it is.
+It reads kept events until it has caught up with the engine, and live events from there on. When it
+falls so far behind that its buffer is full, it reads kept events again from its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tool_engine.model.event import ToolEngineEvent
 __all__ = ["Replay"]
 
 _PAGE: Final = 500
-"""Events that are read at once."""
 
 
 class Replay:
@@ -30,8 +29,8 @@ class Replay:
         after: The number of the last event that the reader knows; None: of the newest one when it
             begins to read.
         wanted: Which events it is about.
-        mailbox: Gets the live ones, as a subscriber of the bus; it is cut off at first.
-        rejoin: Empties the mailbox, lets it take events again, and says the number of the last
+        mailbox: Receives the live ones as a subscriber of the bus; it is cut off at first.
+        rejoin: Empties the mailbox, lets it accept events, and returns the number of the last
             event before those.
     """
 
@@ -55,7 +54,7 @@ class Replay:
         mailbox.buffer.is_cut = True
 
     async def next(self) -> ToolEngineEvent:
-        """The next event; waits for one.
+        """Return the next event; wait for one.
 
         Raises:
             EventsExpiredError: Events that follow the last one are not kept any more.

@@ -1,4 +1,4 @@
-"""How does one task read events one after another, without holding up who publishes them?"""
+"""How does one task read events in order without holding up publishers?"""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ __all__ = ["EventStream", "StreamSubscriber"]
 class EventStream:
     """An async iterator over events, made by `EventBus.events`.
 
-    Events are kept from its creation on. When its buffer is full its policy says which go; they are
-    counted in `dropped`. It ends when it or the bus is closed; what was buffered when the bus was
-    closed is still delivered. Several tasks may read from it: each event goes to one of them.
+    Events are kept from its creation on. When its buffer is full its policy says which are dropped;
+    they are counted in `dropped`. It ends when it or the bus is closed; what was
+    buffered when the bus was closed is still delivered. Several tasks may read from it: each event
+    goes to one of them.
 
     Example:
         >>> async with bus.events("tool_updated") as events:
@@ -39,7 +40,7 @@ class EventStream:
 
     @property
     def dropped(self) -> int:
-        """Events that were lost because nobody read them in time."""
+        """The number of events that were dropped because the stream was read too slowly."""
         return self._mailbox.dropped
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ class EventStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the stream; what was not read is given up."""
+        """End the stream; unread events are given up."""
         self._is_closed = True
         self._unsubscribe()
         self._mailbox.clear()
@@ -84,12 +85,12 @@ class EventStream:
 
 
 class StreamSubscriber(Subscriber):
-    """Feeds a stream for as long as somebody holds it.
+    """Feeds a stream for as long as the stream is referenced.
 
     Args:
-        mailbox: Held weakly, so that a stream that was abandoned leaves nothing behind.
-        abandoned: Told when nobody holds it any more, in whatever thread and at whatever moment.
-        is_replayed: Whether the stream gets elsewhere what its mailbox has no room for.
+        mailbox: Held weakly, so that an abandoned stream leaves nothing behind.
+        abandoned: Called when the mailbox is garbage-collected, in any thread at any moment.
+        is_replayed: Whether the stream reads from the storage what its mailbox has no room for.
     """
 
     is_plain = False
@@ -106,20 +107,18 @@ class StreamSubscriber(Subscriber):
         self._is_replayed = is_replayed
 
     def end(self) -> None:
-        """Takes no more events, and lets the stream end."""
         super().end()
         mailbox, self._mailbox = self._mailbox(), _nobody
         if mailbox is not None:
             mailbox.end()
 
     def settle(self) -> None:
-        """Wakes the reader."""
         mailbox = self._mailbox()
         if mailbox is not None:
             mailbox.wake()
 
     def offer(self, event: ToolEngineEvent) -> None:
-        """Puts the event, whose type is wanted, into the mailbox, if all else is wanted, too."""
+        """Put the event, whose type is wanted, into the mailbox if the other filters match."""
         if not self.is_active or (self.is_choosy and not self.wanted.has_subject(event)):
             return
         mailbox = self._mailbox()
@@ -129,4 +128,4 @@ class StreamSubscriber(Subscriber):
 
 
 def _nobody() -> None:
-    """The mailbox of a stream that has ended."""
+    """Return None, as the dead reference to the mailbox of an ended stream does."""

@@ -35,7 +35,7 @@ _YIELD_EVERY: Final = 32
 _SLOW: Final = 0.02
 """Seconds for which a plain callback may hold up a call."""
 _MUCH_TOO_SLOW: Final = 0.5
-"""What no pause of the machine explains, were it only once."""
+"""Seconds that no pause of the machine explains, even once."""
 
 
 class EventFailure(NamedTuple):
@@ -48,38 +48,37 @@ class EventFailure(NamedTuple):
 
 
 class Subscriber(ABC):
-    """Somebody who listens, and to what."""
+    """A listener and the events that it wants."""
 
     wanted: WantedEvents = WantedEvents()
     dropped: int = 0
     """Events that came faster than they were taken."""
     is_plain: bool = True
-    """Whether an event is handled at once; else it waits in a buffer, and `settle` follows."""
+    """True if events are handled at once; else they are buffered and `settle` follows."""
     is_active: bool = True
-    """Whether it takes events."""
     is_choosy: bool = True
-    """Whether it may want only some of the events of a type."""
+    """True if it may refuse some events of its types."""
 
     @abstractmethod
     def offer(self, event: ToolEngineEvent) -> None:
-        """Delivers the event, whose type is wanted, if all else is."""
+        """Deliver the event, whose type is wanted, if the other filters match."""
 
     def settle(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
-        """Sees to what was put into the buffer."""
+        """Start the delivery of what was put into the buffer."""
 
     def end(self) -> None:
-        """Takes no more events; what is buffered may still be delivered."""
+        """Accept no more events; buffered ones may still be delivered."""
         self.is_active = False
 
     def wake(self) -> asyncio.Task[None] | None:
-        """Goes on with what is buffered; the task that does it, if it is on the running loop."""
+        """Continue with buffered events; return the task on the running loop that does it."""
         return None
 
     def discard(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
-        """Forgets what is buffered."""
+        """Forget what is buffered."""
 
     def cancel(self) -> None:  # noqa: B027 - without a buffer there is nothing to do
-        """Gives up what is buffered, counts it as dropped, and stops what is running."""
+        """Drop and count buffered events, and stop what is running."""
 
 
 class CallbackSubscriber(Subscriber):
@@ -91,10 +90,10 @@ class CallbackSubscriber(Subscriber):
     Args:
         callback: What to call.
         limit: The most events that wait for it.
-        report: Told of each failure.
-        policy: What goes when more events than that wait for it.
-        move: Told when a plain callback takes too long to be called at once any more, and how long
-            it took.
+        report: Called with each failure.
+        policy: What is dropped when more events than that wait for it.
+        move: Called when a plain callback is too slow to be called at once any more, with the time
+            that it took.
     """
 
     def __init__(
@@ -121,7 +120,6 @@ class CallbackSubscriber(Subscriber):
         self._cut_at: Any = None
 
     def wake(self) -> asyncio.Task[None] | None:
-        """Goes on with what is buffered; the task that does it, if it is on the running loop."""
         running = running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop, self._is_draining = running, False
@@ -135,12 +133,10 @@ class CallbackSubscriber(Subscriber):
         return self._task if self._is_draining else None
 
     def discard(self) -> None:
-        """Forgets what is buffered."""
         while self._buffer:
             _close(self._buffer.take())
 
     def cancel(self) -> None:
-        """Gives up what is buffered, counts it as dropped, and stops what is running."""
         self.dropped += len(self._buffer)
         self.discard()
         task, loop = self._task, self._loop
@@ -153,7 +149,7 @@ class CallbackSubscriber(Subscriber):
             task.cancel()
 
     def settle(self) -> None:
-        """Lets what waits be delivered; ends the subscription where it was cut off."""
+        """Start the delivery of waiting events; end a subscription that was cut off."""
         self.wake()
         if self._buffer.is_cut and self.is_active:
             self.end()
@@ -165,7 +161,6 @@ class CallbackSubscriber(Subscriber):
             self._report(EventFailure(self._cut_at, self._callback, error))
 
     def offer(self, event: ToolEngineEvent) -> None:
-        """Delivers the event, whose type is wanted, if all else is."""
         if not self.is_active or (self.is_choosy and not self.wanted.has_subject(event)):
             return
         if not self.is_plain:
@@ -177,7 +172,7 @@ class CallbackSubscriber(Subscriber):
         try:
             returned = self._callback(event)
         # A plain function's CancelledError is its own failure, not a cancellation of the call, and
-        # no subscriber ends the process in the middle of somebody's call.
+        # no subscriber ends the process in the middle of a call.
         except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - reported
             self._failed(event, error)
         else:
@@ -189,20 +184,20 @@ class CallbackSubscriber(Subscriber):
             self._judge(event, took)
 
     def _judge(self, event: ToolEngineEvent, took: float) -> None:
-        """Moves a slow callback off the way of the calls, if it was not the machine that paused."""
+        """Move a slow callback out of the calls' way, unless the machine had paused."""
         if took < _SLOW:
             if event.event_type == self._suspect:
                 self._suspect = None
         elif self._suspect is None and took < _MUCH_TOO_SLOW:
             self._suspect = event.event_type
         elif self._move is not None and (running_loop() or self._loop) is not None:
-            # Without a loop there is nobody who could start a thread for it.
+            # Without a loop no loop could start a thread for it.
             self.is_plain, self._is_apart = False, True
             self._move(self, event, took)
 
     @property
     def name(self) -> str:
-        """The callback, for people."""
+        """The callback's name for messages."""
         return getattr(self._callback, "__qualname__", type(self._callback).__name__)
 
     def _put(self, event: ToolEngineEvent, awaitable: Awaitable[None] | None) -> None:
@@ -264,13 +259,12 @@ def _is_async(callback: EventCallback) -> bool:
 
 
 def is_being_cancelled() -> bool:
-    """Whether the running task itself was cancelled, and not only something it awaited."""
+    """True if the running task itself was cancelled, not only what it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop of this thread, if one runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""How does one listen to whoever holds an event bus?"""
+"""How does a program subscribe to the owner of an event bus?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["EventsView"]
 
 
 class EventsView:
-    """The ways to be told of events."""
+    """Methods to receive events."""
 
     _bus: EventBus
 
@@ -29,7 +29,7 @@ class EventsView:
         buffer: int | None = None,
         policy: str = DROP_OLDEST,
     ) -> Subscription:
-        """Calls `callback` with every event from now on; returns what ends that.
+        """Call `callback` with every event from now on; return what ends that.
 
         Args:
             callback: A plain function, called at once, inside the call, which waits for it: one
@@ -40,8 +40,8 @@ class EventsView:
             call_id: Only events of this call, or these; None: all.
             conversation_id: Only events of calls of this conversation, or these; None: all.
             buffer: The most events that wait for an async callback; None: 10,000.
-            policy: What goes when more come: `drop_oldest`, `drop_newest`, or `block_none`: nothing
-                goes unnoticed, the subscription ends.
+            policy: What is dropped when more come: `drop_oldest`, `drop_newest`, or `block_none`:
+                no loss is silent, the subscription ends.
 
         Raises:
             ConfigurationError: An event type is unknown, or the buffer or its policy cannot be.
@@ -67,10 +67,10 @@ class EventsView:
         policy: str = DROP_OLDEST,
         after: int | None = None,
     ) -> EventStream:
-        """An async iterator over the events from now on, or over those that follow number `after`.
+        """Return an async iterator over events from now on, or after number `after`.
 
         It ends when the engine closes. It keeps at most `buffer` events for a slow reader, counts
-        in `dropped` what it let go, and `policy` says which go: see `subscribe`. With `after` it
+        in `dropped` what it dropped, and `policy` says which: see `subscribe`. With `after` it
         begins with what `keep_events` kept, and leaves nothing out, however slow the reader is.
 
         Raises:
@@ -87,11 +87,12 @@ class EventsView:
         )
 
     def get_event_statistics(self) -> dict[str, Any]:
-        """`sequence` (the newest number), `subscribers`, `failed`, `slow`, `dropped` and `unkept`.
+        """Return counts of events and subscribers.
 
-        `failed` are failures of subscribers, `slow` the plain functions that held up calls and are
-        called in threads since, `dropped` the events that subscribers were too slow for, and
-        `unkept` those that should have been kept for replay and were not.
+        `sequence` is the newest number, `subscribers` how many there are, `failed` the
+        failures of subscribers, `slow` the plain functions that held up calls and are called in
+        threads since, `dropped` the events that subscribers were too slow for, and `unkept`
+        those that should have been kept for replay and were not.
         """
         bus = self._bus
         return {

@@ -24,7 +24,7 @@ _ALL_TYPES: Final = frozenset(kind.value for kind in ToolEngineEventType)
 
 
 class WantedEvents(msgspec.Struct, frozen=True):
-    """What must be true of an event, all of it."""
+    """The filters of a subscriber; an event must match all of them."""
 
     event_types: frozenset[str] = _ALL_TYPES
     tool_names: frozenset[str] | None = None
@@ -39,7 +39,7 @@ class WantedEvents(msgspec.Struct, frozen=True):
         call_id: Names = None,
         conversation_id: Names = None,
     ) -> WantedEvents:
-        """What the keywords of `subscribe` say.
+        """Build the filters from the keywords of `subscribe`.
 
         Raises:
             ConfigurationError: A filter that can never match.
@@ -57,16 +57,16 @@ class WantedEvents(msgspec.Struct, frozen=True):
         )
 
     def has(self, event: ToolEngineEvent) -> bool:
-        """Whether the event is one of them."""
+        """True if the event matches all filters."""
         return event.event_type in self.event_types and self.has_subject(event)
 
     @property
     def is_choosy(self) -> bool:
-        """Whether not every event of its types is one of them."""
+        """True if some events of the wanted types do not match."""
         return not (self.tool_names is self.call_ids is self.conversation_ids is None)
 
     def has_subject(self, event: ToolEngineEvent) -> bool:
-        """The same for an event whose type is known to be wanted."""
+        """True if an event of a wanted type matches the other filters."""
         return (
             (self.tool_names is None or event.tool_name in self.tool_names)
             and (self.call_ids is None or event.call_id in self.call_ids)
@@ -75,7 +75,7 @@ class WantedEvents(msgspec.Struct, frozen=True):
 
 
 def conversation_of(event: ToolEngineEvent) -> str | None:
-    """The conversation that an event belongs to; None also for what cannot name one."""
+    """Return the event's conversation; None also if its context cannot name one."""
     found = event.data.get("conversation_id")
     return found if isinstance(found, str) else None
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["ApprovalDecision", "ApprovalRequest", "fingerprint_of", "is_plain"]
 
 _SPOKEN: Final = ("description", "preview", "result")
-"""The fields with texts in which a secret argument may stand."""
+"""The fields whose texts may contain a secret argument."""
 
 
 class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     """What a user is asked to consent to."""
 
     token: str
-    """Names the request; it cannot be guessed, and is good for one answer."""
+    """The unguessable name of the request; good for one answer."""
     session_id: str
     kind: str = "execution"
     """`execution`: may the call run; `result`: may the model read its result."""
@@ -38,7 +38,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     params: dict[str, Any]
     """The arguments, whole: every reference replaced, every default filled in."""
     effect: str = "unknown"
-    """What the tool's definition says of it: read, write or unknown."""
+    """The effect that the tool's definition declares: read, write or unknown."""
     description: str = ""
     result: str | None = None
     """Of a `result` request: the text that the model would read."""
@@ -50,28 +50,27 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
     call_id: str = ""
     """The call that it is about."""
     is_once: bool = False
-    """Whether the answer holds for the same call later on, unless it says that it does not."""
+    """True if the answer also holds for the same call later on, unless it says otherwise."""
     secret_names: tuple[str, ...] = ()
     """Arguments, and parts of them, that are not to be shown: see `approval.describe`."""
     preview: str | None = None
-    """What would change, often as a diff; None: it cannot be told. Secrets are hidden in it."""
+    """What would change, often as a diff, with secrets hidden; None: unknown."""
     is_nested: bool = False
-    """Whether a tool makes the call, and not the conversation itself."""
+    """True if a tool makes the call, and not the conversation itself."""
     called_name: str = ""
     """The name that the model called: the one that the tool has in its conversation, or that of the
     tool which makes this call; empty: the tool's own, or not known."""
     is_shared: bool = False
-    """Whether another conversation has a say in the call, too: then it can be allowed only where
-    that one is, which is the process that asks."""
+    """True if another conversation must consent too; only its own process can then allow it."""
     making: str = ""
-    """Stands for the version, the definition or else the fields of the tool, and what of the code
-    that runs it can be told; empty: it was not looked at, and the definition stands for it."""
+    """Identifies the version, the definition or else the fields of the tool, and what is known of
+    the code that runs it; empty: the definition alone identifies it."""
     engine: str = ""
-    """Stands for the engine that has the tool, the same after a restart; empty: the tool is one of
-    the conversation alone, or it was not looked at."""
+    """Identifies the engine that has the tool, the same after a restart; empty: unknown, or the
+    tool belongs to the conversation alone."""
     fingerprint: str = ""
-    """What a remembered decision is good for: this tool as it is made with these arguments. Made
-    from the other fields when it is left out."""
+    """What a remembered decision holds for: this tool, as it is made, with these arguments.
+    Computed from the other fields when it is left out."""
 
     def __repr__(self) -> str:
         # Not even a log of errors shows the arguments, nor the token that is good for an answer.
@@ -83,7 +82,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "fingerprint", self._own_fingerprint())
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with `[hidden]` in the place of secrets.
+        """Return the fields as JSON values, with `[hidden]` in place of secrets.
 
         A secret argument is hidden by its name, and where its value stands elsewhere. The token is
         not: the program that shows the question answers with it.
@@ -97,14 +96,14 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the arguments are still those that were asked about.
+        """True if the arguments are still those of the question.
 
         They are not where a storage has left secrets out, or JSON could not hold them.
         """
         return self.fingerprint == self._own_fingerprint()
 
     def is_about(self, tool: Tool | None) -> bool:
-        """Whether a tool is, in its version and its definition, the one that was asked about."""
+        """True if the tool has the version and the definition of the question."""
         return tool is not None and (tool.name, tool.version, tool.definition_hash) == (
             self.tool_name,
             self.tool_version,
@@ -116,7 +115,7 @@ class ApprovalRequest(msgspec.Struct, Data, frozen=True, kw_only=True):
 
 
 class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
-    """What the user said.
+    """The user's answer to a request.
 
     Raises:
         ConfigurationError: `is_approved` is neither True nor False: a word such as "no" is no no.
@@ -125,10 +124,10 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
 
     is_approved: bool
     reason: str | None = None
-    """Why it was refused; the model is told, unless a rule is silent."""
+    """Why it was refused; reported to the model, unless a rule is silent."""
     is_remembered: bool | None = None
-    """False: it holds for this one call; else it also holds for the same call later on, where the
-    policy is `ask_once`. `ask_always` asks again, whatever is said here."""
+    """False: it holds for this one call. Otherwise it also holds for the same call later on under
+    the policy `ask_once`; `ask_always` asks again anyway."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.is_approved, bool):
@@ -144,7 +143,7 @@ class ApprovalDecision(msgspec.Struct, Data, frozen=True, kw_only=True, metaclas
 
 
 def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> str:
-    """One text for one call: the whole of it goes in, and no two calls share it.
+    """Return a text that identifies one call: no two different calls share it.
 
     The order of keys makes no difference; `1`, `1.0`, `True` and `"1"` do.
     """
@@ -155,7 +154,7 @@ def fingerprint_of(tool_name: str, making: str, params: Mapping[str, Any]) -> st
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value can be told from every other one later on: it is what JSON can say."""
+    """True if JSON can express a value, so that it can be recognised later."""
     if isinstance(value, Mapping):
         return all(type(key) is str and is_plain(item) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -164,7 +163,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _exact(value: Any) -> Any:
-    """The value with a mark on all that JSON would mix up."""
+    """Mark the values that JSON would confuse with each other."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is float:
         return value
@@ -175,9 +174,9 @@ def _exact(value: Any) -> Any:
         return ["list", *map(_exact, value)]
     if isinstance(value, Mapping):
         pairs = [[_exact(key), _exact(item)] for key, item in value.items()]
-        # No two keys are alike: what they stand for need not be written to tell them apart.
+        # No two keys are alike: their values need not be written to distinguish them.
         return ["mapping", *sorted(pairs, key=_key_of)]
-    # Nothing tells what makes two of these the same, but for being one object.
+    # Two of these are the same only if they are one object.
     return [kind.__qualname__, id(value)]
 
 

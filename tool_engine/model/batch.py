@@ -25,7 +25,7 @@ _KEYS: Final = {
 
 
 def parts_of(call: object) -> tuple[object, object]:
-    """The tool's name and the arguments of one item of a batch, as far as it has them."""
+    """Return the tool's name and the arguments of one item, as far as it has them."""
     name: object = None
     params: object = None
     plain = call if type(call) is ToolCall else read_plain(call)

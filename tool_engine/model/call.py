@@ -31,7 +31,7 @@ __all__ = [
 
 
 _LARGEST: Final = sys.float_info.max
-"""Whole numbers above it are less than infinity, and yet no seconds that a clock could count."""
+"""Larger whole numbers are finite, but no clock can count so many seconds."""
 _UNBOUND: Final = (
     "this context is not bound to a running call; "
     "use the context that the engine passes to the handler"
@@ -39,7 +39,7 @@ _UNBOUND: Final = (
 
 
 def check_timeout(name: str, value: float) -> None:
-    """Raises `ConfigurationError` unless `value` is a positive, finite number of seconds."""
+    """Raise `ConfigurationError` unless `value` is a positive, finite number of seconds."""
     is_number = type(value) is float or (isinstance(value, int | float) and value is not True)
     if not is_number or not 0 < value <= _LARGEST:
         raise ConfigurationError(
@@ -53,7 +53,7 @@ class Refusal(msgspec.Struct, Data, frozen=True):
     error_type: str
     """One of `ErrorType`."""
     error: str
-    """What the caller, and so a model, is told."""
+    """The message for the caller, and so for a model."""
     details: dict[str, Any] | None = None
     """JSON values for programs, such as the token of an approval: `metadata["error_details"]`."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -71,17 +71,17 @@ class ToolCall(msgspec.Struct, Data, frozen=True, kw_only=True):
     raw: str = ""
     """What the model wrote: the arguments of a native call, the whole block of a text protocol."""
     complete: bool = True
-    """False: the reply ended inside the call, so what is here may be half of it; never run it."""
+    """False: the reply ended inside the call, so the arguments may be half; never run it."""
     repairs: tuple[str, ...] = ()
     """Every change that was made to what the model wrote, one sentence each."""
     error: str | None = None
     """Why the call cannot be run, and what the model should do about it; None: it can."""
     has_own_id: bool = False
-    """Whether `call_id` was made here, as the provider sent none."""
+    """True if `call_id` was made here because the provider sent none."""
     echo: dict[str, Any] = {}
-    """What the provider wants back with the result, under its own names."""
+    """Fields that the provider expects back with the result, under its own names."""
     sent_names: dict[str, str] = {}
-    """How the model called the arguments that stand here under other names, by those names."""
+    """Argument name -> the other name that the model used for it."""
 
     @property
     def id(self) -> str:
@@ -95,7 +95,7 @@ class ToolCall(msgspec.Struct, Data, frozen=True, kw_only=True):
 
     @property
     def is_runnable(self) -> bool:
-        """Whether the model finished the call, and it could be read."""
+        """True if the model finished the call and it could be read."""
         return self.complete and self.error is None
 
 
@@ -114,7 +114,7 @@ class ValidationError(msgspec.Struct, Data, frozen=True):
     expected: Any = None
     actual: Any = None
     level: str = "error"
-    """`error` refuses the call; `warning` only tells."""
+    """`error` refuses the call; `warning` only informs."""
 
     @property
     def type(self) -> str:
@@ -127,7 +127,7 @@ class ValidationError(msgspec.Struct, Data, frozen=True):
         return self.path.partition(".")[0].partition("[")[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as a mapping, the form in which `ToolExecutionResult` holds it."""
+        """Return the finding as a mapping, as `ToolExecutionResult` holds it."""
         return {
             "parameter": self.parameter,
             "path": self.path,
@@ -141,7 +141,7 @@ class ValidationError(msgspec.Struct, Data, frozen=True):
 
 
 class ValidationResult(msgspec.Struct, Data, frozen=True):
-    """Whether arguments fit a tool, what was found, and the arguments with defaults filled in."""
+    """True if arguments fit a tool, what was found, and the arguments with defaults filled in."""
 
     is_valid: bool
     errors: list[ValidationError] = []
@@ -149,7 +149,7 @@ class ValidationResult(msgspec.Struct, Data, frozen=True):
     validated_params: dict[str, Any] = {}
     """The arguments to run with; empty when not valid."""
     warnings: list[ValidationError] = []
-    """Findings that do not refuse the call, such as an unknown parameter that was kept out."""
+    """Findings that do not refuse the call, such as an unknown parameter that was left out."""
 
 
 class _ContextFields(msgspec.Struct, Data, metaclass=KnownFields):
@@ -205,7 +205,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
 
     @classmethod
     def for_conversation(cls, agent_id: str, conversation_id: str, **kwargs: Any) -> Self:
-        """The context of a conversation agent; other fields as keywords."""
+        """Return the context of a conversation agent; other fields as keywords."""
         return cls(
             caller_id=agent_id,
             caller_type="conversation_agent",
@@ -215,7 +215,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
 
     @classmethod
     def for_workflow(cls, workflow_id: str, node_id: str, **kwargs: Any) -> Self:
-        """The context of a workflow node, which the concurrency limits do not apply to."""
+        """Return the context of a workflow node, which is exempt from concurrency limits."""
         return cls(
             caller_id=node_id, caller_type="workflow_node", workflow_id=workflow_id, **kwargs
         )
@@ -223,17 +223,17 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     def bound_to(
         self, call: Any, nest: Callable[..., Awaitable[ToolExecutionResult]], **fields: Any
     ) -> Self:
-        """A copy for the tool that `call` runs; `nest` takes the calls that the tool makes."""
+        """Return a copy for the tool that `call` runs; `nest` accepts its nested calls."""
         return msgspec.structs.replace(self, _nested=nest, _call=call, **fields)
 
     @property
     def is_for_tool(self) -> bool:
-        """Whether a tool made the call for itself: its result is read by a program."""
+        """True if a tool made the call for itself: a program reads its result."""
         return self._is_for_tool
 
     @property
     def bound_call(self) -> Any:
-        """What `bound_to` was given; None for a context of no running call."""
+        """The call given to `bound_to`; None for a context of no running call."""
         return self._call
 
     async def call(
@@ -243,7 +243,7 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - a limit of the call, kept by the engine
     ) -> ToolExecutionResult:
-        """Runs another tool from inside a tool.
+        """Run another tool from inside a tool.
 
         The nested call inherits caller, conversation, priority and deadline. The slot of the
         calling tool is parked meanwhile, so that nesting cannot deadlock at any limit.
@@ -261,13 +261,13 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
         return await self._nested(self, tool_name, params, timeout)
 
     def note_failure(self, result: ToolExecutionResult) -> None:
-        """Told of how a call that did not succeed ended, before its caller gets to know.
+        """Receive the result of a failed call before its caller does.
 
-        Nothing here; for a context that stands for one call, whose caller may be cancelled.
+        Does nothing here; a context made for one call, whose caller may be cancelled, overrides it.
         """
 
     def back_off(self, seconds: float) -> None:
-        """Says that the service behind the tool asks for a pause, as with `Retry-After`.
+        """Report that the service behind the tool asks for a pause, as with `Retry-After`.
 
         The tool's bucket gives no slots for that long, at most `max_bucket_pause`.
 
@@ -284,13 +284,13 @@ class ToolExecutionContext(_ContextFields, kw_only=True):
     __reduce__ = pickled_parts
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values for `ToolExecutionContext(**values)`, without `scope` and secrets."""
+        """Return JSON values for `ToolExecutionContext(**values)`, without `scope` and secrets."""
         values = super().to_dict()
         del values["scope"]
         return values | {"timeout": None if self.timeout is DEFAULT_TIMEOUT else self.timeout}
 
     def to_wire(self) -> dict[str, Any]:
-        """The part of the context that can cross to another process, as JSON values."""
+        """Return the part that can cross to another process, as JSON values."""
         return {
             "caller_id": self.caller_id,
             "caller_type": self.caller_type,
@@ -328,7 +328,7 @@ class ToolExecutionResult(msgspec.Struct, Data):
 
     @property
     def outcome(self) -> Outcome:
-        """Which of the five ways the call ended in."""
+        """Which of the five outcomes the call had."""
         return outcome_of(self.error_type)
 
     @property
@@ -340,5 +340,5 @@ class ToolExecutionResult(msgspec.Struct, Data):
         return describe_result(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values; the output as the tool returned it, secrets and all."""
+        """Return the fields as JSON values; the output includes secrets."""
         return fields_as_json(self)

@@ -1,4 +1,4 @@
-"""Is what a caller passes as the context of a call one?"""
+"""Is the context that a caller passes valid?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
     """True for a context.
 
     Raises:
-        ConfigurationError: It is none, or a field holds what it cannot; None is none, either.
+        ConfigurationError: It is no context (None included), or a field has a forbidden value.
     """
     if isinstance(context, ToolExecutionContext):
         if context._is_changed:  # noqa: SLF001 - of the same room

@@ -1,4 +1,4 @@
-"""What is a model asked for?"""
+"""What does a request to a model contain?"""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class ChatRequest(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Kno
     messages: list[Any]
     """The conversation so far, in the form of the model's protocol; not changed by the client."""
     system: str = ""
-    """What the model is told once: instructions, rules, and the tools of a text protocol."""
+    """Text that the model gets once: instructions, rules, and the tools of a text protocol."""
     tools: Any = None
-    """What `protocol.definitions(tools)` gave; None: no tools, or those of a text protocol."""
+    """The result of `protocol.definitions(tools)`; None: no tools, or those of a text protocol."""
     may_call: bool = True
-    """False: the model is to answer without calling a tool, although it may be told of some."""
+    """False: the model must answer without calling a tool, even if tools are listed."""
     max_tokens: int | None = None
-    """The most tokens of the reply; None: what the client was made with."""
+    """The most tokens of the reply; None: the client's own setting."""
     is_streamed: bool = True
-    """Whether the reply is wanted in chunks, while it is written."""
+    """True if the reply is wanted in chunks, while it is written."""

@@ -1,4 +1,4 @@
-"""What becomes of a context that is copied or pickled, and of a timeout that it does not name?"""
+"""How is a context copied or pickled, and what is its default timeout?"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["DEFAULT_TIMEOUT", "deep_copy_of", "pickled_parts"]
 
 _Context = TypeVar("_Context", bound=Struct)
 _BOUND: Final = frozenset({"_nested", "_call"})
-"""What binds it to its call: it lives in this process, and there is one of it."""
+"""The fields that bind it to its call, which exists once and in this process only."""
 
 
 class _DefaultTimeout(float):
-    """The documented default of 30 seconds, told apart from a 30 that the user asked for."""
+    """The documented default of 30 seconds, distinct from a 30 that the user set."""
 
     def __reduce__(self) -> str:
-        """Its name: what is copied, or goes to another process, is this same one there."""
+        """Return its name, so that copies and other processes get this same object."""
         return "DEFAULT_TIMEOUT"
 
 
@@ -29,7 +29,7 @@ the controller's `default_timeout`, decide."""
 
 
 def deep_copy_of(context: _Context, memo: dict[int, Any]) -> _Context:
-    """A copy that is bound to the same call, in the same conversation."""
+    """Return a copy bound to the same call, in the same conversation."""
     memo[id(context)] = copy = replace(context)
     for name in context.__struct_fields__:
         if name not in _BOUND and name != "scope":
@@ -38,7 +38,7 @@ def deep_copy_of(context: _Context, memo: dict[int, Any]) -> _Context:
 
 
 def pickled_parts(context: Struct) -> tuple[Any, ...]:
-    """The data of the context; what it gives is bound to no call."""
+    """Return the data of the context; the unpickled context is bound to no call."""
     names = [name for name in context.__struct_fields__ if name not in _BOUND]
     fields = {name: getattr(context, name) for name in names}
     if getattr(context, "_call", None) is not None:

@@ -65,7 +65,7 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
     call_id: str | None = None
     """Set on every event that belongs to a call."""
     data: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What only this kind of event has, such as `added`, `modified`, `removed` of a reload."""
+    """Fields of this kind of event only, such as `added`, `modified`, `removed` of a reload."""
     sequence: int | None = None
     """Its number, one higher than that of the event published before; None until it is published,
     and where numbers go on from a database that is not open yet."""
@@ -73,7 +73,7 @@ class ToolEngineEvent(_EventFields, frozen=True, kw_only=True):
     """The tools that were in force: for a call those that it started with."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with `[hidden]` in the place of secrets.
+        """Return the fields as JSON values, with `[hidden]` in place of secrets.
 
         `tool` is its definition, as `Tool.to_dict` gives it.
         """

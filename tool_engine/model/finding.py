@@ -1,4 +1,4 @@
-"""Which finding stands for a refusal that is only a sentence?"""
+"""How does a refusal with only a message become a finding?"""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["finding_of"]
 
 
 def finding_of(message: str, path: str = "") -> dict[str, Any]:
-    """The finding of a refusal that is about the arguments as a whole, or about one place."""
+    """Return the finding of a refusal about all arguments, or about one place."""
     return ValidationError(path, "constraint_violation", message).to_dict()

@@ -26,7 +26,7 @@ class Skill(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, metaclass
 
     name: str
     desc: str
-    """One line that tells the model what it would learn."""
+    """One line that says what the model would learn."""
     prompt: str
     """The instructions."""
     when: str = ""
@@ -56,14 +56,14 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
     tags: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     rules: str = ""
-    """What a model is told of the group's use: a text, in which `{{tools}}` stands for the names
-    of the enabled tools of the group, and a line that begins with `{{if NAME}}` stays only while
-    the tool NAME is enabled. S11."""
+    """Instructions to the model on the use of the group: a text, in which `{{tools}}` stands for
+    the names of the enabled tools of the group, and a line that begins with `{{if NAME}}` stays
+    only while the tool NAME is enabled. S11."""
     skills: tuple[Skill, ...] = ()
     permission: Permission | None = None
-    """What holds for its tools where no rule, session or override says more."""
+    """The permission of its tools where no rule, session or override sets another."""
     is_enabled: bool = False
-    """Whether it is on in a session that says nothing about it: the key `enabled`. S21."""
+    """True if it is on in a session that does not mention it: the key `enabled`. S21."""
     disabled_tools: tuple[str, ...] = ()
     """Of its tools, those that are off until a session turns them on: the key `off`."""
     version: str = "1.0.0"
@@ -74,8 +74,8 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
     findings: tuple[str, ...] = ()
     """Warnings about the definition, each with its place and cure."""
     is_quarantined: bool = False
-    """Whether it is not approved as it is: then it adds nothing, and cannot be turned on. Its
-    first finding says why."""
+    """True if it is not approved as it is: then it adds nothing and cannot be turned on. Its first
+    finding says why."""
 
     def __post_init__(self) -> None:
         place = f"the group {self.name!r}"
@@ -95,7 +95,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
         msgspec.structs.force_setattr(self, field, value)
 
     def selects(self, tool: Tool) -> bool:
-        """Whether the tool belongs to the group."""
+        """True if the tool belongs to the group."""
         return (
             tool.name in self.tools
             or tool.category.value in self.categories
@@ -103,7 +103,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
         )
 
     def members(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Those of `tools` that belong to the group, in their order."""
+        """Return those of `tools` that belong to the group, in their order."""
         names, tags, categories = set(self.tools), set(self.tags), set(self.categories)
         return [
             tool
@@ -115,7 +115,7 @@ class ToolGroup(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=Known
 
 
 def members_of_all(groups: Iterable[ToolGroup], tools: Sequence[Tool]) -> list[list[Tool]]:
-    """What `members` gives for each of the groups; each tool is looked at once, not per group."""
+    """Return the `members` of each group, looking at each tool only once."""
     places: dict[tuple[str, str], list[int]] = {}
     for place, tool in enumerate(tools):
         tags = (("tags", tag) for tag in tool.tags)

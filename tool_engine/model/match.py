@@ -19,10 +19,8 @@ class ToolMatch(msgspec.Struct, Data, frozen=True):
 
     @property
     def name(self) -> str:
-        """The tool's name."""
         return self.tool.name
 
     @property
     def description(self) -> str:
-        """The tool's description."""
         return self.tool.description

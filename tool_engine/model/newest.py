@@ -15,7 +15,7 @@ _Value = TypeVar("_Value")
 def keep_newest(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
     """Put an entry last, and drop the first one of more than `most`.
 
-    A plain dict would look for its first entry ever longer: past all that were taken out before.
+    A plain dict finds its first entry ever more slowly: it steps over all that were removed.
     """
     kept[key] = value
     kept.move_to_end(key)

@@ -59,5 +59,5 @@ _OUTCOMES: Final = {
 
 
 def outcome_of(error_type: str | None) -> Outcome:
-    """Maps a result's `error_type` to one of the five outcomes."""
+    """Return the outcome that a result's `error_type` belongs to."""
     return _OUTCOMES.get(error_type, Outcome.FAILED)

@@ -34,7 +34,7 @@ class ToolParameter(_ParameterFields, frozen=True, gc=False, kw_only=True):
     schema: dict[str, Any] | None = None
     """Raw JSON Schema 2020-12 from the definition's `schema` key, added to the rest."""
     has_default: bool | None = None
-    """Tells a default of null from no default; None: true when `default` is not None."""
+    """Distinguishes a default of null from none; None: true when `default` is not None."""
     secret: bool = False
     """The value is hidden in records, events and logs."""
 

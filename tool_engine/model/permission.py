@@ -1,4 +1,4 @@
-"""What does a user say about whether calls may run, and whether their results may be read?"""
+"""Which permissions can a user set for calls and for reading their results?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "Re
 
 
 class ExecutionPolicy(str, Enum):
-    """When the user is asked before a call runs. From the loosest to the strictest."""
+    """When the user is asked before a call runs, from the loosest to the strictest."""
 
     AUTO = "auto"
     ASK_ONCE = "ask_once"
@@ -25,7 +25,7 @@ class ExecutionPolicy(str, Enum):
 
 
 class ResultPolicy(str, Enum):
-    """When the user is asked before the model reads a result. From the loosest to the strictest."""
+    """When the user is asked before the model reads a result, from loosest to strictest."""
 
     NEVER = "never"
     ON_ERROR = "on_error"
@@ -37,11 +37,11 @@ OLDER_WORDS: Final = {"public": "auto", "moderate": "ask_once", "sensitive": "as
 
 
 RESULTS_INSIDE: Final = "results_inside"
-"""The key of `result.metadata` with what definitions say of results that it may tell of."""
+"""The key of `result.metadata` for definitions' rules on results that it may reveal."""
 
 
 class Permission(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False, metaclass=KnownFields):
-    """What one place says; None: nothing, the next place decides."""
+    """The permission set at one place; None: unset, the next place decides."""
 
     execution: ExecutionPolicy | None = None
     result: ResultPolicy | None = None

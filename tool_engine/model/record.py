@@ -1,4 +1,4 @@
-"""What is kept of a call, how is it asked for, and how are many of them summed up?"""
+"""What does a record of a call hold, and how are records queried and summed up?"""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ _MATCHED: Final = (
 _CHECKED: Final = frozenset(
     (*_MATCHED, "before", "after", "call_id_prefix", "oldest_first", "whole")
 ) - {"is_success"}
-"""The texts and switches of a query; each of the others has a check of its own."""
+"""The texts and switches of a query; each other field has a check of its own."""
 
 
 def success_rate(successful: int, total: int) -> float:
-    """Successful calls in percent, two decimals; 0.0 when there are none."""
+    """Return the successful calls in percent, two decimals; 0.0 when there are none."""
     return round(100.0 * successful / total, 2) if total else 0.0
 
 
 next_serial: Final = itertools.count(1).__next__
-"""Numbers the entries of this process."""
+"""Returns the next number of this process's entries."""
 
 
 @cache
 def _id_prefix(process_id: int) -> str:
-    """Keyed by process, so that a forked child does not repeat the ids of its parent."""
+    """Return a prefix per process, so that a forked child does not repeat its parent's ids."""
     del process_id
     return str(uuid.uuid4())[:24]
 
 
 def is_own_id(record_id: str) -> bool:
-    """Whether an entry of this process has, or had, this `record_id`."""
+    """True if an entry of this process has, or had, this `record_id`."""
     return record_id.startswith(_id_prefix(os.getpid()))
 
 
@@ -124,23 +124,22 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
     generation: int | None = None
     """The generation of definitions that the call saw."""
     key: str | None = None
-    """What the call shared slots with others by: its conversation, say, where keys are limited."""
+    """The key, such as a conversation, whose slots the call shared where keys are limited."""
     result_size: int | None = None
     """Bytes of the whole result, as far as it was kept, in MessagePack."""
     agent_id: str | None = None
     """The caller, where that is an agent."""
     session_id: str | None = None
-    """The session that the call belongs to."""
     whole: ClassVar[None] = None
 
     @property
     def outcome(self) -> Outcome:
-        """Which of the five ways the call ended in."""
+        """Which of the five outcomes the call had."""
         return _outcome(self.is_success, self.error_type)
 
     @property
     def started_at(self) -> datetime:
-        """When its tool began to run, UTC; of a call that never ran, when it was refused."""
+        """When its tool began to run, UTC; for a call that never ran, when it was refused."""
         return self.created_at - timedelta(seconds=self.execution_time)
 
     @property
@@ -150,7 +149,7 @@ class ToolCallRecord(_RecordFields, frozen=True, kw_only=True):
 
 
 class CallEntry(msgspec.Struct, gc=False):
-    """A finished call as the pipeline leaves it: cheap to make, turned into a record when read.
+    """A finished call as the pipeline leaves it; becomes a record when it is read.
 
     `params` and `result` are snapshots (`tool_engine.knowledge.snapshot`), so that nothing that a
     caller or a tool changes afterwards changes what is kept. Secrets are still in them: only
@@ -168,7 +167,7 @@ class CallEntry(msgspec.Struct, gc=False):
     conversation_id: str | None
     workflow_id: str | None
     date: datetime
-    """The beginning of the millisecond in which the call ended, or of a part of it."""
+    """The start of the millisecond in which the call ended, or of a part of it."""
     after: float
     """Seconds from `date` until the call ended."""
     call_id: str | None
@@ -176,7 +175,7 @@ class CallEntry(msgspec.Struct, gc=False):
     error_type: str | None
     reached_executor: bool
     facts: dict[str, Any] | None
-    """What is the same for all calls of a plan: `bucket`, `generation`; None without a plan."""
+    """Facts shared by all calls of a plan: `bucket`, `generation`; None without a plan."""
     queue_wait: float
     attempts: int
     priority: int
@@ -190,41 +189,34 @@ class CallEntry(msgspec.Struct, gc=False):
     """A snapshot of the output before its tool's `result` limits cut it, up to `MOST_KEPT` bytes;
     None where `result` says as much."""
     secrets: Any = None
-    """Hides the secrets of arguments of which `params` is only the beginning; None: it is all."""
+    """Hides secrets in arguments of which `params` is only the beginning; None: it is all."""
 
     @property
     def created_at(self) -> datetime:
-        """When the call ended."""
         return self.date + timedelta(seconds=self.after)
 
     @property
     def outcome(self) -> Outcome:
-        """Which of the five ways the call ended in."""
         return _outcome(self.is_success, self.error_type)
 
     @property
     def bucket(self) -> str | None:
-        """The bucket that it asked for."""
         return None if self.facts is None else self.facts["bucket"]
 
     @property
     def generation(self) -> int | None:
-        """The generation of definitions that the call saw."""
         return None if self.facts is None else self.facts["generation"]
 
     @property
     def result_size(self) -> int:
-        """Bytes of the whole result, as far as it was kept."""
         return len(self.result if self.whole is None else self.whole)
 
     @property
     def agent_id(self) -> str | None:
-        """The caller, where that is an agent."""
         return self.caller_id if self.caller_type in AGENTS else None
 
     @property
     def weight(self) -> int:
-        """How many units of the limits the call took."""
         return 1 if self.tool is None else self.tool.concurrency.weight
 
     @property
@@ -234,11 +226,11 @@ class CallEntry(msgspec.Struct, gc=False):
 
 
 KeptCall: TypeAlias = CallEntry | ToolCallRecord
-"""What a storage keeps: a call of this process, or a record that was made elsewhere."""
+"""An entry of a storage: a call of this process, or a record made elsewhere."""
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
-    """Which records are wanted; every field that is None matches all.
+    """Selects records; a field that is None matches all.
 
     Raises:
         ConfigurationError: A limit or offset below 0, or a time that names no zone.
@@ -263,7 +255,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     limit: int | None = None
     """The most records; None: all."""
     offset: int = 0
-    """How many of the first to leave out."""
+    """How many of the first records to skip."""
     before: str | None = None
     """A `record_id`: only records that stand before it, the older ones. To read page by page, ask
     for those before the last one of the page; what comes meanwhile moves nothing. A query for an id
@@ -273,8 +265,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
     """A `record_id`: only records that stand after it, the newer ones."""
     oldest_first: bool = False
     whole: bool = False
-    """Whether results are wanted whole, as far as they were kept, where a record shows only the
-    beginning; of a tool that selects, what it selected. Slower: for a few records."""
+    """True for results as whole as they were kept, where a record shows only the beginning; of a
+    tool with `select`, the selected part. Slower: for a few records."""
     call_id_prefix: str | None = None
     """How the `call_id` begins."""
 
@@ -296,11 +288,11 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFiel
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """The fields that must be equal, and their values; times, limit and offset left out."""
+        """Return the fields that must be equal; times, limit and offset left out."""
         return {name: value for name in _MATCHED if (value := getattr(self, name)) is not None}
 
     def matches(self, kept: KeptCall) -> bool:
-        """Whether a kept call is among the wanted ones, limit and offset aside."""
+        """True if a kept call is selected, limit and offset aside."""
         if self.start is not None and kept.created_at < self.start:
             return False
         if self.end is not None and kept.created_at >= self.end:
@@ -321,22 +313,22 @@ def _check_time(name: str, value: object) -> None:
 
 
 class RecordTotals(msgspec.Struct, frozen=True):
-    """What many records add up to, without the records."""
+    """Totals of many records, without the records."""
 
     total: int = 0
     successful: int = 0
     execution_time: float = 0.0
-    """Seconds, of all of them together."""
+    """Seconds, the sum over all records."""
     tool_usage: dict[str, int] = {}
     """Records per tool name, most used first."""
     error_types: dict[str, int] = {}
     """Failed records per error type, most frequent first."""
     dropped: int = 0
-    """Records that the storage had to let go since it was opened, whatever they matched."""
+    """Records that the storage had to drop since it was opened, matching or not."""
 
     @classmethod
     def of(cls, records: Iterable[KeptCall], *, dropped: int = 0) -> RecordTotals:
-        """Sums up `records`."""
+        """Sum up `records`."""
         usage: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         successful = 0
@@ -359,7 +351,7 @@ class RecordTotals(msgspec.Struct, frozen=True):
 
 
 class ToolCallSummary(msgspec.Struct, Data, frozen=True):
-    """What the calls of one conversation add up to."""
+    """Totals of the calls of one conversation."""
 
     conversation_id: str
     total_calls: int
@@ -372,12 +364,12 @@ class ToolCallSummary(msgspec.Struct, Data, frozen=True):
 
     @classmethod
     def of(cls, conversation_id: str, records: Iterable[ToolCallRecord]) -> ToolCallSummary:
-        """Sums up `records`."""
+        """Sum up `records`."""
         return cls.from_totals(conversation_id, RecordTotals.of(records))
 
     @classmethod
     def from_totals(cls, conversation_id: str, totals: RecordTotals) -> ToolCallSummary:
-        """The summary of records that were added up already."""
+        """Return the summary of records that were already summed up."""
         return cls(
             conversation_id=conversation_id,
             total_calls=totals.total,
@@ -388,7 +380,7 @@ class ToolCallSummary(msgspec.Struct, Data, frozen=True):
         )
 
     def to_brief(self) -> dict[str, Any]:
-        """The form that an agent embeds in its final result as `tool_usage_summary`."""
+        """Return the form that an agent embeds in its final result as `tool_usage_summary`."""
         return {
             "total_calls": self.total_calls,
             "success_rate": self.success_rate,

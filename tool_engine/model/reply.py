@@ -1,4 +1,4 @@
-"""What does a model's reply come to, once a protocol has read it?"""
+"""What does a model's reply contain, once a protocol has read it?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamEventType(str, Enum):
 
 
 class ReplyFinding(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
-    """Something about a reply, or about a definition that is sent, that the user should know.
+    """A remark about a reply, or about a definition that is sent, for the user.
 
     A value, never raised. The `error_type` of a reply's finding is `truncated`,
     `malformed_arguments`, `malformed_reply`, `missing_name`, `missing_id`, `repeated_id`,
@@ -34,9 +34,9 @@ class ReplyFinding(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
 
     error_type: str
     message: str
-    """What was found, and what came of it."""
+    """What was found, and its consequence."""
     level: str = "warning"
-    """`error`: something that the model wanted does not happen; `warning`: all of it does."""
+    """`error`: something that the model wanted is not done; `warning`: all of it is."""
     call_id: str | None = None
     """The call that it is about."""
     tool_name: str | None = None
@@ -50,7 +50,7 @@ class StreamEvent(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
 
     The events of one call are one `tool_call_start`, any number of `tool_call_chunk` and, if the
     call is whole, one `tool_call_end`; calls may overlap. Where a stream just stops, as when the
-    connection is lost, the decoder's `close` tells which of the calls without an end are whole.
+    connection is lost, the decoder's `close` shows which of the calls without an end are whole.
     """
 
     type: StreamEventType
@@ -68,10 +68,10 @@ class StreamEvent(msgspec.Struct, Data, frozen=True, kw_only=True, gc=False):
 
 
 class ParsedReply(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """A whole reply: the calls in it, the text around them, and what is to be known about it."""
+    """A whole reply: its calls, the text around them, and findings about it."""
 
     calls: list[ToolCall] = []
-    """In the order in which the model began them; those that cannot be run, too."""
+    """In the order in which the model began them; those that cannot be run included."""
     text: str = ""
     """What is for the user, without calls and reasoning."""
     findings: list[ReplyFinding] = []
@@ -82,7 +82,7 @@ class ParsedReply(msgspec.Struct, Data, frozen=True, kw_only=True):
     stop_reason: str | None = None
     """Why the reply ended, in the provider's own words."""
     is_paused: bool = False
-    """Whether the provider broke off for a moment: it goes on as soon as `message` is sent back."""
+    """True if the provider paused the reply: it continues once `message` is sent back."""
     usage: dict[str, Any] = {}
     """The tokens that it cost, under the provider's own names."""
     message: Any = None

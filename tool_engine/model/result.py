@@ -1,4 +1,4 @@
-"""How much of what a tool returns do its caller and a model get to see?"""
+"""How much of a tool's output do its caller and a model see?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ beginning."""
 
 
 class CutStrategy(str, Enum):
-    """What stays of a text or a list that is too long."""
+    """Which part remains of a text or a list that is too long."""
 
     HEAD = "head"
     """The beginning."""
@@ -37,14 +37,14 @@ class CutStrategy(str, Enum):
 
 
 class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
-    """What is shown of a tool's output: a definition's `result`. The record keeps the whole."""
+    """How much of a tool's output is shown: a definition's `result`. The record keeps all."""
 
     max_chars: int | None = None
     """The most characters of the text that a model reads (`to_text(output)`), the note included."""
     max_items: int | None = None
     """The most entries of each list in the output, wherever it stands."""
     strategy: CutStrategy = CutStrategy.HEAD_TAIL
-    """What stays of a text or a list that is too long; of a mapping the first keys stay."""
+    """Which part remains of a text or a list that is too long; a mapping keeps its first keys."""
     select: str | None = None
     """A JMESPath expression that picks the output from what the tool returned."""
     limit: int | None = None
@@ -53,7 +53,7 @@ class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownF
 
     @property
     def shapes_output(self) -> bool:
-        """Whether they change what a call returns, and not only what a session's model reads."""
+        """True if they change what a call returns, not only what a session's model reads."""
         return not (self.max_chars is None and self.max_items is None and self.select is None)
 
     def __post_init__(self) -> None:

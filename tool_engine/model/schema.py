@@ -31,13 +31,13 @@ SHORT_KEYS: Final = {
     "min_items": "minItems",
     "max_items": "maxItems",
 }
-"""The short keys of a `validation` block whose value is the keyword's value."""
+"""Short keys of a `validation` block whose value is the value of a JSON Schema keyword."""
 VALIDATION_KEYS: Final = frozenset((*SHORT_KEYS, "items", "properties", "required"))
 """Every key that a `validation` block may have."""
 
 
 def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
-    """The schema of a tool's arguments: a closed object with one property per parameter."""
+    """Return the schema of a tool's arguments: a closed object, a property per parameter."""
     listed = list(parameters)
     schema: dict[str, Any] = {
         "type": "object",
@@ -51,7 +51,7 @@ def parameters_schema(parameters: Iterable[ToolParameter]) -> dict[str, Any]:
 
 
 def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dict[str, Any]:
-    """The schema of one value, from a bare type name or a mapping of short keys.
+    """Return the schema of one value, from a type name or a mapping of short keys.
 
     `any` puts no constraint on the value. A mapping has `type`, `description`, `default`, and the
     short keys either beside them or in a `validation` block.
@@ -76,14 +76,14 @@ def value_schema(spec: str | Mapping[str, Any], *, is_open: bool = False) -> dic
 
 
 def short_rules(spec: str | Mapping[str, Any]) -> dict[str, Any]:
-    """The short keys of `spec`; none where it has a `schema`, which may say anything besides."""
+    """Return the short keys of `spec`; none where it has a `schema`, which may add rules."""
     if isinstance(spec, str) or spec.get("schema"):
         return {}
     return {**spec, **spec.get("validation", {})}
 
 
 def output_schema(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's output, from the definition's `output` or `returns` key.
+    """Return the schema of a tool's output, from the key `output` or `returns`.
 
     Unlike arguments, an output may carry more than was declared.
     """

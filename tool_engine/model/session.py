@@ -1,4 +1,4 @@
-"""What is known of a conversation that is kept, without reading all of it?"""
+"""What is known of a stored conversation without reading all of it?"""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST: Final = 2**31 - 1
 _REVISION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
 LONGEST_SESSION_ID: Final = 512
-"""Characters; what an index of every database takes."""
+"""Characters that an index of every database accepts."""
 
 
 class SessionInfo(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """One kept conversation."""
+    """One stored conversation."""
 
     session_id: str
     created_at: datetime
@@ -31,13 +31,13 @@ class SessionInfo(msgspec.Struct, Data, frozen=True, kw_only=True):
     updated_at: datetime
     """When it was saved last, UTC."""
     size: int
-    """Characters of what is kept of it, as JSON."""
+    """Characters of its stored JSON."""
     pending_approvals: int = 0
     """Requests for approval that have no answer yet."""
 
 
 def check_session_id(session_id: object) -> str:
-    """The id of a session, if every storage can tell it from every other.
+    """Return the id of a session if every storage can keep it unambiguously.
 
     Raises:
         SessionError: It is no text, empty, too long, or holds NUL or half a character.
@@ -55,12 +55,12 @@ def check_session_id(session_id: object) -> str:
 
 
 def revision_of(data: Mapping[str, Any]) -> str:
-    """Which state of a conversation some data are: what is under `revision`; empty: not said."""
+    """Return the `revision` of a conversation's data; empty: not given."""
     found = data.get("revision")
     return found if isinstance(found, str) and _REVISION.fullmatch(found) else ""
 
 
 def check_page(limit: object, offset: object) -> None:
-    """Raises `ConfigurationError` unless both are whole numbers of 0 or more."""
+    """Raise `ConfigurationError` unless both are whole numbers of 0 or more."""
     check_count("limit", limit, maximum=_MOST)
     check_count("offset", offset, maximum=_MOST)

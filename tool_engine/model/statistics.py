@@ -1,4 +1,4 @@
-"""What do many calls add up to, and how long do they take?
+"""How do many calls add up, and how long do they take?
 
 Times are counted in bins, each 3 % wider than the one before, so that any number of calls can be
 counted where they lie and the counts added up. A percentile is the largest time in its bin: the
@@ -27,7 +27,7 @@ Group: TypeAlias = tuple[str, str | None]
 
 
 def time_bin(seconds: float) -> int:
-    """The bin of a time; 0 for up to a microsecond."""
+    """Return the bin of a time; 0 for up to a microsecond."""
     if not seconds > _FINEST or not isfinite(seconds):
         return 0
     return int(log2(seconds / _FINEST) * BINS_PER_DOUBLING) + 1
@@ -41,7 +41,7 @@ class CallCount(msgspec.Struct, frozen=True):
     error_type: str | None
     count: int
     execution_time: float
-    """Seconds, of all of them together."""
+    """Seconds, the sum over all of them."""
     queue_wait: float
 
 
@@ -58,7 +58,7 @@ class TimeCount(msgspec.Struct, frozen=True):
 
 
 class _Tally:
-    """Adds up the counts of some groups."""
+    """The sum of the counts of some groups."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class _Tally:
         }
 
     def times(self, measure: str) -> dict[str, float]:
-        """Average, percentiles and maximum of a measure, in seconds."""
+        """Return average, percentiles and maximum of a measure, in seconds."""
         bins, total = self.bins[measure], self.total
         shown = {"avg": self.seconds[measure] / total if total else 0.0}
         ranks = [(f"p{each}", -(-total * each // 100)) for each in _PERCENTILES]
@@ -112,7 +112,7 @@ class _Tally:
 
 
 class CallStatistics(msgspec.Struct, frozen=True):
-    """What many calls add up to; every time in seconds, every rate in percent."""
+    """Totals of many calls; every time in seconds, every rate in percent."""
 
     total: int
     outcomes: dict[str, int]
@@ -120,7 +120,7 @@ class CallStatistics(msgspec.Struct, frozen=True):
     error_types: dict[str, int]
     """Calls that did not succeed per error type, most frequent first."""
     total_execution_time: float
-    """Seconds, of all of them together."""
+    """Seconds, the sum over all calls."""
     execution_time: dict[str, float]
     """`avg`, `p50`, `p95`, `p99` and `max`."""
     queue_wait: dict[str, float]
@@ -135,7 +135,7 @@ class CallStatistics(msgspec.Struct, frozen=True):
     def of_records(
         cls, records: Iterable[KeptCall], shown: Callable[[str], str] = str
     ) -> CallStatistics:
-        """Adds up `records`; `shown` as for `of`."""
+        """Sum up `records`; `shown` as for `of`."""
         return cls.of(*_counted(records), shown)
 
     @classmethod
@@ -145,7 +145,7 @@ class CallStatistics(msgspec.Struct, frozen=True):
         times: Iterable[TimeCount],
         shown: Callable[[str], str] = str,
     ) -> CallStatistics:
-        """Adds up what was counted per tool and bucket.
+        """Sum up counts per tool and bucket.
 
         Args:
             calls: How the calls ended.

@@ -43,7 +43,7 @@ _NAMELESS: Final = frozenset(
         *("additionalProperties", "unevaluatedProperties", "propertyNames"),
     }
 )
-"""What leads to a form of the value, or to a part of it that has no name in the schema."""
+"""Keywords that lead to a form of the value, or to a part of it without a name in the schema."""
 _NAMELESS_BY_KEY: Final = frozenset({"patternProperties", "dependentSchemas"})
 
 
@@ -118,7 +118,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
     result: ResultLimits | None = None
     """How much of its output is shown; None: all of it."""
     permission: Permission | None = None
-    """Whether the user is asked before it runs, or before a model reads its result."""
+    """True if the user is asked before it runs, or before a model reads its result."""
     accepts: list[str] | None = None
     """The labels that a value may carry which is sent to it by reference; None: any."""
     max_uses: int | None = None
@@ -146,12 +146,12 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
     @property
     def is_enabled(self) -> bool:
-        """Whether models are told about it: a draft or deprecated tool answers but is not shown."""
+        """True if models may see it; draft and deprecated tools can be called but are not shown."""
         return self.status in ("testing", "published")
 
     @property
     def may_retry(self) -> bool:
-        """Whether running it twice for one call is known to be harmless."""
+        """True if running it twice for one call is known to be harmless."""
         return self.effect == "read" or self.idempotent or self._sends_idempotency_key
 
     @property
@@ -174,12 +174,12 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def secret_parts(self) -> frozenset[str]:
-        """The names of all properties that a raw schema marks `writeOnly`: they are hidden, too."""
+        """The names of all properties that a raw schema marks `writeOnly`; hidden, too."""
         return frozenset(write_only_names(self.parameters_schema))
 
     @cached_property
     def secret_defaults(self) -> list[tuple[str | None, Any]]:
-        """What is filled in as a secret: with the parameter that was left out; None: inside one."""
+        """Secrets filled in as defaults, with the omitted parameter; None: inside one."""
         found: list[tuple[str | None, Any]] = []
         schemas, parts = self.parameters_schema["properties"], self.secret_parts
         for each in self.parameters:
@@ -198,7 +198,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
         return frozenset(name for part in parts if isinstance(part, dict) for name in part)
 
     def to_dict(self) -> dict[str, Any]:
-        """The definition as a mapping of JSON values, with `[hidden]` in the place of secrets.
+        """Return the definition as JSON values, with `[hidden]` in place of secrets.
 
         Keys that hold their default are left out, and what no definition says: `id`, `source`,
         `findings`, `definition_hash`. `register_tool(values, handler)` makes the same tool of it,
@@ -228,7 +228,7 @@ class Tool(_ToolFields, frozen=True, dict=True, kw_only=True):
 
 
 def pack(tool: Tool) -> Tool:
-    """The same tool, kept in little memory and out of the garbage collector's way.
+    """Return the same tool in little memory and outside of garbage collections.
 
     Ten thousand tools of lists and mappings are a hundred thousand objects, which each full
     collection visits one by one. A packed tool holds their JSON text instead, from which they are
@@ -241,7 +241,7 @@ def pack(tool: Tool) -> Tool:
 
 
 def is_same(new: Tool, old: Tool) -> bool:
-    """Whether who consented to the one has consented to the other."""
+    """True if consent to the one tool is consent to the other."""
     if new is old:
         return True
     if new.definition_hash or old.definition_hash:
@@ -250,7 +250,7 @@ def is_same(new: Tool, old: Tool) -> bool:
 
 
 def write_only_names(schema: Any) -> Iterator[str]:
-    """The names of the properties that are `writeOnly`, wherever in `schema`.
+    """Yield the names of the properties that are `writeOnly`, wherever in `schema`.
 
     Also those that are so by a `$ref`, which a definition cannot have and a tool made in code can.
     What is `writeOnly` where nothing has a name in the schema, such as the items of a list or the
@@ -271,7 +271,7 @@ def write_only_names(schema: Any) -> Iterator[str]:
 
 
 def values_under(value: Any, names: Collection[str]) -> Iterator[Any]:
-    """What stands under one of the names, however deep."""
+    """Yield the values under one of the names, at any depth."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -283,7 +283,7 @@ def values_under(value: Any, names: Collection[str]) -> Iterator[Any]:
 
 
 def _defaults_inside(schema: Any, names: Collection[str], *, is_secret: bool) -> Iterator[Any]:
-    """The secrets among the defaults below a value, where validation fills in defaults."""
+    """Yield the secrets among the defaults that validation fills in below a value."""
     waiting = [(schema, is_secret, False)]
     while waiting:
         part, is_secret, is_inside = waiting.pop()
@@ -309,7 +309,7 @@ def _mappings_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_write_only(schema: Any, named: dict[str, list[Any]]) -> bool:
-    """Whether a value is a secret by its schema, or has parts without a name that are."""
+    """True if the schema makes a value secret, or parts of it that have no name."""
     waiting, known = [schema], set()
     while waiting:
         each = waiting.pop()
@@ -330,7 +330,7 @@ def _is_write_only(schema: Any, named: dict[str, list[Any]]) -> bool:
 
 
 class _PackedField:
-    """A field of `Tool` that holds its value, or a text from which the value is made on demand."""
+    """A field of `Tool` that holds its value, or a text that it is read from on demand."""
 
     __slots__ = ("_packed_type", "_slot", "_unpack", "name")
 
@@ -378,5 +378,4 @@ _FIELDS: Final = (
     ),
 )
 PACKED_FIELDS: Final = frozenset(field.name for field in _FIELDS)
-"""The fields of which a packed tool holds the JSON text, as `msgspec.Raw`; of the category, the
-value."""
+"""The fields that a packed tool holds as JSON text (`msgspec.Raw`); of the category, the value."""

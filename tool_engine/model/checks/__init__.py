@@ -1,1 +1,1 @@
-"""Is what a program or a file gives to a value allowed, and what may have been meant?"""
+"""Is the value of a setting allowed, and which one may have been meant?"""

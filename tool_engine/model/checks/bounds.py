@@ -17,10 +17,10 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["LARGEST", "check_caller", "check_choice", "check_count", "check_share"]
 
 LARGEST: Final = 2**63 - 1
-"""The largest count: neither a database nor a container counts further."""
+"""The largest count that databases and containers support."""
 _MAX_BITS: Final = 1024
 _MOST: Final = 2**53 - 1
-"""The largest priority, as of tools; a larger one could not be compared with a time."""
+"""The largest priority, as of tools; larger ones could not be compared with a time."""
 _NAMES: Final = (
     "caller_id",
     "conversation_id",
@@ -34,7 +34,7 @@ _TEXTS: Final = frozenset((str, type(None)))
 
 
 def check_count(name: str, value: object, *, minimum: int = 0, maximum: int = LARGEST) -> None:
-    """Raises `ConfigurationError` unless `value` is a whole number in these bounds."""
+    """Raise `ConfigurationError` unless `value` is a whole number in these bounds."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if is_whole and minimum <= value <= maximum:  # type: ignore[operator] # it is a number
         return
@@ -44,14 +44,14 @@ def check_count(name: str, value: object, *, minimum: int = 0, maximum: int = LA
 
 
 def check_share(name: str, value: object) -> None:
-    """Raises `ConfigurationError` unless `value` is a positive, finite number."""
+    """Raise `ConfigurationError` unless `value` is a positive, finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value < math.inf:  # type: ignore[operator] # it is a number
         raise ConfigurationError(f"{name} must be a positive, finite number, got {_shown(value)}")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Raises `ConfigurationError`, with the nearest choice, unless `value` is one of them."""
+    """Raise `ConfigurationError`, with the nearest choice, unless `value` is one of them."""
     known = list(choices)
     if value not in known:
         raise ConfigurationError(
@@ -60,7 +60,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def check_caller(context: Any) -> None:
-    """Raises `ConfigurationError` for fields of a `ToolExecutionContext` that cannot be.
+    """Raise `ConfigurationError` for forbidden fields of a `ToolExecutionContext`.
 
     Many programs make a context for each call, so what is right is found by the quickest means.
     """

@@ -13,14 +13,14 @@ from tool_engine.model.checks.nearness import suggest_near
 __all__ = ["KnownArguments", "KnownFields", "check_known"]
 
 _TAKES_ANY: Final = 0x08
-"""The mark of a function that takes any keyword; `inspect` is not loaded to know it."""
+"""The code flag of a function with `**kwargs`; `inspect` is slow to load."""
 
 
 class KnownFields(msgspec.StructMeta):
-    """A class whose unknown fields are an error that names the near one."""
+    """A metaclass whose unknown fields raise an error that suggests the nearest."""
 
     def __call__(cls, *args: Any, **values: Any) -> Any:  # noqa: N805 - of a class of classes
-        """Makes an object.
+        """Make an object.
 
         Raises:
             ConfigurationError: It has no such field; the message names the nearest. Or there are
@@ -34,7 +34,7 @@ class KnownFields(msgspec.StructMeta):
 
 
 class KnownArguments:
-    """A class that is made with keywords, of which an unknown one is an error like that.
+    """A base class whose unknown keywords raise an error that suggests the nearest.
 
     Raises:
         ConfigurationError: It takes no such argument; the message names the nearest.
@@ -43,7 +43,7 @@ class KnownArguments:
     __slots__ = ()
 
     def __new__(cls, *_args: Any, **values: Any) -> Self:
-        """Looks at the keywords that `__init__` will be given."""
+        """Check the keywords that `__init__` will be given."""
         code = getattr(cls.__init__, "__code__", None)
         if values and code is not None and not code.co_flags & _TAKES_ANY:
             named = code.co_argcount + code.co_kwonlyargcount
@@ -54,7 +54,7 @@ class KnownArguments:
 def check_known(
     kind: str, given: Iterable[str], known: Sequence[str], *, word: str = "field"
 ) -> None:
-    """Raises `ConfigurationError` for the first of the `given` names that is not `known`."""
+    """Raise `ConfigurationError` for the first of the `given` names that is not `known`."""
     for name in given:
         if name not in known:
             hint = suggest_near(name, known) or f"; it has {', '.join(known)}"

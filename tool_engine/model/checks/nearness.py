@@ -1,7 +1,7 @@
 """Which known name was meant by one that is unknown?
 
-The one answer for the whole house: keys, options, names of tools, error types. It is blind to case
-and to the marks between words, and of two names that are as near prefers the one that begins alike.
+It serves keys, options, tool names and error types alike. It ignores case and the marks between
+words, and of two equally near names prefers the one with the same beginning.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Final
 __all__ = ["find_near", "find_nearest", "suggest_near"]
 
 _LONGEST: Final = 80
-"""Characters of a name that are compared."""
 _MOST: Final = 1_000
 """Names that are compared by their letters, which takes some µs each; others only as wholes."""
 _MOST_PAIRS: Final = 250_000
-"""Pairs of letters that are looked at, which takes some 30 ms."""
+"""Pairs of letters that are compared, which takes some 30 ms."""
 _LIKE_ENOUGH: Final = 0.6
 _LEAST_BEGINNING: Final = 3
 """Letters that are enough for a beginning of a name to mean it."""
@@ -28,7 +27,7 @@ _LEAST_BEGINNING: Final = 3
 def find_near(
     word: object, known: Iterable[str], limit: int = 3, *, like_enough: float = _LIKE_ENOUGH
 ) -> list[str]:
-    """The known names that are most like `word`, the best first.
+    """Return the known names that are most like `word`, the best first.
 
     Args:
         word: What was written in place of a name.
@@ -58,7 +57,7 @@ def find_near(
 
 
 def find_nearest(word: object, known: Iterable[str]) -> str:
-    """The known name that `word` was probably meant to be; empty when none is near.
+    """Return the known name that `word` probably means; empty when none is near.
 
     Example:
         >>> find_nearest("retries", ["returns", "retry"])
@@ -68,7 +67,7 @@ def find_nearest(word: object, known: Iterable[str]) -> str:
 
 
 def suggest_near(word: object, known: Iterable[str], limit: int = 1) -> str:
-    """`; did you mean 'x'?`, to end a message with; empty when none is near.
+    """Return `; did you mean 'x'?` to end a message with; empty when none is near.
 
     Example:
         >>> suggest_near("FIFO", ["fifo", "fair"])
@@ -79,7 +78,7 @@ def suggest_near(word: object, known: Iterable[str], limit: int = 1) -> str:
 
 
 def _may_be_near(matcher: SequenceMatcher[str], name: str, wanted: str, like_enough: float) -> bool:
-    """Whether a quick look does not rule it out."""
+    """True if a quick comparison does not rule the name out."""
     matcher.set_seq1(name)
     if _is_beginning(name, wanted, like_enough):
         return True
@@ -87,14 +86,14 @@ def _may_be_near(matcher: SequenceMatcher[str], name: str, wanted: str, like_eno
 
 
 def _is_beginning(name: str, wanted: str, like_enough: float) -> bool:
-    """Whether one of the two names is the other's beginning, where a loose likeness will do."""
+    """True if one name begins with the other, where a loose likeness is enough."""
     shorter = min(len(name), len(wanted))
     is_loose = like_enough <= _LIKE_ENOUGH
     return is_loose and _count_shared(name, wanted) == shorter >= _LEAST_BEGINNING
 
 
 def _score(likeness: float, name: str, wanted: str) -> float:
-    """How near a name is: a shared beginning counts more than letters elsewhere."""
+    """Rate how near a name is: a shared beginning counts more than letters elsewhere."""
     shared = _count_shared(name, wanted) / min(len(name), len(wanted))
     return likeness + (1 - likeness) * shared / 2
 

@@ -13,11 +13,11 @@ _WORDS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
 }
-"""What people write for a switch elsewhere."""
+"""Words that people write for a switch elsewhere."""
 
 
 def check_switch(name: str, value: object) -> None:
-    """Raises `ConfigurationError` unless `value` is True or False."""
+    """Raise `ConfigurationError` unless `value` is True or False."""
     if isinstance(value, bool):
         return
     meant = _WORDS.get(str(value).strip().lower())
@@ -26,13 +26,13 @@ def check_switch(name: str, value: object) -> None:
 
 
 def check_name(name: str, value: object) -> None:
-    """Raises `ConfigurationError` unless `value` is a text with something in it."""
+    """Raise `ConfigurationError` unless `value` is a text with something in it."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} must be a text that is not empty, or None, got {value!r}")
 
 
 def check_path(name: str, value: object) -> str:
-    """The path that a setting holds, as text; raises `ConfigurationError` for what is none."""
+    """Return a setting's path as text; raise `ConfigurationError` for anything else."""
     path = fspath(value) if isinstance(value, str | PathLike) else value
     if isinstance(path, str) and path:
         return path

@@ -1,4 +1,4 @@
-"""How are arguments copied, so that no other holder can change them; and what is never copied?"""
+"""How are arguments copied against later changes, and which objects refuse to be copied?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def copied(value: Any) -> Any:
-    """A copy, down to the last list; of JSON values several times as quick as `deepcopy`.
+    """Return a deep copy; for JSON values several times as quick as `deepcopy`.
 
     Raises:
         RecursionError: It nests too deep.
@@ -34,7 +34,7 @@ def copied(value: Any) -> Any:
 
 
 def live(cure: str) -> Callable[[_Class], _Class]:
-    """Refuses to copy or pickle what tasks, threads or connections belong to; a class decorator.
+    """Class decorator: refuse to copy or pickle owners of tasks, threads or connections.
 
     Args:
         cure: What to do instead, as the last part of a sentence.

@@ -18,12 +18,12 @@ __all__ = ["Data", "fields_as_json", "redacted"]
 
 
 class Data:
-    """What a structure has that is what its fields are."""
+    """A structure whose JSON form is its fields."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with `[hidden]` in the place of secrets.
+        """Return the fields as JSON values, with `[hidden]` in place of secrets.
 
         Choices are their values, times are in ISO 8601, and what JSON cannot hold is a text.
 
@@ -34,17 +34,17 @@ class Data:
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value with `[hidden]` in the place of secrets."""
+    """Return a JSON value with `[hidden]` in place of secrets."""
     # By name: the vocabulary stands below what knows secrets.
     return import_module("tool_engine.redaction").redact(value)
 
 
 def fields_as_json(value: Any, hide: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
-    """The public fields of a structure as JSON values.
+    """Return the public fields of a structure as JSON values.
 
     Args:
         value: The structure.
-        hide: Makes of a JSON value what may be shown of it; given as it is when left out.
+        hide: Returns what may be shown of a JSON value; left out: all of it.
     """
     kind: type[msgspec.Struct] = type(value)
     free = _free_fields(kind)
@@ -56,7 +56,7 @@ def fields_as_json(value: Any, hide: Callable[[Any], Any] = lambda value: value)
 
 @cache
 def _free_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """The fields that may hold anything: arguments, outputs, what a definition says."""
+    """Return the fields that may hold anything, such as arguments and outputs."""
     return frozenset(field.name for field in public_fields(kind) if _is_free(field.type))
 
 

@@ -1,7 +1,7 @@
-"""Where in a value does jsonschema-rs say that something is wrong?
+"""Where in a value is the error that jsonschema-rs reports?
 
-The path of its errors does not say it: there the keys `"7"`, `"07"` and `"+7"` are the number 7, as
-the eighth item of a list is, and an empty key is left out.
+The path of its errors is ambiguous: the keys `"7"`, `"07"` and `"+7"` become the number 7, as the
+eighth item of a list does, and an empty key is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Path: TypeAlias = tuple[str | int, ...]
 
 
 class _Error(Protocol):
-    """What jsonschema-rs says."""
+    """An error of jsonschema-rs."""
 
     @property
     def instance_path(self) -> Sequence[str | int]: ...
@@ -24,7 +24,7 @@ class _Error(Protocol):
 
 
 def find_error(error: _Error, value: Any) -> tuple[_Path, Any]:
-    """The path to what `error` is about, as the keys and positions are in `value`, and what it is.
+    """Return the path to the fault in the keys and positions of `value`, and what is there.
 
     Args:
         error: What the validator says about `value`.
@@ -62,6 +62,6 @@ def _keys(value: dict[str, Any], step: str | int) -> list[str]:
 
 
 def _number(key: str) -> str:
-    """The number that the validator takes `key` for, as it is written without zeros before it."""
+    """Return `key` without leading zeros, if the validator takes it for a number."""
     digits = key.removeprefix("+")
     return (digits.lstrip("0") or "0") if digits.isdigit() else ""

@@ -1,4 +1,4 @@
-"""What is a key called whose name another one of the same mapping has already?"""
+"""Which key is free for an entry whose name is already taken?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Keys(Container[str], Sized, Protocol):
 
 
 def free_key(name: str, taken: _Keys) -> str:
-    """Gives `name`, or a name like it that is not among `taken`, in few steps."""
+    """Return `name`, or a similar name that is not among `taken`, in few steps."""
     for mark in _MARKS:
         if name + mark not in taken:
             return name + mark
@@ -27,5 +27,5 @@ def free_key(name: str, taken: _Keys) -> str:
 
 
 def text_key(key: Any, value: Mapping[Any, Any], write: Callable[[Any], str] = str) -> str:
-    """A key of `value` as a text; what is none gives way to those that are: `1` to `"1"`."""
+    """Return a key as text; a key that was no text gives way: `1` to `"1"`."""
     return key if isinstance(key, str) else free_key(write(key), value)

@@ -1,4 +1,4 @@
-"""Is each field of a setting of the kind that its annotation says?"""
+"""Does each field of a setting have the type of its annotation?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CONTAINERS = (dict, list, tuple, msgspec.Struct)
 
 
 def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -> None:
-    """Checks the fields of a setting that was just made; containers become copies of their own.
+    """Check the fields of a new setting; containers become copies of their own.
 
-    What code passes is as right as what comes from JSON: no text for a number.
+    Values from code are held to the same rules as JSON: no text for a number.
 
     Args:
         setting: What was made.
@@ -48,7 +48,7 @@ def check_kinds(setting: msgspec.Struct, names: Collection[str] | None = None) -
 
 @cache
 def public_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of a class that are for its users, with their annotations."""
+    """Return the fields of a class that are for its users, with their annotations."""
     # To read the annotations takes longer than all that is checked.
     return tuple(each for each in msgspec.structs.fields(kind) if not each.name.startswith("_"))
 
@@ -56,7 +56,7 @@ def public_fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo
 def _place_of(
     name: str, kind: Any, value: object, error: msgspec.ValidationError
 ) -> tuple[str, msgspec.ValidationError]:
-    """Where in a setting the fault is, and what it is."""
+    """Return where in a setting the fault is, and the error there."""
     entries = value.items() if isinstance(value, Mapping) and get_origin(kind) is dict else ()
     for key, each in entries:
         try:

@@ -31,21 +31,21 @@ __all__ = [
 
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
-"""Types of which it is plain that they are no mapping."""
+"""Types that are certainly no mapping."""
 _encode: Final = msgspec.msgpack.Encoder().encode
 _STR: Final = frozenset((str,))
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 _MOST_CONTAINERS: Final = 1_000_000
-"""Containers that are looked into; a value that holds itself has more."""
+"""Containers that are looked into; a value that contains itself has more."""
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 _LARGEST: Final = 2**2048
 """Python refuses to write integers of more than 4,300 digits."""
 
 
 def as_output(value: Any) -> dict[str, Any]:
-    """The mapping that a result holds as its `output`.
+    """Return the mapping that a result holds as its `output`.
 
-    A dict is handed over as it is, another mapping as a dict, a struct, a dataclass or a class of
+    A dict is passed as it is, another mapping as a dict, a struct, a dataclass or a class of
     attrs as its fields; anything else, None too, becomes `{"result": value}`.
     """
     kind = type(value)
@@ -60,7 +60,7 @@ def as_output(value: Any) -> dict[str, Any]:
 
 
 def fields_of(value: Any) -> dict[str, Any] | None:
-    """The fields of a struct, a dataclass or a class of attrs; None for a value that is none."""
+    """Return the fields of a struct, dataclass or attrs class; None for other values."""
     kind = type(value)
     if isinstance(value, msgspec.Struct):
         # As they are read: a tool, for one, holds some of its fields in another form.
@@ -75,7 +75,7 @@ def fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def to_text(output: Any) -> str:
-    """The text that a model reads: a string as it is, everything else as JSON on one line.
+    """Return the text that a model reads: a string as it is, else JSON on one line.
 
     Letters of every script stay as they are. Dates, decimals, ids and paths are written as text,
     structs and dataclasses as objects, what JSON cannot hold as its `repr`, and half of a surrogate
@@ -94,7 +94,7 @@ def to_text(output: Any) -> str:
 
 
 def has_own_form(value: Any) -> bool:
-    """Whether all of a value is of kinds that have one form in JSON, without asking it."""
+    """True if every part of a value is of a kind with exactly one JSON form."""
     try:
         _encode(as_output(value))
     except Exception:  # noqa: BLE001 - foreign objects raise anything
@@ -103,7 +103,7 @@ def has_own_form(value: Any) -> bool:
 
 
 def has_odd_keys(value: Any) -> bool:
-    """Whether a mapping in `value` has keys that are no text: `1` and `"1"` are one in JSON."""
+    """True if a mapping in `value` has keys that are no text: JSON merges `1` and `"1"`."""
     pending, seen = [value], 0
     while pending:
         value = pending.pop()
@@ -121,7 +121,7 @@ def has_odd_keys(value: Any) -> bool:
 
 
 def stand_in(value: Any) -> Any:
-    """What stands, in a text, for a value that JSON does not know: one that it knows better."""
+    """Return a value that JSON knows for one that it does not know."""
     if isinstance(value, set | frozenset):
         return list(value)
     if isinstance(value, dt.date | dt.time):
@@ -137,14 +137,13 @@ def stand_in(value: Any) -> Any:
 
 
 def is_path(value: Any) -> bool:
-    """Whether `value` is a path of `pathlib`."""
     # Where no code has imported the module there is no path, and no call waits for its import.
     pathlib: Any = sys.modules.get("pathlib")
     return pathlib is not None and isinstance(value, pathlib.PurePath)
 
 
 def plain(value: Any) -> Any:
-    """A copy made of JSON values, in the forms of `to_text`; nothing that is in it gets lost."""
+    """Return a copy made of JSON values, in the forms of `to_text`; nothing is lost."""
     return _plain(value, 0)
 
 
@@ -182,7 +181,7 @@ def _key(key: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """The `repr` of a value, whatever it raises."""
+    """Return the `repr` of a value, even if `repr` raises."""
     try:
         return repr(value)
     except Exception:  # noqa: BLE001 - a tool's own repr may raise anything

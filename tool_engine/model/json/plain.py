@@ -1,7 +1,7 @@
-"""What was sent, in values that run no code of the sender's when they are looked at.
+"""How are sent values read without running the sender's code?
 
-A subclass of dict, list or str may raise, or say something else, whenever it is looked at. It
-counts as what the plain type holds, read once, so that all who look at it later see the same.
+A subclass of dict, list or str may raise, or answer differently, whenever it is read. It is read
+once as the plain type that it extends, so that all later readers see the same.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _CONTAINERS: Final = frozenset((dict, list))
 _EXACT: Final = _SCALARS | _CONTAINERS
 _TEXT: Final = frozenset((str,))
 _Known = dict[int, tuple[Any, Any]]
-"""The copy of what was read, by its identity, with itself, so that no other has that meanwhile."""
+"""id of an original -> its copy and the original, kept alive so that its id stays unique."""
 _CLASS_NAME: Final = type.__dict__["__name__"]
 
 
 class Unreadable:
-    """Stands where a value was that cannot be read; no JSON, and nothing happens in it."""
+    """Stands in place of a value that cannot be read; never valid JSON."""
 
     __slots__ = ("words",)
 
     def __init__(self, words: str) -> None:
         self.words = words
-        """What was there, and why it cannot be read."""
+        """What stood there, and why it cannot be read."""
 
     def __repr__(self) -> str:
         return f"<{self.words}>"
 
 
 def name_of(value: object) -> str:
-    """The name of a value's class, past whatever the metaclass of that makes of it."""
+    """Return the name of a value's class without running its metaclass."""
     return str(_CLASS_NAME.__get__(type(value)))
 
 
 def read_plain(params: Any) -> Any:
-    """`params` itself where all of it is plain; else a copy in plain values. Never raises.
+    """Return `params` if all of it is plain, else a plain copy. Never raises.
 
     Subclasses of text, numbers, lists and dicts become the plain type with what that holds,
     whatever their own methods say; a tuple becomes a list, another mapping a dict. What raises

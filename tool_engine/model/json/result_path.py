@@ -1,4 +1,4 @@
-"""Where in an output does something stand, as a text that can be read back?
+"""How is a place in an output written as text and read back?
 
 The text is the plain part of JMESPath: names with dots between them, names that are no words in
 double quotes, positions in brackets, such as `items[3]."first name"`. Functions, filters and
@@ -27,7 +27,7 @@ _STEP: Final = re.compile(
 
 
 def write_path(path: Iterable[str | int]) -> str:
-    """The path as text; empty for the whole output."""
+    """Return the path as text; empty for the whole output."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -39,7 +39,7 @@ def write_path(path: Iterable[str | int]) -> str:
 
 
 def read_path(text: str) -> ResultPath:
-    """The path that `text` says.
+    """Return the path that `text` describes.
 
     Raises:
         ValueError: It says none; the message names the place.

@@ -1,7 +1,8 @@
-"""How is a large value read, so that the garbage collector does not make it slow?
+"""How is a large value read without slow garbage collections?
 
-The collector looks at what is alive each time that some hundred lists and mappings were made. While
-a megabyte of small ones is read that is nearly all of the time, and nothing of it can be garbage.
+The collector visits all live objects each time that some hundred lists and mappings were made.
+While a megabyte of small ones is read, that takes nearly all of the time, and none of it can be
+garbage.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import msgspec
 __all__ = ["LARGE", "unpack", "without_collection"]
 
 LARGE: Final = 32 * 1024
-"""Bytes or characters from which on it pays to hold the collector off."""
+"""Bytes or characters from which on pausing the collector pays."""
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Holds the collector off while one value is read."""
+    """Pause the garbage collector while one value is read."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -32,7 +33,7 @@ def without_collection() -> Iterator[None]:
 
 
 def unpack(data: bytes) -> Any:
-    """The value of a MessagePack; a new one each time.
+    """Return the value of a MessagePack; a new one each time.
 
     Raises:
         msgspec.DecodeError: It is no MessagePack.

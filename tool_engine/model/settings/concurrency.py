@@ -1,4 +1,4 @@
-"""Under which limits do calls run, and what happens when they meet one?"""
+"""Under which limits do calls run, and what happens at a limit?"""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ToolRate(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownField
 
     @classmethod
     def parse(cls, text: str) -> ToolRate:
-        """Reads `10/s`, `100/min`, `1000/h` or `5/2s`.
+        """Read `10/s`, `100/min`, `1000/h` or `5/2s`.
 
         Raises:
             ValueError: The text is no rate, or one that allows no call.
@@ -73,7 +73,7 @@ class ToolRate(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownField
 
 
 class BreakerPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
-    """When calls are refused because those before them failed."""
+    """When calls are refused because earlier ones failed."""
 
     failures: int = 5
     """Failed calls in a row that open the breaker: execution errors and timeouts count; refused,
@@ -81,7 +81,7 @@ class BreakerPolicy(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Known
     reset_after: float = 30.0
     """Seconds for which an open breaker refuses every call."""
     probes: int = 1
-    """The most calls that may run at once afterwards, to find out whether it may close."""
+    """The most calls that may run at once afterwards, to test whether it may close."""
 
     def __post_init__(self) -> None:
         check_count("failures", self.failures, minimum=1, maximum=LARGEST)
@@ -130,7 +130,7 @@ class ToolConcurrency(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Kno
     collision: CollisionPolicy = CollisionPolicy.QUEUE
     """What happens to a call whose key is busy."""
     breaker: BreakerPolicy | None = None
-    """When calls are refused because those before them failed; None: never."""
+    """When calls are refused because earlier ones failed; None: never."""
 
     def __post_init__(self) -> None:
         if self.bucket is not None and not (isinstance(self.bucket, str) and self.bucket):
@@ -168,7 +168,7 @@ class ToolConcurrency(msgspec.Struct, Data, frozen=True, gc=False, metaclass=Kno
 
 
 def key_limit_too_small(limit: int, weight: int) -> str:
-    """Says why a limit that is less than the weight of one call cannot be."""
+    """Return why a limit below the weight of one call is impossible."""
     return (
         f"key_limit {limit} is less than the weight {weight}, so that no call could ever run; "
         f"write key_limit: {weight} or more"

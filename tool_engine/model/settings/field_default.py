@@ -1,4 +1,4 @@
-"""Is what stands as a parameter's default only a description of one?
+"""Does a pydantic `Field` stand in place of a parameter's default?
 
 `note: str = Field("none", max_length=5)` is how pydantic's users write a default: to call the
 function without `note` would hand it the `Field` itself. It is known by its name, so that pydantic
@@ -14,18 +14,18 @@ __all__ = ["is_field", "kinds_of", "supplier_of"]
 
 
 def kinds_of(value: object) -> frozenset[str]:
-    """The names of the classes that `value` is of."""
+    """Return the names of the classes that `value` is an instance of."""
     return frozenset(kind.__name__ for kind in type(value).__mro__)
 
 
 def is_field(value: object) -> bool:
-    """Whether `value` is what pydantic's `Field(...)` makes."""
+    """True if `value` is what pydantic's `Field(...)` makes."""
     kinds = type(value).__mro__
     return any(kind.__name__ == "FieldInfo" and hasattr(value, "metadata") for kind in kinds)
 
 
 def supplier_of(field: Any) -> Callable[[], Any] | None:
-    """What gives the default that `field` describes; None: it describes none."""
+    """Return a function that makes the default of `field`; None: it has none."""
     factory = getattr(field, "default_factory", None)
     if factory is not None:
         return factory  # type: ignore[no-any-return] # it takes nothing, by its contract

@@ -1,4 +1,4 @@
-"""What does the URL of a PostgreSQL database say about how to connect?
+"""What does a PostgreSQL URL say about how to connect?
 
 All of it is in the URL: neither `PGPASSWORD` nor a file in the user's home decides to which
 server a tool speaks or records go, or as whom.
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 __all__ = ["FALLS_BACK", "connect_arguments"]
 
 FALLS_BACK: Final = "prefer"
-"""The `sslmode` that takes a plain connection where the server has no other."""
+"""The `sslmode` that accepts a plain connection where the server has no other."""
 
 _OPTIONS: Final = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey")
 _MODES: Final = ("disable", FALLS_BACK, "require", "verify-ca", "verify-full")
@@ -27,7 +27,7 @@ _UNREADABLE: Final = (
 
 
 def connect_arguments(url: str) -> tuple[dict[str, Any], str]:
-    """What asyncpg's `connect` is called with, and the `sslmode`. Blocks: it may read files.
+    """Return the arguments of asyncpg's `connect` and the `sslmode`. Blocks: may read files.
 
     Raises:
         ValueError: An option or a part of the URL is not understood; the message holds no password.

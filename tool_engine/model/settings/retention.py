@@ -1,4 +1,4 @@
-"""How long are records and sessions kept, and what does an acknowledged record mean?"""
+"""How long are records and sessions kept, and what does an acknowledged record survive?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RecordsURL(str):
     __slots__ = ()
 
     def __new__(cls, url: object) -> Self:
-        """Checks the URL.
+        """Check the URL.
 
         Raises:
             ConfigurationError: It is none; the message never holds its password.
@@ -43,7 +43,7 @@ class RecordsURL(str):
 
 
 class RecordRetention(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
-    """What in a database is kept; the oldest go first. None: that bound does not hold."""
+    """What a database keeps; the oldest entries go first. None: no such bound."""
 
     max_age: float | None = None
     """Seconds since the call ended; a week is 604800."""
@@ -54,7 +54,7 @@ class RecordRetention(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass
     max_session_age: float | None = None
     """Seconds since a session was saved last; one with an open request for approval stays."""
     interval: float = 3600.0
-    """Seconds between two times at which the engine removes what is not kept."""
+    """Seconds between removals of what is no longer kept."""
 
     def __post_init__(self) -> None:
         check_timeout("retention.interval", self.interval)
@@ -69,13 +69,13 @@ class RecordRetention(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass
 
     @property
     def has_bounds(self) -> bool:
-        """Whether anything is ever removed."""
+        """True if anything is ever removed."""
         bounds = (self.max_age, self.max_count, self.max_bytes, self.max_session_age)
         return any(bound is not None for bound in bounds)
 
 
 def checked_retention(value: object) -> RecordRetention:
-    """The setting `retention`, which may be a mapping of the fields.
+    """Return the setting `retention`, built from a mapping of its fields if needed.
 
     Raises:
         ConfigurationError: It is neither, or a bound is out of range.

@@ -1,4 +1,4 @@
-"""How is a field of a value set at the price of a plain attribute?
+"""How are a struct's fields set at the price of plain attributes?
 
 Setting a field of a `msgspec.Struct` costs three times as much as setting one of a slotted class,
 because the struct looks whether the garbage collector must know it from then on. What is made, set
@@ -17,7 +17,7 @@ _Struct = TypeVar("_Struct", bound=type[msgspec.Struct])
 
 
 def settable(cls: _Struct) -> _Struct:
-    """Makes setting the fields of a struct class quick; a class decorator.
+    """Class decorator: make setting the fields of a struct class quick.
 
     Only for a class whose every instance is made with a value that is itself tracked by the garbage
     collector, such as a list or an object of a Python class: the instance is tracked from the start

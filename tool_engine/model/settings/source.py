@@ -35,7 +35,7 @@ class DatabaseSource(msgspec.Struct, Data, frozen=True, kw_only=True):
     """`sqlite:///shop.db` or `postgresql://user:${env:PASSWORD}@host:5432/shop`. `${env:NAME}` and
     `${file:PATH}` are filled in when the first call connects."""
     readonly: bool = False
-    """Refuses tools that write, whatever their definitions say."""
+    """True refuses tools that write, whatever their definitions say."""
     pool_size: int = DEFAULT_POOL_SIZE
     """The most connections for reading, and the most for writing; more calls wait for one."""
 
@@ -64,7 +64,7 @@ class DatabaseSource(msgspec.Struct, Data, frozen=True, kw_only=True):
 
 
 def checked_sources(values: object) -> dict[str, DatabaseSource]:
-    """The setting `sources`, each as a `DatabaseSource`.
+    """Return the setting `sources`, each as a `DatabaseSource`.
 
     Args:
         values: Maps names to URLs, mappings of the fields, or sources.
@@ -135,7 +135,7 @@ def _check_path(rest: str) -> None:
 
 
 def _shown(url: str) -> str:
-    """The URL without user, password and options, which may hold a password too."""
+    """Return the URL without user, password and options, which may hold a password too."""
     scheme, mark, rest = url.partition("://")
     if not mark:
         return "[hidden]"
