@@ -113,14 +113,14 @@ class ToolConcurrencyController(KnownArguments):
         weight = request.weight
         if request.is_bypass and self._gate.lets_bypass(request):
             return self._pool.admit_bypass(lane, request, now, call_id)
-        pool, bucket = self._pool, lane.bucket
+        pool, queue, bucket = self._pool, self._queue, lane.bucket
         used = pool.used + weight
         bucket_used = bucket.used + weight
         if used > pool.limit or bucket_used > bucket.most:
             return self._turn_away(lane, request, now, call_id)
         # Room is not enough: a slot that is free while a call waits is kept for that one.
-        if self._gate.is_shut or (
-            self._queue.waiting and (lane.waiting or self._root.entries or bucket.entries)
+        if pool.is_shut or (
+            queue.waiting and (lane.waiting or self._root.entries or bucket.entries)
         ):
             return self._turn_away(lane, request, now, call_id)
         if lane.is_gated:
@@ -133,8 +133,7 @@ class ToolConcurrencyController(KnownArguments):
         if used > pool.most_used:
             pool.most_used = used
         acquired = pool.acquired
-        arrival = acquired + self._queue.enqueued
-        slot = ConcurrencySlot(lane, weight, arrival, now, request, call_id)
+        slot = ConcurrencySlot(lane, weight, acquired + queue.enqueued, now, request, call_id)
         if pool.aging is not None or request.parent is not None:
             slot.key, slot.arrival, _ = pool.order_of(request, now)
         pool.acquired = acquired + 1
@@ -161,7 +160,7 @@ class ToolConcurrencyController(KnownArguments):
         """
         slot = self.admit_nowait(request, None, call_id)
         if slot is not None:
-            self.watch(slot)
+            self._pool.show(slot)
             return slot
         waiter = self._enqueue(request, call_id)
         if waiter.is_waiting:
@@ -352,7 +351,7 @@ class ToolConcurrencyController(KnownArguments):
             error = refusal.impossible(waiter.request, waiter.lane, pool.limit)
             if error is not None and waiter.resumes is None:
                 pool.dismiss(waiter, error)
-        pool.count_zombies(0)
+        pool.update_gate()
         pool.hand_over_all()
         pool.refuse_behind_open()
         for tell in self.on_configure:
@@ -377,12 +376,13 @@ class ToolConcurrencyController(KnownArguments):
 
     def pause(self) -> None:
         """Give no more slots; calls wait, running ones go on."""
-        self._gate.pause()
+        self._gate.is_paused = True
+        self._pool.update_gate()
 
     def resume(self) -> None:
         """End a pause or a drain."""
         self._gate.resume()
-        self._pool.count_zombies(0)
+        self._pool.update_gate()
         self._pool.hand_over_all()
 
     def pause_bucket(self, name: str, seconds: float) -> None:
@@ -426,6 +426,7 @@ class ToolConcurrencyController(KnownArguments):
             `resume`.
         """
         self._gate.shut("draining")
+        self._pool.update_gate()
         if self._pool.is_idle():
             return True
         future = asyncio.get_running_loop().create_future()
@@ -439,6 +440,7 @@ class ToolConcurrencyController(KnownArguments):
     def close(self) -> None:
         """Refuse new calls for good and end the wait of those that wait; idempotent."""
         self._gate.shut("closed")
+        self._pool.update_gate()
         for lane in list(self._layout.lanes.values()):
             for waiter in lane.waiting_calls():
                 if waiter.resumes is None:

@@ -12,27 +12,22 @@ __all__ = ["Gate"]
 class Gate:
     """Open, paused, draining, closed, or shut because too many zombies hold slots."""
 
-    __slots__ = ("_is_flooded", "closed_because", "is_paused", "is_shut")
+    __slots__ = ("_is_flooded", "closed_because", "is_paused")
 
     def __init__(self) -> None:
         self.closed_because: str | None = None
         """`closed` or `draining`; None: neither."""
         self.is_paused = False
+        """Whether no call gets a slot that has not run before."""
         self._is_flooded = False
-        self.is_shut = False
-        """Whether a new call may not just pass, for any of these reasons."""
 
-    def update(self, zombies: int, most: int | None) -> None:
-        """Take note of how many zombies there are, and of how many there may be."""
+    def update(self, zombies: int, most: int | None) -> bool:
+        """Return whether new calls may not just pass, with so many zombies of at most so many."""
         self._is_flooded = most is not None and zombies >= most
-        self.is_shut = self.is_paused or self._is_flooded or self.closed_because is not None
-
-    def pause(self) -> None:
-        """Let no call get a slot."""
-        self.is_paused = self.is_shut = True
+        return self.is_paused or self._is_flooded or self.closed_because is not None
 
     def resume(self) -> None:
-        """End a pause or a drain; `update` has to follow."""
+        """End a pause or a drain."""
         if self.closed_because != "closed":
             self.closed_because = None
         self.is_paused = False
@@ -42,7 +37,6 @@ class Gate:
         # What is closed stays so: a drain that comes later must not open it to calls of calls.
         if because == "closed" or self.closed_because is None:
             self.closed_because = because
-        self.is_shut = True
 
     def lets_bypass(self, request: AdmissionRequest) -> bool:
         """Return whether a call may come in that the limits do not apply to."""

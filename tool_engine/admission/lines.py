@@ -297,6 +297,11 @@ class Lane(Line):
             key.used -= slot.weight
             key.holders.discard(slot)
 
+    @property
+    def is_overdrawn(self) -> bool:
+        """Whether more was given back to a key than was taken from it."""
+        return any(key.used < 0 for key in self.keys)
+
     def has_place(self, request: AdmissionRequest) -> bool:
         """Whether calls in progress that have lent their slots leave room for one more."""
         lent = self.lent_by_others(request)

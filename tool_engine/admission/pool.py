@@ -66,6 +66,7 @@ class SlotPool:
         "held",
         "held_seconds",
         "idle",
+        "is_shut",
         "layout",
         "limit",
         "most_used",
@@ -84,6 +85,8 @@ class SlotPool:
         self._clock = clock
         self.announcer = Announcer()
         self.gate = Gate()
+        self.is_shut = False
+        """Whether a new call may not just pass, whatever the gate's reason."""
         self.layout = Layout(config)
         self.queue = Queue(self.layout, clock, self._wake_later, self._expire)
         self.idle: list[asyncio.Future[None]] = []
@@ -122,7 +125,8 @@ class SlotPool:
         lane = slot.lane
         self.used = used = self.used + slot.weight
         lane.bucket.used += slot.weight
-        lane.count_keys(slot)
+        if lane.keys:
+            lane.count_keys(slot)
         self.acquired += 1
         slot.is_listed = True
         self.held.add(slot)
@@ -138,8 +142,9 @@ class SlotPool:
         bucket = lane.bucket
         self.used -= slot.weight
         bucket.used -= slot.weight
-        lane.uncount_keys(slot)
-        if self.used < 0 or bucket.used < 0 or any(key.used < 0 for key in lane.keys):
+        if lane.keys:
+            lane.uncount_keys(slot)
+        if self.used < 0 or bucket.used < 0 or (lane.keys and lane.is_overdrawn):
             raise broken_accounting(slot)
         self.held.discard(slot)
         self.released += 1
@@ -242,7 +247,11 @@ class SlotPool:
     def count_zombies(self, more: int) -> None:
         """Count zombies; too many of them shut the gate."""
         self.zombies += more
-        self.gate.update(self.zombies, self.config.max_zombies)
+        self.update_gate()
+
+    def update_gate(self) -> None:
+        """Take note of a change of the gate, or of how many zombies there may be."""
+        self.is_shut = self.gate.update(self.zombies, self.config.max_zombies)
 
     # A wait begins, and ends once: granted, refused, or given up.
 
@@ -273,7 +282,8 @@ class SlotPool:
             self.parked -= 1
             slot.lane.lent.discard(slot)
         self.leave(waiter)
-        self.queue.serve(waiter)
+        if lane.share is not None:
+            self.queue.serve(waiter)
         self.granted += 1
         # Taken before the waiter wakes: no newcomer can come between. A waiter that is cancelled
         # after that passes the slot on, see `give_up`.
