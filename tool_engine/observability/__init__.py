@@ -1,1 +1,1 @@
-"""How is a running engine watched from outside? Subscribers to its events."""
+"""How is a running engine watched from outside? By subscribers to its events."""

@@ -1,7 +1,6 @@
-"""Which calls are on their way, and when does each begin to wait, begin to run and end?
+"""Which calls are under way, and when does each begin to wait, run and end?
 
-Events become the steps of one call. Those who trace or count calls are told of the steps, and
-need not know in which order events come.
+Events become the steps of one call, so that tracers and counters need not know the order of events.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ CALL_EVENTS: Final = (
     ToolEngineEventType.EXECUTION_CANCELLED,
     ToolEngineEventType.VALIDATION_ERROR,
 )
-"""What is published about calls."""
+"""The events about calls."""
 _MOST_ERRORS: Final = 30
-"""Kinds of errors that tools have made up, beside those of `ErrorType`."""
+"""Error kinds invented by tools that are counted beside those of `ErrorType`."""
 
 
 class ObservedEngine(Protocol):
-    """What of a `ToolEngine` is used to observe it."""
+    """The part of a `ToolEngine` that observers use."""
 
     controller: Any
     index: Any
 
     @property
     def load_errors(self) -> list[tuple[str, str]]:
-        """The definitions that could not be loaded."""
+        """Return the definitions that could not be loaded."""
 
     def subscribe(
         self, callback: Callable[[ToolEngineEvent], Any], event_types: Sequence[str] | None = None
     ) -> Callable[[], None]:
-        """Calls `callback` with events of these types, or all; returns what ends that."""
+        """Call `callback` with events of these types, or all; return what ends that."""
 
     @property
     def query_call_records(self) -> Callable[..., Awaitable[list[ToolCallRecord]]]:
-        """Asks for the records of finished calls."""
+        """Return the function that queries records of finished calls."""
 
 
 class FollowedCall(msgspec.Struct, eq=False):
-    """One call, from the first that is heard of it."""
+    """One call, from its first event on."""
 
     tool: str
     """The name under which it is counted."""
@@ -69,21 +68,21 @@ class FollowedCall(msgspec.Struct, eq=False):
     is_queued: bool = False
     is_running: bool = False
     error: str | None = None
-    """The kind of error under which it is counted, once it has ended; None: it succeeded."""
+    """The kind of error that it is counted under after its end; None: it succeeded."""
     is_shared: bool = False
-    """Whether it ran nothing and got the result of another call."""
+    """True if it ran nothing and got the result of another call."""
     span: Any = None
-    """What whoever traces it keeps of it."""
+    """The span that a tracer keeps for it."""
 
 
 class CallListener(Protocol):
-    """Is told of each step of each call, in the context of its caller."""
+    """Receives each step of each call, in the context of its caller."""
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """It waits for a slot."""
+        """The call waits for a slot."""
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
-        """It has its slot, at once or after it waited."""
+        """The call has its slot, at once or after it waited."""
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
         """An attempt has failed, and another one begins."""
@@ -95,15 +94,15 @@ class CallListener(Protocol):
         result: ToolExecutionResult,
         now: int,
     ) -> None:
-        """It has ended, at `now`: `call.is_queued` or `call.is_running` say how far it had come."""
+        """The call ended at `now`; `call.is_queued` and `is_running` show its last state."""
 
 
 class CallFollower:
-    """Tells listeners of the steps of all calls of an engine.
+    """Reports the steps of all calls of an engine to listeners.
 
     Args:
         engine: The engine.
-        listeners: Told one after the other.
+        listeners: Called one after the other.
         tools: Names the tools.
         buckets: Names the buckets.
 
@@ -131,11 +130,11 @@ class CallFollower:
 
     @property
     def open_calls(self) -> int:
-        """How many calls have begun and not ended."""
+        """The number of calls that have begun and not ended."""
         return len(self._calls)
 
     def close(self) -> None:
-        """Follows no more calls, but those that have begun to their end; idempotent."""
+        """Follow no new calls, and the open ones to their end; idempotent."""
         self._is_closing = True
         if not self._calls:
             self._unsubscribe()
@@ -147,7 +146,7 @@ class CallFollower:
             return
         call = self._calls.get(call_id)
         if call is None:
-            # Of a call whose start was not heard, only the end is told.
+            # Of a call whose start was not seen, only the end is reported.
             if self._is_closing or event.event_type is _RETRIED:
                 return
             call = self._calls[call_id] = self._call(event, time_ns())
@@ -183,19 +182,19 @@ class CallFollower:
 
 
 def _tell(told: Sequence[Callable[..., None]], *step: Any) -> None:
-    """Tells all of a step, whoever fails."""
+    """Call all listeners of a step, even if some fail."""
     failure = None
     for tell in told:
         try:
             tell(*step)
-        except Exception as error:  # noqa: BLE001 - raised when the others have been told
+        except Exception as error:  # noqa: BLE001 - raised when the others have been called
             failure = failure or error
     if failure is not None:
         raise failure
 
 
 def _lasted(result: ToolExecutionResult) -> int:
-    """The nanoseconds of a call of which only the end was heard."""
+    """Return the duration in nanoseconds of a call of which only the end was seen."""
     seconds: float = result.metadata["queue_wait"]
     if result.metadata["attempts"]:
         seconds += result.execution_time

@@ -1,4 +1,4 @@
-"""How do the arguments and the result of a call get into its span, where that is wanted?"""
+"""How do a call's arguments and result get into its span, where that is wanted?"""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["CallContent"]
 
 _log: Final = get_logger(__name__)
 _MAX_TEXT: Final = 32_768
-"""Characters of arguments, and of a result, that a span takes."""
+"""The most characters of arguments, and of a result, in a span."""
 
 
 class CallContent:
-    """Ends spans with what the call was given and what it returned, secrets hidden.
+    """Ends spans with the call's arguments and result, secrets hidden.
 
     Events have no arguments: they are read from the record of the call, shortly after its end.
 
@@ -36,7 +36,7 @@ class CallContent:
     def end(
         self, span: Span, event: ToolEngineEvent, result: ToolExecutionResult, now: int
     ) -> None:
-        """Ends the span as of `now`, as soon as its contents are known."""
+        """End the span as of `now`, as soon as its contents are known."""
         if result.is_success:
             span.set_attribute("gen_ai.tool.call.result", _text(result.output))
         try:
@@ -49,7 +49,7 @@ class CallContent:
         task.add_done_callback(self._reading.discard)
 
     async def flush(self) -> None:
-        """Waits until all these spans have ended whose calls were made on this event loop."""
+        """Wait until the spans of ended calls of this event loop have ended."""
         loop = asyncio.get_running_loop()
         while here := [task for task in self._reading if task.get_loop() is loop]:
             await asyncio.wait(here)

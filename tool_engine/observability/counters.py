@@ -1,4 +1,4 @@
-"""Which Prometheus counters and histograms do calls become?"""
+"""Which Prometheus counters and histograms do calls feed?"""
 
 from __future__ import annotations
 
@@ -55,16 +55,14 @@ class CallCounters:
         )
 
     def heard(self, event: ToolEngineEvent) -> None:
-        """Counts an event of any kind, under the name that it has in logs too."""
+        """Count an event of any kind, under the name that it has in logs too."""
         self._events.labels(event.event_type.value).inc()
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """One more waits."""
         del event
         self._queued.labels(call.tool).inc()
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
-        """One more runs."""
         del event
         self._meet_loop()
         if was_queued:
@@ -72,7 +70,6 @@ class CallCounters:
         self._running.labels(call.tool).inc()
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """One more attempt."""
         del event
         self._retries.labels(call.tool).inc()
 
@@ -83,7 +80,6 @@ class CallCounters:
         result: ToolExecutionResult,
         now: int,
     ) -> None:
-        """Counts the call, and measures what it took."""
         del event, now
         if call.is_queued:
             self._queued.labels(call.tool).dec()
@@ -101,11 +97,10 @@ class CallCounters:
             self._wait.labels(call.bucket).observe(result.metadata["queue_wait"])
 
     def collect(self) -> Iterator[Metric]:
-        """All that was counted."""
         return chain.from_iterable(metric.collect() for metric in self._metrics())
 
     def describe(self) -> Iterator[Metric]:
-        """The same without values."""
+        """Return the metrics without values."""
         return chain.from_iterable(metric.describe() for metric in self._metrics())
 
     def _metrics(self) -> tuple[Counter | Gauge | Histogram, ...]:

@@ -1,7 +1,7 @@
 """Which events become log lines, and at which level?
 
-Only where the program has configured structlog: nobody who does not read logs pays for them, and
-what fails stands in its result anyway.
+Only those of a program that has configured structlog: others pay nothing for log lines, and
+failures stand in results anyway.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LINES: Final = {
     ToolEngineEventType.EXECUTION_FAILED: "warning",
     ToolEngineEventType.EXECUTION_CANCELLED: "info",
 }
-"""The level of each event that becomes a line here; the other ones are logged where they arise."""
+"""The level of each event that becomes a line here; others are logged where they arise."""
 _NOBODYS_FAULT: Final = ("tool_not_found", "tool_quarantined", "engine_closed", "cancelled")
-"""Failures that the one who calls brings about, and nobody has to mend anything."""
+"""Failures that the caller causes; the engine needs no repair."""
 _OF_RESULTS: Final = ("error_type", "execution_time")
 _OF_METADATA: Final = ("attempts", "tool_version")
 _LISTED: Final = 20
@@ -46,7 +46,7 @@ class EventLines:
     """Writes the events of one engine as log lines of the same names.
 
     Args:
-        subscribe: The engine's way to listen.
+        subscribe: The engine's method.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class EventLines:
         self.refresh()
 
     def refresh(self) -> None:
-        """Listens to the events whose lines are written as structlog is configured now."""
+        """Subscribe to the events whose lines structlog would write now."""
         is_on = is_configured()
         types = [kind.value for kind, level in LINES.items() if is_on and _log.is_enabled(level)]
         if types == self._types:
@@ -74,14 +74,12 @@ class EventLines:
         self._types = types
 
     def end(self) -> None:
-        """Writes no more lines."""
         if self._unsubscribe is not None:
             self._unsubscribe()
         self._unsubscribe, self._types = None, []
 
 
 def level_of(event: ToolEngineEvent) -> str:
-    """The level of the event's line."""
     result = event.execution_result
     if result is not None and result.error_type in _NOBODYS_FAULT:
         return "info"
@@ -108,7 +106,7 @@ def _write(event: ToolEngineEvent) -> None:
 
 
 def _short(value: object) -> object:
-    """What can be long in an event, such as the names of ten thousand tools, is counted."""
+    """Replace what can be long, such as the names of ten thousand tools, by its count."""
     if isinstance(value, list) and len(value) > _LISTED:
         return [*value[:_LISTED], f"... {len(value) - _LISTED} more"]
     return value

@@ -1,7 +1,7 @@
-"""Which OpenTelemetry metrics do calls become?
+"""Which OpenTelemetry metrics do calls feed?
 
-Each measurement costs as much as several calls of the engine, so there is none that another one
-tells already: how many calls ended, and how, is the count of their durations.
+Each measurement costs as much as several calls of the engine, so none repeats another: how many
+calls ended, and how, is the count of their durations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tool_engine.observability.calls import FollowedCall
 __all__ = ["CallInstruments"]
 
 _DURATIONS: Final = tuple(0.01 * 2**step for step in range(14))
-"""The boundaries that the conventions advise for `gen_ai.execute_tool.duration`, in seconds."""
+"""Boundaries, in seconds, that the conventions advise for `gen_ai.execute_tool.duration`."""
 _EXECUTIONS: Final = (0.001, 0.005, *_DURATIONS)
 _WAITS: Final = (0.0, *_EXECUTIONS)
 _CALLS: Final = "tool_engine.calls"
@@ -61,16 +61,14 @@ class CallInstruments:
         self._queued = track(f"{_CALLS}.queued", "{call}", "Calls that wait for a slot now.")
 
     def heard(self, event: ToolEngineEvent) -> None:
-        """Counts an event that is not about a call, under the name that it has in logs too."""
+        """Count an event that is not about a call, under its name in the logs."""
         self._events.add(1, {"event.name": event.event_type.value})
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """One more waits."""
         del event
         self._queued.add(1, _place(call))
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
-        """One more runs."""
         del event
         place = _place(call)
         if was_queued:
@@ -78,7 +76,6 @@ class CallInstruments:
         self._running.add(1, place)
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """One more attempt."""
         del event
         self._retries.add(1, _place(call))
 
@@ -89,7 +86,6 @@ class CallInstruments:
         result: ToolExecutionResult,
         now: int,
     ) -> None:
-        """Counts the call, and measures what it took."""
         del event
         place = _place(call)
         if call.is_queued:

@@ -1,4 +1,4 @@
-"""Under which name does a metric count a tool or a bucket, so that there are never too many?"""
+"""How do tools and buckets become metric labels, so that there are never too many?"""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tool_engine.model.checks.bounds import check_count
 __all__ = ["OTHER", "LabelLimit"]
 
 OTHER: Final = "other"
-"""What has no name of its own in metrics: names beyond the limit, and those of no tool."""
+"""The label of names beyond the limit, and of calls of no tool."""
 
 
 class LabelLimit:
-    """The values of one label: the first `limit` names that come, and `other` for the rest.
+    """Values of one label: the first `limit` names, and `other` for the rest.
 
     A name keeps its label for good, so that no series changes its meaning.
 
@@ -33,7 +33,7 @@ class LabelLimit:
         self._limit = limit + len(self._known)
 
     def label(self, name: str | None) -> str:
-        """The label for `name`; None stands for what has no name."""
+        """Return the label for `name`; None stands for what has no name."""
         if name in self._known:
             return str(name)
         if name is None or len(self._known) >= self._limit:

@@ -35,7 +35,7 @@ def configure(
     stream: TextIO | None = None,
     extra: Sequence[Processor] = (),
 ) -> None:
-    """Sets up structlog for the whole program; engines that are open notice.
+    """Set up structlog for the whole program; open engines notice it.
 
     Each line has the time (UTC), the level, its name, and where a tool runs `call_id`, `tool_name`
     and `conversation_id`. Secrets are hidden. Nothing is added to Python's own `logging`.
@@ -71,7 +71,7 @@ def configure(
 def processors(
     *, is_console: bool = False, colors: bool = False, extra: Sequence[Processor] = ()
 ) -> list[Processor]:
-    """The steps that `configure` uses, for a program that configures structlog itself."""
+    """Return the processors of `configure`, for a program with its own set-up."""
     if is_console:
         rendering: list[Processor] = [
             _escape,
@@ -94,7 +94,7 @@ def processors(
 
 
 def add_call(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
-    """Adds `call_id`, `tool_name` and `conversation_id` of the call whose tool writes the line."""
+    """Add `call_id`, `tool_name` and `conversation_id` of the call whose tool logs."""
     del logger, method_name
     call = current_call.get()
     if call is not None:
@@ -106,13 +106,13 @@ def add_call(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> 
 
 
 def hide_secrets(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
-    """Hides secrets in all that a line says, as `tool_engine.redaction.redact` does."""
+    """Hide secrets in all parts of a line, as `tool_engine.redaction.redact` does."""
     del logger, method_name
     return dict(redact(dict(event_dict)))
 
 
 def _escape(logger: WrappedLogger, method_name: str, event_dict: EventDict) -> EventDict:
-    """A line stays one line, and no text of a model's moves the cursor of a terminal."""
+    """Escape line breaks and control characters, so that a line stays one line."""
     del logger, method_name
     return {
         _printable(name): _printable(value)
@@ -135,7 +135,7 @@ def _to_json(event_dict: EventDict, **options: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The value, with texts in the place of the numbers that JSON does not have."""
+    """Return the value with texts in place of the numbers that JSON does not have."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What is each fact called, wherever it is told?
+"""Which one name does each fact have in logs, events and metrics?
 
 A fact has one name: its log line, its event on the bus and the label of a metric that counts it
 carry the same one.
@@ -14,7 +14,7 @@ __all__ = ["FACTS", "Fact"]
 
 
 class Fact(NamedTuple):
-    """One name, and where it is found."""
+    """One name, and where it is used."""
 
     level: str
     """The level of its log line."""

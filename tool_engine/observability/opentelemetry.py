@@ -1,7 +1,7 @@
-"""How does OpenTelemetry get to know what an engine does?
+"""How are an engine's calls reported to OpenTelemetry?
 
-Importing this module sets nothing up: where spans and metrics go is decided by the program, with
-the providers that it configures.
+Importing this module sets nothing up: the providers that the program configures decide where spans
+and metrics go.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _instrumented: Final[WeakSet[Any]] = WeakSet()
 
 
 class OpenTelemetryInstrumentation:
-    """What `instrument` returns: goes on until `close()`, or as long as its `with` block."""
+    """Returned by `instrument`: active until `close()` or the end of its `with` block."""
 
     def __init__(
         self,
@@ -66,15 +66,15 @@ class OpenTelemetryInstrumentation:
         self.close()
 
     def close(self) -> None:
-        """Makes no more spans and metrics; those of calls under way are completed. Idempotent."""
+        """Make no new spans and metrics, complete those of open calls; idempotent."""
         self._unsubscribe()
         self._follower.close()
         _instrumented.discard(self._engine)
 
     async def flush(self) -> None:
-        """Waits until the spans of all calls that have ended are complete, see `capture_content`.
+        """Wait until the spans of all ended calls are complete, see `capture_content`.
 
-        Before that there is no use in the `force_flush` of a provider. Without captured contents
+        Call it before a provider's `force_flush`. Without captured contents
         it returns at once.
         """
         if self._content is not None:
@@ -91,7 +91,7 @@ def instrument(
     max_tools: int = 200,
     max_buckets: int = 50,
 ) -> OpenTelemetryInstrumentation:
-    """Makes spans and metrics of the calls of an engine, from now on.
+    """Make spans and metrics of the calls of an engine, from now on.
 
     Args:
         engine: A `ToolEngine`.
@@ -105,7 +105,7 @@ def instrument(
         max_buckets: The same for buckets.
 
     Returns:
-        What ends it: `close()`, or `with`.
+        The instrumentation; `close()` or the end of `with` ends it.
 
     Raises:
         ConfigurationError: The engine is instrumented already, or an argument is wrong.

@@ -1,8 +1,7 @@
-"""How does Prometheus get to know what an engine does?
+"""How are an engine's figures reported to Prometheus?
 
-What happens to calls is counted as it happens; how the controller stands is read when Prometheus
-asks. Importing this module sets nothing up, and nothing is served: see `start_http_server` of the
-official client.
+Calls are counted as they happen; the controller's state is read when Prometheus asks. Importing
+this module sets nothing up, and nothing is served: see `start_http_server` of the official client.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ except ImportError as error:
 __all__ = ["PrometheusMetrics", "instrument"]
 
 _ADDED_UP: Final = ("current", "queue")
-"""What of several buckets that share a name can be added up."""
+"""Figures that can be added up for buckets that share a name."""
 _instrumented: Final[WeakSet[Any]] = WeakSet()
 
 
 class PrometheusMetrics:
-    """What `instrument` returns: a collector, registered until `close()` or the end of `with`."""
+    """Returned by `instrument`: a collector, registered until `close()` or the end of `with`."""
 
     def __init__(
         self,
@@ -87,7 +86,7 @@ class PrometheusMetrics:
         self.close()
 
     def close(self) -> None:
-        """Takes the metrics out of the registry, and counts no more; idempotent."""
+        """Remove the metrics from the registry, and count no more; idempotent."""
         self._stop()
         if not self._is_closed:
             self._is_closed = True
@@ -95,7 +94,7 @@ class PrometheusMetrics:
             _instrumented.discard(self._engine)
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics as they are now; Prometheus's client calls it, from any thread."""
+        """Return all metrics as they are now; Prometheus's client calls it, from any thread."""
         yield from self._counters.collect()
         figures = self._reader.read()
         yield _family(UP_SERIES, 0 if figures is None else 1)
@@ -103,7 +102,7 @@ class PrometheusMetrics:
             yield from self._families(figures)
 
     def describe(self) -> Iterable[Metric]:
-        """The same without values: nothing is read for it."""
+        """Return the metrics without values, reading nothing."""
         yield from self._counters.describe()
         for series in (*CONTROLLER_SERIES, *LIMIT_SERIES, *ENGINE_SERIES, *BUCKET_SERIES):
             yield _family(series)
@@ -129,7 +128,7 @@ class PrometheusMetrics:
             yield family
 
     def _named(self, buckets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The figures of buckets by label; of those that share one, what can be added up."""
+        """Return the figures of buckets by label; buckets that share one are added up."""
         named: dict[str, dict[str, Any]] = {}
         for name, values in buckets.items():
             label = self._buckets.label(name)
@@ -149,7 +148,7 @@ def instrument(
     max_tools: int = 200,
     max_buckets: int = 50,
 ) -> PrometheusMetrics:
-    """Counts and measures the calls of an engine, from now on.
+    """Count and measure the calls of an engine, from now on.
 
     Args:
         engine: A `ToolEngine`.
@@ -184,7 +183,7 @@ def instrument(
 
 
 def _family(series: Series, value: float | None = None) -> CounterMetricFamily | GaugeMetricFamily:
-    """One metric; with labels of buckets where it is theirs."""
+    """Return one metric, labelled by bucket where it is a bucket's."""
     labels = ("bucket",) if series in BUCKET_SERIES else None
     if series.is_counter:
         return CounterMetricFamily(series.name, series.help, value, labels)

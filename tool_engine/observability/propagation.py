@@ -1,4 +1,4 @@
-"""Which services learn of the trace that a request is part of?"""
+"""Which services receive the trace that a request is part of?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TraceHeaders"]
 
 
 class TraceHeaders:
-    """The headers that tell the hosts which may know; see `TraceCarrier`.
+    """Trace headers for the allowed hosts; see `TraceCarrier`.
 
     Args:
         hosts: Names of hosts; `*.example.com` stands for all below that, `*` for all there are.
@@ -34,7 +34,7 @@ class TraceHeaders:
         self._propagator = TraceContextTextMapPropagator()
 
     def headers_for(self, host: str | None) -> dict[str, str]:
-        """`traceparent` and `tracestate` of the current span; none for a host that is not named."""
+        """Return `traceparent` and `tracestate` of the current span; none for other hosts."""
         headers: dict[str, str] = {}
         if host is None or self._all or self._names(host.lower().rstrip(".")):
             self._propagator.inject(headers)

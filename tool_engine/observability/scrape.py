@@ -1,6 +1,6 @@
-"""How does another thread get figures of an engine that are all of one moment?
+"""How does another thread read an engine's figures of one moment?
 
-A controller lives on one event loop and is not to be read from elsewhere while that runs.
+A controller lives on one event loop and must not be read from elsewhere while that runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIMEOUT: Final = 1.0
 
 
 class Figures(NamedTuple):
-    """How an engine stands at one moment."""
+    """The state of an engine at one moment."""
 
     metrics: Any
     """The controller's `ConcurrencyMetrics`."""
@@ -44,12 +44,12 @@ class EngineReader:
         self.meet_loop()
 
     def meet_loop(self) -> None:
-        """Learns, where it is not known or was closed, which loop the engine runs on."""
+        """Remember the engine's event loop, if it is unknown or was closed."""
         if self._loop is None or self._loop.is_closed():
             self._loop = _running_loop()
 
     def read(self) -> Figures | None:
-        """The figures; None when the loop has not got to it within a second."""
+        """Return the figures; None if the loop does not answer within a second."""
         loop = self._loop
         if loop is None or not loop.is_running() or loop is _running_loop():
             return self._figures()
@@ -75,7 +75,7 @@ class EngineReader:
 
 def _fill(answer: concurrent.futures.Future[Figures], figures: Callable[[], Figures]) -> None:
     if not answer.set_running_or_notify_cancel():
-        return  # whoever asked has gone
+        return  # the reader has stopped waiting
     try:
         answer.set_result(figures())
     except Exception as error:  # noqa: BLE001 - raised where it was asked for

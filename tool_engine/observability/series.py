@@ -1,4 +1,4 @@
-"""Under which Prometheus names does the controller tell its figures?
+"""Under which Prometheus names does the controller report its figures?
 
 A table per source, so that a figure which a later version adds is missing in one place only.
 """
@@ -21,14 +21,13 @@ class Series(NamedTuple):
     """One metric that is read when Prometheus asks."""
 
     field: str
-    """Where its value comes from."""
+    """The field that its value comes from."""
     name: str
     """Its name; that of a counter ends in `_total`."""
     help: str
 
     @property
     def is_counter(self) -> bool:
-        """Whether it only grows."""
         return self.name.endswith("_total")
 
 

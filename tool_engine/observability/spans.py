@@ -1,4 +1,4 @@
-"""Which span does a call become, and what stands in it?
+"""Which span does a call get, and which attributes does it have?
 
 One span per call, by OpenTelemetry's semantic conventions for generative AI (`execute_tool NAME`),
 with a child for the time that it waited for a slot. While a tool runs, its span is the current one,
@@ -30,7 +30,7 @@ __all__ = ["CallSpans"]
 _MAX_LEADERS: Final = 1_000
 _MAX_TEXT: Final = 1_000
 _TYPES: Final = {ToolCategory.HTTP: "extension", ToolCategory.DATABASE: "datastore"}
-"""`gen_ai.tool.type` by what a tool works on; the others are functions."""
+"""`gen_ai.tool.type` by the category of a tool; other tools are functions."""
 _DATA: Final = {
     "bucket": "tool_engine.bucket",
     "caller_id": "tool_engine.caller.id",
@@ -38,7 +38,7 @@ _DATA: Final = {
     "parent_call_id": "tool_engine.parent_call.id",
     "conversation_id": "gen_ai.conversation.id",
 }
-"""The attributes that events have the values of."""
+"""Attributes whose values are in the event's data."""
 
 EndSpan = Callable[[Span, ToolEngineEvent, ToolExecutionResult, int], None]
 
@@ -53,9 +53,9 @@ class _OpenSpan(msgspec.Struct, eq=False):
     inside: Context | None = None
     """The context in which the tool runs."""
     outside: Context | None = None
-    """The caller's, which comes back at the end."""
+    """The caller's context, restored at the end."""
     carrier: TraceCarrier | None = None
-    """Who traced the caller."""
+    """The tracer of the caller."""
 
 
 class CallSpans:
@@ -64,7 +64,7 @@ class CallSpans:
     Args:
         tracer: Makes and exports them.
         carrier: What outgoing requests of the tools ask for headers.
-        end: Ends a span in place of its `end`, soon, with what else is to stand in it.
+        end: Ends a span later in place of its `end`, after it has added more to it.
     """
 
     def __init__(self, tracer: Tracer, carrier: TraceCarrier, end: EndSpan | None = None) -> None:
@@ -72,10 +72,10 @@ class CallSpans:
         self._carrier = carrier
         self._end = end
         self._leaders: OrderedDict[str | None, SpanContext] = OrderedDict()
-        """The newest calls that others may have shared the run of."""
+        """The newest calls whose run others may have shared."""
 
     def queued(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """Begins the span of the call and, in it, that of its wait."""
+        """Begin the span of the call and, in it, that of its wait."""
         opened = self._begin(call, event)
         opened.wait = self._tracer.start_span(
             _name("queue", event.tool),
@@ -87,7 +87,7 @@ class CallSpans:
         )
 
     def started(self, call: FollowedCall, event: ToolEngineEvent, was_queued: bool) -> None:
-        """Ends the wait, and makes the span the current one for the tool."""
+        """End the wait, and make the span the current one for the tool."""
         started = time_ns() if was_queued else call.began
         opened: _OpenSpan = self._begin(call, event) if call.span is None else call.span
         if opened.wait is not None:
@@ -101,7 +101,7 @@ class CallSpans:
         trace_carrier.set(self._carrier)
 
     def retried(self, call: FollowedCall, event: ToolEngineEvent) -> None:
-        """Notes, at its end, the attempt that is followed by another."""
+        """Note a failed attempt that is followed by another."""
         opened: _OpenSpan = call.span
         facts = event.data
         opened.span.add_event(
@@ -122,7 +122,6 @@ class CallSpans:
         result: ToolExecutionResult,
         now: int,
     ) -> None:
-        """Ends the span."""
         opened: _OpenSpan = call.span or _OpenSpan(self._span_at_end(call, event, result))
         self._leave(opened)
         span = opened.span
@@ -158,14 +157,14 @@ class CallSpans:
     def _span_at_end(
         self, call: FollowedCall, event: ToolEngineEvent, result: ToolExecutionResult
     ) -> Span:
-        """The span of a call of which nothing was heard before its end."""
+        """Return the span of a call whose start was not seen."""
         if not call.is_shared:
             return self._start(call, event)
         leader = self._leaders.get(result.metadata["shared_with"])
         return self._start(call, event, links=None if leader is None else [Link(leader)])
 
     def _leave(self, opened: _OpenSpan) -> None:
-        """Gives the caller its own context back, if it is the caller's that we are in."""
+        """Restore the caller's context, unless another one is current by now."""
         outside = opened.outside
         if outside is not None and current.get_current() is opened.inside:
             current.attach(outside)
@@ -173,12 +172,12 @@ class CallSpans:
 
 
 def _name(operation: str, tool: Tool | None) -> str:
-    """The name of a span; what no tool is called would make too many names."""
+    """Return the name of a span; unknown tools share one, to bound the names."""
     return operation if tool is None else f"{operation} {tool.name}"
 
 
 def _attributes(event: ToolEngineEvent) -> dict[str, str | int]:
-    """What is known from the beginning, so that samplers can go by it."""
+    """Return what is known from the beginning, so that samplers can use it."""
     tool = event.tool
     attributes: dict[str, str | int] = {
         "gen_ai.operation.name": "execute_tool",
@@ -213,7 +212,7 @@ def _describe_end(span: Span, result: ToolExecutionResult) -> None:
 
 
 def _mark(span: Span, result: ToolExecutionResult) -> None:
-    """Says how a call failed, by the conventions for recording errors."""
+    """Record how a call failed, by the conventions for errors."""
     if not result.is_success:
         span.set_attribute("error.type", result.error_type or "_OTHER")
         span.set_status(Status(StatusCode.ERROR, (result.error or "")[:_MAX_TEXT]))

@@ -1,4 +1,4 @@
-"""How does the data that a tool returned become what its caller and a model read?"""
+"""How does what a tool returned become what its caller and a model read?"""
 
 from __future__ import annotations
 

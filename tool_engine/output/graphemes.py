@@ -1,8 +1,8 @@
-"""Where in a text does one character end, as people see it, and the next begin?
+"""Where in a text does one visible character end and the next begin?
 
 The rules for extended grapheme clusters of Unicode's annex 29, with the character data that Python
-has. Where that does not tell, characters are taken for joined: nobody sees a cut that is one
-character off, but a letter that is cut in two is another letter.
+has. Where that is insufficient, characters count as joined: a cut one character off is not noticed,
+but half a letter is another letter.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _FLAGS: Final = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 _EXTENDING: Final = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f") | frozenset(
     map(chr, (*range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)))
 )
-"""What goes with the character before it and is no mark: joiners, vowels, skin colours, tags."""
+"""Characters that extend the previous one and are no marks: joiners, vowels, skin colours, tags."""
 _PREPENDED: Final = frozenset(
     "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
     "\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a"
     "\U00011a84\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46\U00011f02"
 )
-"""What goes with the character behind it."""
+"""Characters that belong to the next one."""
 _SEPARATE: Final = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _VIRAMA: Final = 9
 """The combining class of the signs that join two consonants into one letter."""
 _MOST_MARKS: Final = 32
-"""Marks between two consonants that are looked at."""
+"""The most marks between two consonants that are looked at."""
 _LONGEST: Final = 128
 """Code points of a character: the longest emoji has ten, Unicode's stream-safe form 31."""
 _WINDOW: Final = 4_096
 
 
 def cluster_start(text: str, place: int) -> int:
-    """The last place up to `place` at which a cut of `text` splits no character.
+    """Return the last place up to `place` where a cut splits no character.
 
     It is `place` itself inside a hundred marks and more: they are no character.
     """
@@ -45,7 +45,7 @@ def cluster_start(text: str, place: int) -> int:
 
 
 def cluster_end(text: str, place: int) -> int:
-    """The first place from `place` on at which a cut of `text` splits no character.
+    """Return the first place from `place` on where a cut splits no character.
 
     It is `place` itself inside a hundred marks and more: they are no character.
     """
@@ -66,12 +66,12 @@ def _edge(text: str, place: int, step: int) -> int:
 
 
 def _is_marked(text: str, place: int) -> bool:
-    """Whether what stands behind `place` is no letter, but goes with the one before."""
+    """True if the character behind `place` is a mark of the one before."""
     return _extends(text[place])
 
 
 def is_joined(text: str, place: int) -> bool:
-    """Whether what stands before and behind `place` is seen as one character, or one line end.
+    """True if both sides of `place` are one visible character or line end.
 
     Args:
         text: Any text.
@@ -92,7 +92,7 @@ def is_joined(text: str, place: int) -> bool:
 
 
 def _is_separate(character: str) -> bool:
-    """Whether nothing joins it: what controls and formats, halves of surrogate pairs."""
+    """True for controls, formats and halves of surrogate pairs, which never join."""
     if character in _EXTENDING or character in _PREPENDED:
         return False
     return unicodedata.category(character) in _SEPARATE
@@ -103,7 +103,7 @@ def _extends(character: str) -> bool:
 
 
 def _flags_before(text: str, place: int) -> int:
-    """How many regional indicators stand one after the other before `place`."""
+    """Return how many regional indicators stand directly before `place`."""
     end = place
     while end > 0:
         part = text[max(0, end - _WINDOW) : end]
@@ -115,7 +115,7 @@ def _flags_before(text: str, place: int) -> int:
 
 
 def _is_syllable(before: str, behind: str) -> bool:
-    """Whether two parts of Korean letters are one syllable."""
+    """True if two parts of Korean letters are one syllable."""
     first, second = _hangul(before), _hangul(behind)
     if first == "L":
         return second in ("L", "V", "LV", "LVT")
@@ -136,7 +136,7 @@ def _hangul(character: str) -> str:
 
 
 def _is_conjunct(text: str, place: int) -> bool:
-    """Whether an Indic consonant stands behind one that a virama joins it with."""
+    """True if a virama joins the Indic consonant behind with the one before."""
     if unicodedata.category(text[place]) != "Lo":
         return False
     is_linked = False

@@ -1,4 +1,4 @@
-"""What do a caller and a model get of an output under its tool's `result` limits?"""
+"""How much of an output do a caller and a model get under `result` limits?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CutOutput", "Kept", "LimitedOutput", "Reader", "cut_output", "is_kno
 _MOST_NOTE: Final = 480
 """Characters of a note: enough for a few sentences."""
 _LEAST_NOTE: Final = 68
-"""Enough to name the call that has the rest."""
+"""Characters that are enough to name the call that has the rest."""
 _SLACK: Final = 16
 """Characters by which the numbers of a note may grow when there is more room for the rest."""
 _AROUND_NOTE: Final = len(f', "{CUT_KEY}": ')
@@ -28,26 +28,25 @@ _MOST_PARTS: Final = 50
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Who reads an output."""
+    """A reader of an output."""
 
     call_id: str
-    """The call whose output it is."""
     can_read: bool
-    """Whether it may call `read_result`."""
+    """True if it may call `read_result`."""
 
 
 class CutOutput(msgspec.Struct, frozen=True):
-    """An output of which not all is shown; each of its readers gets a note of its own."""
+    """An output that is only partly shown; each of its readers gets a note of its own."""
 
     body: dict[str, Any]
     """What is shown."""
     parts: list[CutPart]
-    """What is not, the outermost first."""
+    """What is left out, the outermost first."""
     room: int
     """Characters for the note."""
 
     def shown_to(self, reader: Reader, *, is_kept: bool) -> dict[str, Any]:
-        """The output with the note, which counts in its `max_chars`."""
+        """Return the output with the note, which counts in its `max_chars`."""
         note = note_of(
             self.parts,
             len(self.parts),
@@ -59,7 +58,7 @@ class CutOutput(msgspec.Struct, frozen=True):
         return {**self.body, CUT_KEY: note}
 
     def facts(self, reader: Reader, *, is_kept: bool) -> dict[str, Any]:
-        """What programs read of it, as `metadata["cut"]`."""
+        """Return the cut for programs, as `metadata["cut"]`."""
         return {
             "call_id": reader.call_id,
             "is_kept_whole": is_kept,
@@ -69,37 +68,37 @@ class CutOutput(msgspec.Struct, frozen=True):
 
 
 class Kept(Protocol):
-    """What a record keeps of an output."""
+    """The part of an output that a record keeps."""
 
     @property
     def result(self) -> bytes:
-        """A snapshot of what the tool returned, as every record has it."""
+        """Return a snapshot of what the tool returned, as every record has it."""
 
     @property
     def whole(self) -> bytes | None:
-        """A snapshot of the output before it was cut, where `result` does not have all of it."""
+        """Return a snapshot of the uncut output, where `result` does not have all of it."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the output was lost."""
+        """True if nothing of the output was lost."""
 
 
 class LimitedOutput(msgspec.Struct, frozen=True):
-    """What becomes of a value that a tool with limits returned."""
+    """The value of a tool with limits, after they were applied."""
 
     output: dict[str, Any]
-    """All that limits were put on: what the tool returned, or what they picked from it."""
+    """The whole output before cutting: what the tool returned, or the selected part."""
     kept: Kept
     """What the record has."""
     cut: CutOutput | None
     """None where nothing was cut."""
     has_reader: bool
-    """Whether there is a tool to read the rest with."""
+    """True if there is a tool to read the rest with."""
 
     def shown_to(
         self, call_id: str, context: ToolExecutionContext
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The output of a call and its `metadata["cut"]`; None where it gets all.
+        """Return the output of a call and its `metadata["cut"]`; None: nothing was cut.
 
         A call that a tool makes for itself gets all: it is a program that reads its result.
         """
@@ -114,7 +113,7 @@ class LimitedOutput(msgspec.Struct, frozen=True):
 
 
 def is_known(context: ToolExecutionContext) -> bool:
-    """Whether the caller can be told apart from others, so that it may read its results."""
+    """True if the caller is identifiable, so that it may read its results."""
     names = (context.caller_id, context.conversation_id, context.workflow_id)
     return any(name is not None for name in names)
 
@@ -125,12 +124,12 @@ def cut_output(
     splits: Callable[[str, int], bool],
     reader: Reader,
 ) -> CutOutput | None:
-    """What is shown of `output`; None when all of it is.
+    """Return what is shown of `output`; None: all of it.
 
     Args:
         output: The mapping that a result would hold.
         limits: How much may be shown.
-        splits: Says where a text must not be cut, as half of a secret would be left.
+        splits: Finds where a text must not be cut, as half of a secret would be left.
         reader: The first of its readers, for whose note there must be room.
     """
     most = inf if limits.max_chars is None else limits.max_chars

@@ -1,7 +1,7 @@
 """How long is the text that a model would read of a value?
 
-Nothing is written to find out, and nobody looks further than needed: a size that is above what was
-asked for is only known to be above it, so that the cost is that of the limit and not of the value.
+Nothing is written to find out, and counting stops at the limit: a larger size is only known to be
+larger, so that the cost is that of the limit and not of the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tool_engine.model.result import CutStrategy, ResultLimits
 __all__ = ["MAX_DEPTH", "Measure", "key_of", "plain", "shallow", "text_size"]
 
 MAX_DEPTH: Final = 64
-"""Levels that are looked into; what stands deeper is shown as an ellipsis."""
+"""Levels that are looked into; deeper values are shown as an ellipsis."""
 _MAX_BITS: Final = 2_048
 """Python refuses to write integers of more than 4,300 digits."""
 _MAX_BYTES: Final = 1_048_576
@@ -27,7 +27,7 @@ _PLAIN: Final = frozenset((str, dict, list, bool, type(None)))
 
 
 def shallow(value: Any) -> Any:
-    """`value` as a text, a number, a bool, None, a dict or a list; what is in it stays as it is."""
+    """Return `value` as a text, number, bool, None, dict or list; its items unchanged."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, str):
@@ -50,7 +50,7 @@ def _foreign(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON values: itself where it is made of them, else a copy.
+    """Return `value` as JSON values: itself where it is made of them, else a copy.
 
     Raises:
         RecursionError: It holds itself, or nests too deep.
@@ -87,9 +87,9 @@ def _number(value: float) -> float | str:
 
 
 def text_size(text: str, most: float = sys.maxsize) -> int:
-    """Characters of `text` in quotes, escaped as JSON asks for.
+    """Return the characters of `text` in quotes, escaped as JSON asks for.
 
-    Only told apart from others where they matter: not for a text that is longer than `most`, nor
+    Escapes are counted only where they matter: not for a text that is longer than `most`, nor
     where `most` is endless.
     """
     if len(text) + 2 > most or most == math.inf:
@@ -113,10 +113,10 @@ class Measure:
         self._most_items = limits.max_items
         self.strategy = limits.strategy
         self.must_cut = False
-        """Whether something was met that cannot be shown whole, whatever room there is."""
+        """True after a value that cannot be shown whole, whatever room there is."""
 
     def ends(self, count: int) -> tuple[int, int]:
-        """How many entries of a list of `count` may be shown of its beginning and of its end."""
+        """Return how many entries of `count` may be shown of a list's beginning and end."""
         shown = count if self._most_items is None else min(count, self._most_items)
         if self.strategy is CutStrategy.TAIL:
             return (0, shown) if shown < count else (count, 0)
@@ -125,7 +125,7 @@ class Measure:
         return shown - shown // 2, shown // 2
 
     def size(self, value: Any, most: float, depth: int = 0) -> int:
-        """Characters of the text of `value`; anything above `most` where it is longer than that."""
+        """Return the characters of the text of `value`; anything above `most` if longer."""
         value = shallow(value)
         if isinstance(value, str):
             return text_size(value, most)
@@ -156,7 +156,7 @@ class Measure:
         return total - 2 + self._overhead
 
     def key_size(self, key: Any, most: float) -> int:
-        """Characters of a key, with the colon and the space behind it."""
+        """Return the characters of a key, with the colon and the space behind it."""
         return text_size(key_of(key), most) + 2
 
     def _shown(self, value: list[Any]) -> Iterator[Any]:
@@ -168,7 +168,7 @@ class Measure:
 
 
 def key_of(key: Any) -> str:
-    """The text that stands for the key of a mapping."""
+    """Return the text that represents a mapping's key."""
     if isinstance(key, str):
         return str.__str__(key)
     return str(shallow(key)) if isinstance(key, int | float) else shown(key)

@@ -1,4 +1,4 @@
-"""What was cut, and in which words is it said?"""
+"""What was cut, and how does a note describe it?"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["CutPart", "note_of"]
 
 _UNITS: Final = {"text": "characters", "list": "entries", "mapping": "keys", "level": "levels"}
 _LONGEST_PATH: Final = 200
-"""Characters of a path in a note; a longer one, of strange keys, would leave no room for others."""
+"""Characters of a path in a note; a longer one would leave no room for others."""
 
 
 class CutPart(msgspec.Struct, frozen=True):
-    """One place in an output of which not all is shown."""
+    """One place in an output that is only partly shown."""
 
     path: ResultPath
     kind: str
@@ -33,7 +33,7 @@ class CutPart(msgspec.Struct, frozen=True):
     """How much there is."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The part as it stands in `metadata["cut"]["parts"]`."""
+        """Return the part as it stands in `metadata["cut"]["parts"]`."""
         return {
             "path": write_path(self.path),
             "kind": self.kind,
@@ -44,7 +44,7 @@ class CutPart(msgspec.Struct, frozen=True):
         }
 
     def words(self) -> str:
-        """The part as a model reads of it."""
+        """Describe the part for a model."""
         place = write_path(self.path) or "the output"
         if self.kind == "level":
             return f"{place} is nested too deep"
@@ -63,14 +63,14 @@ class CutPart(msgspec.Struct, frozen=True):
 def note_of(
     parts: Sequence[CutPart], count: int, call_id: str, room: int, *, can_read: bool, is_kept: bool
 ) -> str:
-    """Says what was cut and how to get the rest, in at most `room` characters of JSON text.
+    """Return a note on what was cut and how to get the rest, within `room` characters.
 
     Args:
-        parts: What was cut, the most telling first.
+        parts: What was cut, the most informative first.
         count: How many parts there are in all.
         call_id: The call whose output it is.
         room: At least what `LEAST_CHARS` leaves for a note.
-        can_read: Whether the one who reads this may call `read_result`.
+        can_read: Whether the reader may call `read_result`.
         is_kept: Whether the record has the whole.
     """
     rest = next(
@@ -87,7 +87,7 @@ def note_of(
 
 
 def _rests(parts: Sequence[CutPart], call_id: str, can_read: bool, is_kept: bool) -> list[str]:
-    """How to get the rest, the most helpful wording first."""
+    """Return wordings of how to get the rest, the most helpful first."""
     if not can_read:
         kept = "whole" if is_kept else "beginning"
         return [f"The record of {call_id} has the {kept}.", f"See {call_id}."]

@@ -1,7 +1,7 @@
-"""Where may a text be cut, so that what is left is not taken for something else?
+"""Where may a text be cut without changing the meaning of what is left?
 
 Half of an emoji is another emoji, half of a number another number, half of an escaped quote ends or
-begins a text of JSON, and half of a secret is one that nothing recognises any more.
+begins a text of JSON, and half of a secret is no longer recognised.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tool_engine.output.graphemes import cluster_end, cluster_start
 __all__ = ["Splits", "place_to_cut"]
 
 Splits = Callable[[str, int], bool]
-"""Whether a cut of a text at a position would leave half of a secret on one side."""
+"""True if a cut of a text at a position would leave half of a secret on one side."""
 _PLAIN: Final = re.compile(r"[\d.eE+-]{2}")
 _GROUPED: Final = re.compile(r"\d[,'_]\d")
-"""The sign stands between the digits of `1,234,567`, but between the numbers of `[1,2,3]`, too."""
+"""A comma separates digits in `1,234,567`, but also numbers in `[1,2,3]`."""
 _LONGEST_NUMBER: Final = 40
-"""Characters; what is longer is no number that anybody reads, and may be cut."""
+"""Characters; longer runs of digits are no readable numbers and may be cut."""
 _LONGEST_RUN: Final = 1_000
-"""Backslashes of which it is told which ones escape the next."""
+"""The most backslashes that are examined for which one escapes the next."""
 
 
 def place_to_cut(text: str, place: int, step: int, splits: Splits) -> int:
-    """The nearest place at which a cut of `text` splits no character, number, escape or secret.
+    """Return the nearest place where a cut splits no character, number, escape or secret.
 
     A single thing that reaches to the end of the text is left out whole: then it is 0, or the
     length of the text.
@@ -35,7 +35,7 @@ def place_to_cut(text: str, place: int, step: int, splits: Splits) -> int:
         text: What is to be cut.
         place: Where, at best.
         step: -1 to look before `place`, 1 to look behind it.
-        splits: Says where a secret would be split.
+        splits: Finds where a secret would be split.
     """
     jump = step
     while 0 < place < len(text):
@@ -53,7 +53,7 @@ def place_to_cut(text: str, place: int, step: int, splits: Splits) -> int:
 
 
 def _beside_number(text: str, place: int, step: int) -> int:
-    """The edge of the number that `place` is in; `place` where it is in none."""
+    """Return the edge of the number around `place`; `place` outside of numbers."""
     for splits in (_splits_grouped, _splits_plain):
         edge = place
         while 0 < edge < len(text) and splits(text, edge):
@@ -75,6 +75,6 @@ def _splits_grouped(text: str, place: int) -> bool:
 
 
 def _is_escaped(text: str, place: int) -> bool:
-    """Whether the character behind `place` belongs to a backslash before it."""
+    """True if the character behind `place` belongs to a backslash before it."""
     before = text[max(0, place - _LONGEST_RUN) : place]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1

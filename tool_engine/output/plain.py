@@ -1,8 +1,8 @@
-"""Which values of JSON does a tool's return value stand for, where it is made of none?
+"""Which JSON values represent a tool's return value that is not made of them?
 
-Models of pydantic are asked for their own form; what has fields, keys or items is taken apart. What
-has no form in JSON is an error that says what to return: its `repr` would be an answer that looks
-like one.
+Models of pydantic are asked for their own form; values with fields, keys or items are taken apart.
+A value without a JSON form is an error that says what to return: its `repr` would look like an
+answer.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["plain_at_once", "plain_output"]
 
 _MAX_DEPTH: Final = 64
 _MOST: Final = 1_000_000
-"""Values that are taken apart; one that holds itself twice has no end."""
+"""The most values that are taken apart; one that contains itself twice has no end."""
 _FEW: Final = 1_000
-"""Values that are looked at on the event loop."""
+"""The most values that are looked at on the event loop."""
 _LISTS: Final = frozenset((list, tuple, set, frozenset))
 _KNOWN: Final = (
     *(str, int, float, bytes, bytearray, memoryview, type(None), Enum, Decimal, UUID),
     *(dt.date, dt.time, dt.timedelta, msgspec.Raw),
 )
-"""What is written as a text, as a number or as null."""
+"""Types written as a text, a number or null."""
 
 
 def plain_output(value: Any) -> dict[str, Any]:
-    """The output that `value`, returned by a tool, stands for. Runs code of its classes.
+    """Return the output for a tool's `value`. Runs code of its classes.
 
     Raises:
         ToolExecutionError: Something in it has no form in JSON.
@@ -46,7 +46,7 @@ def plain_output(value: Any) -> dict[str, Any]:
 
 
 def plain_at_once(value: Any) -> dict[str, Any] | None:
-    """The same where little is in `value`, and no code of its classes need run; None elsewhere.
+    """Return the output of a small `value` if no code of its classes runs; else None.
 
     Raises:
         ToolExecutionError: Something in it has no form in JSON.
@@ -73,7 +73,7 @@ def _is_known(value: Any) -> bool:
 
 
 class _Taking:
-    """Takes values apart, as far as there is an end to them."""
+    """Takes values apart, up to a bound."""
 
     def __init__(self) -> None:
         self._left = _MOST

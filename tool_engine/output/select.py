@@ -13,7 +13,7 @@ __all__ = ["selected"]
 
 
 def selected(expression: str, value: Any) -> Any:
-    """What the JMESPath `expression` picks from `value`, which holds JSON values; None: nothing.
+    """Return what the JMESPath `expression` picks from JSON `value`; None: nothing.
 
     Raises:
         ToolExecutionError: A function of the expression does not fit the value.

@@ -1,4 +1,4 @@
-"""Who puts the limits of a tool on what its executor returns?"""
+"""How are a tool's result limits applied to what its executor returns?"""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tool_engine.redaction.splitting import splits_secret
 __all__ = ["Keeper", "is_quick", "shaped"]
 
 _AT_ONCE: Final = 32_768
-"""Characters of an output that is dealt with on the event loop; a larger one goes to a thread."""
+"""Characters of an output that the event loop handles; a larger one goes to a thread."""
 _FEW: Final = 16
 _SHORT: Final = 512
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _UNLIMITED: Final = ResultLimits()
 _PER_OBJECT: Final = 16
-"""Characters that each list and each mapping counts for: to make many of them again, when they are
-read, takes longer than long texts do."""
+"""Characters that each list and each mapping counts for: reading many of them takes longer than
+reading long texts."""
 
 
 class Keeper(Protocol):
@@ -39,11 +39,11 @@ class Keeper(Protocol):
     def __call__(
         self, returned: dict[str, Any], output: dict[str, Any], fits: Callable[[Any], bool]
     ) -> Kept:
-        """What is kept of what a tool returned, and of the output that was picked from it."""
+        """Return what to keep of a returned value and of the output selected from it."""
 
 
 def shaped(executor: Any, limits: ResultLimits, keep: Keeper, *, has_reader: bool) -> ToolExecutor:
-    """An executor like `executor` whose values are `LimitedOutput` where limits changed them.
+    """Return an executor whose values become `LimitedOutput` where limits change them.
 
     Limits are a matter of the run: they count in its deadline, and what takes long does not take
     the event loop.
@@ -66,7 +66,7 @@ class _Shaper:
         self._has_reader = has_reader
 
     def shape(self, value: Any, secrets: OwnSecrets, context: ToolExecutionContext) -> Any:
-        """The value, or what becomes of it."""
+        """Return the value, or its limited form."""
         try:
             return self._shape(value, secrets, context)
         except ToolExecutionError:
@@ -141,12 +141,12 @@ class _SyncShaping:
 
 
 def is_quick(value: Any) -> bool:
-    """Whether there is so little of an output that no thread is needed to deal with it."""
+    """True if an output is small enough to handle without a thread."""
     return _is_tiny(value) or _fits(value, _AT_ONCE)
 
 
 def _is_tiny(value: Any) -> bool:
-    """Whether an output is a few short texts and numbers: then nothing has to be measured."""
+    """True if an output is a few short texts and numbers, which need no measuring."""
     if type(value) is not dict or len(value) > _FEW:
         return False
     for key, item in value.items():

@@ -1,8 +1,8 @@
 """What is shown of a value that is too long?
 
-Its structure stays: a text is cut within, a list loses entries, a mapping its last keys, and the
-room goes to all that need it in equal parts, so that a long text takes nothing from its neighbours.
-The cost is that of what is shown, not of what there is.
+Its structure stays: a text is cut within, a list loses entries, a mapping its last keys. The room
+is shared equally among all that need it, so that a long text takes nothing from its neighbours. The
+cost is that of what is shown, not of the whole value.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["Cutter"]
 
 ELLIPSIS: Final = "…"
 _SHORT: Final = 40
-"""Characters that each key of a record-like mapping gets at least."""
+"""The least characters that each key of a record-like mapping gets."""
 _RECORD: Final = 32
-"""The most keys of a mapping that is taken for a record, whose keys say more than their values."""
+"""The most keys of a mapping that counts as a record, whose keys matter more than values."""
 
 
 class Cutter:
-    """Makes values shorter, and notes in `parts` what it left out.
+    """Shortens values, and notes in `parts` what it left out.
 
     Args:
         limits: What stays, and how many entries of a list.
@@ -42,7 +42,7 @@ class Cutter:
         self._splits = splits
 
     def cut(self, output: dict[Any, Any], room: float) -> dict[str, Any]:
-        """`output` in at most `room` characters of text."""
+        """Return `output` in at most `room` characters of text."""
         # A note will stand there: what a tool wrote must not be taken for one.
         return self._mapping(output, room, (), hidden=CUT_KEY)
 
@@ -81,7 +81,7 @@ class Cutter:
     def _affordable(
         self, value: list[Any], head: int, tail: int, room: float, depth: int
     ) -> tuple[int, int]:
-        """How many entries of both ends fit, where a long one is cut to a quarter of the room."""
+        """Return how many entries of both ends fit if long ones get a quarter of the room."""
         enough = max(room // 4, _least(room))
         if head == len(value) and self._strategy is not CutStrategy.HEAD:
             is_tail = self._strategy is CutStrategy.TAIL
@@ -111,7 +111,7 @@ class Cutter:
     def _named(
         self, value: dict[Any, Any], room: float, depth: int, hidden: str | None
     ) -> tuple[dict[str, Any], int]:
-        """The entries that fit, and how many come before the first that does not."""
+        """Return the entries that fit, and how many precede the first that does not."""
         is_record = len(value) <= _RECORD
         enough = _least(room) if is_record else max(room // 4, _least(room))
         named: dict[str, Any] = {}
@@ -131,7 +131,7 @@ class Cutter:
         return named, len(named) if skipped < 0 else skipped
 
     def _rooms(self, values: list[Any], room: float, depth: int) -> list[float]:
-        """What each value may take of `room`: as much as it needs, or else the same as others."""
+        """Return the share of `room` of each value: what it needs, or an equal part."""
         if room == inf or not values:
             return [inf] * len(values)
         level = room // len(values)
@@ -176,12 +176,12 @@ class Cutter:
 
 
 def _least(room: float) -> float:
-    """Characters without which an entry is not worth being shown."""
+    """Return the fewest characters for which an entry is worth showing."""
     return max(min(_SHORT, room // 3), _SHORT // 5)
 
 
 def _turns(head: int, tail: int) -> Iterator[int]:
-    """0 for each entry of the beginning and 1 for each of the end, by turns."""
+    """Yield in turns 0 for each entry of the beginning and 1 for each of the end."""
     for number in range(max(head, tail)):
         if number < head:
             yield 0
@@ -198,7 +198,7 @@ def _suffix(text: str, room: int) -> int:
 
 
 def _longest(count: int, room: int, piece: Callable[[int], str]) -> int:
-    """How many characters of a text fit into `room`, escapes counted."""
+    """Return how many characters of a text fit into `room`, escapes counted."""
     low, high = 0, min(count, room)
     while low < high:
         middle = (low + high + 1) // 2

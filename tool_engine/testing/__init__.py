@@ -1,8 +1,8 @@
-"""How do people test what they build on the engine, and try out limits before they set them?
+"""How are tools tested, and limits tried out before they are set?
 
 `VirtualLoop` and `run` let hours of concurrency pass at once. `simulate` replays recorded calls
-under other limits, and `plot` draws what came of it. `check_definitions` runs the examples and
-tests that definitions carry.
+under other limits, and `plot` draws the outcome. `check_definitions` runs the examples and tests
+that definitions carry.
 """
 
 from tool_engine.testing.definitions import check_definitions

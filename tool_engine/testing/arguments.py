@@ -1,7 +1,7 @@
-"""Which arguments fit a tool's parameters?
+"""Which generated arguments fit a tool's parameters?
 
-They are made from the schema, keyword by keyword, without asking the validator that shall accept
-them. The edges come up often: the least and the greatest number, the shortest and the longest text.
+They are made from the schema, keyword by keyword, independently of the validator that must accept
+them. Extremes are frequent: the least and the greatest number, the shortest and the longest text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ ANNOTATIONS: Final = frozenset(
         "writeOnly",
     }
 )
-"""Keywords that forbid nothing."""
 _UNDERSTOOD: Final = ANNOTATIONS | {
     *("type", "enum", "const", "pattern", "minLength", "maxLength"),
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
@@ -44,7 +43,7 @@ _EDGES: Final = ("exclusiveMinimum", "exclusiveMaximum")
 
 
 class ArgumentMaker:
-    """Makes arguments that fit.
+    """Generates arguments that fit.
 
     Args:
         schema: The tool's `parameters_schema`.
@@ -65,11 +64,11 @@ class ArgumentMaker:
         """Parameter -> why no value could be made for it."""
 
     def arguments(self, *, whole: bool = False, may_lack: bool = False) -> dict[str, Any]:
-        """Arguments that fit.
+        """Return arguments that fit.
 
         Args:
-            whole: Nothing optional is left out, and no list empty where it need not be.
-            may_lack: A required parameter of which no value can be made is left out.
+            whole: Whether all optional parameters are included and lists are non-empty if allowed.
+            may_lack: Whether to leave out a required parameter for which no value can be made.
 
         Raises:
             NoValueError: A required parameter has no value that could be made.
@@ -95,7 +94,7 @@ class ArgumentMaker:
         return made
 
     def text_maker(self, pattern: str) -> TextMaker:
-        """The maker of texts for `pattern`; raises `NoValueError` for one not understood."""
+        """Return the maker of texts for `pattern`; raise `NoValueError` if it is not understood."""
         maker = self._texts.get(pattern)
         if maker is None:
             maker = self._texts[pattern] = TextMaker(pattern, self._random)
@@ -152,7 +151,7 @@ class ArgumentMaker:
         return plain_text(self._random, length)
 
     def _pick(self, least: int, most: int) -> int:
-        """A whole number between the two, the edges as often as all others."""
+        """Return a whole number between the two; the bounds are as frequent as all others."""
         if least > most:
             raise NoValueError(f"nothing lies between {least} and {most}")
         return self._random.choice((least, most, self._random.randint(least, most)))
@@ -235,7 +234,7 @@ class ArgumentMaker:
 
 
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types that a schema names; none when it names none."""
+    """Return the types that a schema names; none when it names none."""
     declared = schema.get("type", ())
     return (declared,) if isinstance(declared, str) else tuple(declared)
 

@@ -1,4 +1,4 @@
-"""What comes of one example or test of a definition when it is run?"""
+"""What is the outcome of one example or test of a definition?"""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class CaseRunner:
 
     Args:
         engine: Runs the calls.
-        stand_ins: Are set up for each.
+        stand_ins: Set up anew for each call.
     """
 
     def __init__(self, engine: ToolEngine, stand_ins: StandIns) -> None:
         self._engine = engine
         self._stand_ins = stand_ins
         self._validator = ToolParameterValidator(strict=True)
-        # Whoever has the tests run wants to see what the tool does, and nobody else is asked.
+        # Running the tests is consent to their calls: no approver is asked.
         self._consent = gate_of_engine(CallbackApprover(lambda request: True))
 
     async def run(self, tool: Tool) -> list[CaseReport]:
-        """A report for each example and test of `tool`, in the order of the definition."""
+        """Return a report per example and test of `tool`, in the definition's order."""
         reports = []
         for key, written in (("examples", tool.examples), ("tests", tool.tests)):
             for number, case in enumerate(written):
                 title = case.get("name") or case.get("description") or ""
                 report = CaseReport((key, number), title)
                 if key == "examples":
-                    # An example is shown to whoever calls the tool, so it has to be a right call.
+                    # An example is shown to callers of the tool, so it has to be a right call.
                     report.problems = self._refusals(tool, case["params"])
                 if not report.problems and (key == "tests" or "output" in case):
                     await self._run(tool, case, report)
@@ -93,7 +93,7 @@ class CaseRunner:
         report.problems = told + ([] if scene.is_broken else problems)
 
     def _reached(self, tool: Tool) -> list[Tool]:
-        """The tool, and all that it calls if it is a workflow."""
+        """Return the tool, and all that it calls if it is a workflow."""
         reached = {tool.name: tool}
         pending = [tool]
         while pending:
@@ -106,7 +106,7 @@ class CaseRunner:
 
 
 def _called(steps: Any) -> Iterator[str]:
-    """The tools that steps of a workflow call, those in `parallel` included."""
+    """Yield the tools that workflow steps call, those in `parallel` included."""
     for step in steps if isinstance(steps, list) else ():
         if isinstance(step, Mapping):
             if isinstance(step.get("tool"), str):
@@ -117,14 +117,14 @@ def _called(steps: Any) -> Iterator[str]:
 def _obstacle(
     tool: Tool, case: Mapping[str, Any], result: ToolExecutionResult, missing: str
 ) -> str:
-    """Why the test could not be run here; empty when it could."""
+    """Return why the test could not run here; empty when it could."""
     if result.error_type == _NO_EXECUTOR != _expected_error(case)[0]:
         return _no_executor(tool)
     return missing
 
 
 def _expected_error(case: Mapping[str, Any]) -> tuple[str | None, str]:
-    """The error type that a test names, and the part of its message."""
+    """Return the error type that a test names, and the part of its message."""
     expected = case.get("expect_error")
     if isinstance(expected, Mapping):
         return expected["error_type"], expected.get("message", "")
@@ -166,7 +166,7 @@ def _output_problems(tool: Tool, case: Mapping[str, Any], result: ToolExecutionR
 
 
 def _declared_problems(schema: dict[str, Any] | None, got: dict[str, Any]) -> list[str]:
-    """Where an output is not what the definition declares under `output`."""
+    """Return where an output differs from the definition's `output`."""
     if schema is None:
         return []
     is_wrapped = list(got) == ["result"] and schema.get("type", "object") != "object"
@@ -191,7 +191,7 @@ def _no_executor(tool: Tool) -> str:
 
 
 def _variables(tool: Tool) -> list[str]:
-    """The environment variables that the tool's entry names."""
+    """Return the environment variables that the tool's entry names."""
     return list(dict.fromkeys(_ENV.findall(to_text(tool.implementation_config))))
 
 
@@ -205,7 +205,7 @@ def _missing_variables(names: Iterable[str], error: str) -> list[str]:
 
 @contextlib.contextmanager
 def _environment(wanted: Sequence[str], given: Mapping[str, str]) -> Iterator[None]:
-    """Sets the variables that a test gives; those that the tool wants besides are not there."""
+    """Set the variables that a test gives, and unset the others that the tool uses."""
     before = {name: os.environ.pop(name, None) for name in {*wanted, *given}}
     os.environ.update(given)
     try:

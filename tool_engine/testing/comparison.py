@@ -1,4 +1,4 @@
-"""In what does a JSON value differ from the one that was expected?"""
+"""How does a JSON value differ from the expected one?"""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST_CHARACTERS: Final = 300
 def differences(
     expected: Any, got: Any, *, root: str = "output", is_partial: bool = False
 ) -> list[str]:
-    """Each place where `got` is not what was expected, at most ten; empty when they are equal.
+    """Return at most ten places where `got` is not as expected; empty when equal.
 
-    Equal is meant as JSON means it: 1 equals 1.0 but not true, and the order of keys is nothing.
+    Equality is that of JSON: 1 equals 1.0 but not true, and the order of keys does not matter.
 
     Args:
         expected: A JSON value.
         got: A JSON value.
-        root: What the places are named after.
+        root: The name that the places begin with.
         is_partial: A mapping in `got` may hold more keys than the expected one.
     """
     found = _differences(expected, got, (root,), is_partial)
@@ -35,7 +35,7 @@ def differences(
 
 
 def json_line(value: Any) -> str:
-    """`value` as JSON on one line, cut where it gets long."""
+    """Return `value` as JSON on one line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= _MOST_CHARACTERS:
         return text

@@ -1,9 +1,9 @@
 """Do tools do what the examples and tests in their own definitions say?
 
 Each call goes through the whole engine: arguments are validated, the tool's executor runs, its
-output is compared and held against the output that the definition declares. What the test prepares
-stands in for the world (`stand_ins`). Limits on how often and how many at once are lifted, for a
-test has to be quick; the number of attempts stays, the pause between them goes.
+output is compared and checked against the output that the definition declares. The test's own
+files, databases and recordings replace the outside world (`stand_ins`). To be quick, rate and
+concurrency limits are lifted and retries do not pause; the number of attempts stays.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ async def check_definitions(
     seed: int = 0,
     cases: int = 20,
 ) -> list[ToolReport]:
-    """Runs the examples and tests of the tools of `engine`, and tries out their parameters.
+    """Run the examples and tests of `engine`'s tools, and try out their parameters.
 
-    The engine is for this alone: its tools lose their limits, its HTTP tools their network,
+    Use the engine for this alone: its tools lose their limits, its HTTP tools their network,
     its SQL tools their databases, and no file tool writes to its real folder.
 
     Args:
@@ -46,7 +46,7 @@ async def check_definitions(
         names: The tools to look at; None: all.
         seed: Picks the generated arguments; the same seed makes the same ones.
         cases: How many generated arguments each tool has to accept; 0 generates none. They are
-            only validated: no tool is run with arguments that nobody wrote.
+            only validated: no tool is run with generated arguments.
 
     Returns:
         A report for each tool, by name.
@@ -75,13 +75,13 @@ async def check_definitions(
 
 
 def _unlimited(tool: Tool) -> Tool:
-    """The tool without what would make its tests wait for one another."""
+    """Return the tool without limits that make its tests wait for one another."""
     retry = None if tool.retry is None else msgspec.structs.replace(tool.retry, backoff=0.0)
     return msgspec.structs.replace(tool, rate=None, concurrency=ToolConcurrency(), retry=retry)
 
 
 def _locate(report: ToolReport) -> None:
-    """Finds file and line of what has not passed."""
+    """Find file and line of cases that have not passed."""
     troubled = [case for case in report.cases if case.status is not CaseStatus.PASSED]
     for case in troubled:
         case.place = report.source
@@ -101,7 +101,7 @@ def _locate(report: ToolReport) -> None:
 
 
 def _written(path: Path, definition: dict[str, Any]) -> Path:
-    """The place in the text of a path that names a parameter instead of counting it."""
+    """Return a path in the text that names a parameter instead of counting it."""
     if path[:1] != ("parameters",):
         return path
     parameters: Sequence[Any] = definition.get("parameters", ())

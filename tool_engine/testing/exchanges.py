@@ -1,4 +1,4 @@
-"""Which HTTP requests did a test expect, which were sent, and what is answered to them?"""
+"""Which HTTP requests did a test expect, which were sent, and how are they answered?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """One request as it went over the wire."""
+    """One request as it was sent."""
 
     method: str
     url: URL
@@ -48,18 +48,18 @@ class Recording:
 
     @property
     def is_broken(self) -> bool:
-        """Whether a request was sent that is not the recorded one."""
+        """True if a request was sent that is not the recorded one."""
         return bool(self._problems)
 
     @property
     def problems(self) -> list[str]:
-        """Where what was sent is not what was recorded, as far as the test has come."""
+        """Return where the requests so far differ from the recorded ones."""
         if self._problems or self._next == len(self._exchanges):
             return self._problems
         return [_unsent(self._exchanges[self._next]["request"], self._next)]
 
     def answer(self, sent: SentRequest) -> bytes | None:
-        """The recorded answer to the next request; None when it is not the one recorded."""
+        """Return the recorded answer to the next request; None: it is another request."""
         if self._problems:
             return None
         if self._next == len(self._exchanges):
@@ -146,7 +146,7 @@ def _body_mismatches(expected: Mapping[str, Any], sent: SentRequest) -> Iterator
 
 
 def _encoded(response: Mapping[str, Any], *, has_body: bool) -> bytes:
-    """The answer as bytes; it ends with the connection, so what frames a message is left out."""
+    """Return the answer as bytes; without framing headers, as the connection ends it."""
     status = response.get("status", 200)
     given = response.get("headers", {})
     headers = [(name, value) for name, value in given.items() if name.lower() not in _FRAMING]

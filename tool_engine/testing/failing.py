@@ -1,4 +1,4 @@
-"""How does a virtual loop tell what went wrong on it?"""
+"""How does a virtual loop report what went wrong on it?"""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tool_engine.errors import ToolEngineError
 __all__ = ["CallbackError", "DeadlockError", "Failing", "deadlock_text", "failing_text"]
 
 Failing = dict[str, Any]
-"""What a callback left behind: a `message` and, mostly, an `exception`."""
+"""The asyncio context of a failure: a `message` and, mostly, an `exception`."""
 _MOST_SHOWN: Final = 10
 
 
 class DeadlockError(ToolEngineError):
-    """Every task waits and no timer is set, so that nothing will ever wake one."""
+    """Every task waits and no timer is set, so that none will ever wake."""
 
     error_type = "deadlock"
 
 
 class CallbackError(ToolEngineError):
-    """A callback or a task failed and nobody asked for its outcome; the cause is its exception."""
+    """A callback or an unawaited task failed; the cause is its exception."""
 
     error_type = "callback_error"
 
 
 def failing_text(failing: Failing) -> str:
-    """What failed, where and how, on one line."""
+    """Describe what failed, where and how, on one line."""
     error = failing.get("exception")
     about = failing.get("task") or failing.get("future")
     parts = [str(failing.get("message"))]
@@ -39,7 +39,7 @@ def failing_text(failing: Failing) -> str:
 
 
 def deadlock_text(loop: asyncio.AbstractEventLoop) -> str:
-    """Who waits on `loop`, and in which line of which file."""
+    """Describe which tasks wait on `loop`, and in which line of which file."""
     waiting = sorted(_place_of(task) for task in asyncio.all_tasks(loop))
     shown = "".join(f"\n  {place}" for place in waiting[:_MOST_SHOWN])
     more = len(waiting) - _MOST_SHOWN

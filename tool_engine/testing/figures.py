@@ -1,4 +1,4 @@
-"""What do many calls add up to: how long did they wait, how many were refused, how busy was it?"""
+"""How long did many calls wait, how many were refused, how busy were the slots?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Figures", "RunFigures", "curve", "most_at_once"]
 NO_BUCKET: Final = "__default__"
 """How a call without a bucket is listed, as in `get_bucket_metrics()`."""
 _MOST_JITTER: Final = 0.001
-"""Records are dated to the millisecond: what overlaps by less did not overlap for certain."""
+"""Shorter overlaps in seconds are not certain: records are dated to the millisecond."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,13 +32,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     wait_p99: float
     wait_max: float
     makespan: float
-    """From the first call's asking to the last one's end."""
+    """Seconds from the first call's request for a slot to the last call's end."""
     slot_seconds: float
     """Seconds for which slots were in use, a call of weight 2 counting twice."""
     slots: int
-    """Slots that there were. Of recorded calls, whose limits are not known: the peak."""
+    """The number of slots. Of recorded calls, whose limits are not known: the peak."""
     utilisation: float
-    """`slot_seconds` as a share of what `slots` had to give during `makespan`."""
+    """`slot_seconds` as a share of the capacity of `slots` during `makespan`."""
     peak: int
     """The most slots in use at once."""
     longest_queue: int
@@ -51,11 +51,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         slots: int | None = None,
         unlimited: frozenset[str] = frozenset(),
     ) -> Figures:
-        """The figures of `calls`.
+        """Return the figures of `calls`.
 
         Args:
-            calls: What ran and what was refused.
-            slots: How many slots there were; None: as many as were in use at once, for recorded
+            calls: Those that ran and those that were refused.
+            slots: The number of slots; None: as many as were in use at once, for recorded
                 calls, whose times are known to the millisecond.
             unlimited: Caller types that need no slot.
         """
@@ -104,11 +104,11 @@ class RunFigures(msgspec.Struct, frozen=True):
         slots_of: Callable[[str | None], int] | None = None,
         unlimited: frozenset[str] = frozenset(),
     ) -> RunFigures:
-        """The figures of a run.
+        """Return the figures of a run.
 
         Args:
-            calls: What ran and what was refused.
-            slots_of: How many slots a bucket has; None: all of them together. Not given for
+            calls: Those that ran and those that were refused.
+            slots_of: Returns the slots of a bucket; of None: those of all. Not given for
                 recorded calls, whose limits are not known.
             unlimited: Caller types that need no slot.
         """
@@ -124,16 +124,16 @@ class RunFigures(msgspec.Struct, frozen=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON values."""
+        """Return the figures as JSON values."""
         values: dict[str, Any] = msgspec.to_builtins(self)
         return values
 
 
 def curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, int]]:
-    """How much there is from which time on: `(time, amount)`, one per change.
+    """Return the amount over time: `(time, amount)`, one per change.
 
     Args:
-        intervals: Begin, end and amount of each; what ends at a time is gone by then.
+        intervals: Begin, end and amount of each; the end itself is excluded.
     """
     changes: dict[float, int] = {}
     for begin, end, amount in intervals:
@@ -149,7 +149,7 @@ def curve(intervals: Iterable[tuple[float, float, int]]) -> list[tuple[float, in
 
 
 def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 0.0) -> int:
-    """The most that there is at any time; overlaps of up to `jitter` seconds do not count."""
+    """Return the largest amount at any time; overlaps up to `jitter` seconds do not count."""
     shortened = [
         (begin, max(end - jitter, begin + (end - begin) / 2), amount)
         for begin, end, amount in intervals
@@ -158,7 +158,7 @@ def most_at_once(intervals: Iterable[tuple[float, float, int]], jitter: float = 
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed (nearest rank)."""
+    """Return the least value that `share` of all do not exceed (nearest rank)."""
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else 0.0
 
 

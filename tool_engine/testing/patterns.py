@@ -20,7 +20,6 @@ from tool_engine.validation.position import build_validator
 __all__ = ["MAX_TEXT", "NoValueError", "TextMaker", "plain_text"]
 
 MAX_TEXT: Final = 10_000
-"""The longest text that is made, in characters."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _ALPHABET: Final = _LETTERS + " -_.,:;/\\'\"{}<>&%éß漢字🙂"
 _PRINTABLE: Final = "".join(map(chr, range(32, 127)))
@@ -30,7 +29,7 @@ _CLASSES: Final = {
     "CATEGORY_WORD": "abcXYZ019_",
 }
 _GENEROSITY: Final = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000)
-"""How often, at most, a part is repeated beyond what the pattern asks for; tried in turn."""
+"""How often, at most, a part is repeated beyond the pattern's minimum; tried in turn."""
 _UNMATCHING: Final = (
     "",
     "!",
@@ -56,7 +55,7 @@ class NoValueError(ToolEngineError):
 
 
 class TextMaker:
-    """Makes texts that match a pattern, and texts that do not.
+    """Generates texts that match a pattern, and texts that do not.
 
     Args:
         pattern: The pattern, as a definition writes it; a match anywhere counts.
@@ -73,7 +72,7 @@ class TextMaker:
         reader = import_module("re._parser")
         try:
             with warnings.catch_warnings():
-                # Advice on style, for whoever writes Python.
+                # Advice on style, for authors of Python.
                 warnings.simplefilter("ignore")
                 self._parts = list(reader.parse(pattern))
         except (re.error, OverflowError, RecursionError) as error:
@@ -82,7 +81,7 @@ class TextMaker:
         self._left = 0
 
     def make(self, least: int = 0, most: int = MAX_TEXT) -> str:
-        """A text with `least` to `most` characters that matches.
+        """Return a matching text with `least` to `most` characters.
 
         Raises:
             NoValueError: None was found.
@@ -103,7 +102,7 @@ class TextMaker:
         )
 
     def break_it(self, least: int = 0, most: int = MAX_TEXT) -> str | None:
-        """A text that does not match, of a length that is allowed if there is one."""
+        """Return a text that does not match, of an allowed length if there is one."""
         broken = [text for text in _UNMATCHING if not self._rules.is_valid(text)]
         if not broken:
             return None
@@ -138,12 +137,12 @@ class TextMaker:
 
 
 def plain_text(random: Random, length: int) -> str:
-    """A text of `length` characters, with letters of several scripts and what needs escaping."""
+    """Return `length` characters of several scripts, some of which need escaping."""
     return "".join(random.choices(_ALPHABET, k=length))
 
 
 def _characters(kind: str, value: Any) -> Sequence[str]:
-    """The characters that may stand for one part of a pattern; none where it takes none."""
+    """Return the characters allowed for one part of a pattern; none where it takes none."""
     if kind == "LITERAL":
         return chr(value)
     if kind == "NOT_LITERAL":

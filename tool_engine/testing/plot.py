@@ -1,7 +1,7 @@
 """How do slots over time look as a picture?
 
 One row per slot, one bar per call, and beneath them how many calls waited and when some were
-refused. An SVG of its own: no scripts, no fonts from elsewhere, readable on light and dark ground.
+refused. The SVG stands alone: no scripts, no external fonts, readable on light and dark ground.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _COLOURS: Final = (
     *("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2", "#72b7b2", "#9d755d", "#d6a418"),
 )
 _REST: Final = "#8a8f98"
-"""The colour of all groups beyond those that have one of their own."""
+"""The colour of all groups without one of their own."""
 _LEFT: Final = 64.0
 _WIDTH: Final = 880.0
-"""Of the part that shows time, in pixels."""
+"""Pixels of the part that shows time."""
 _TOP: Final = 80.0
 _QUEUE_HEIGHT: Final = 70.0
 _LONGEST_LABEL: Final = 14
@@ -37,9 +37,9 @@ _LONGEST_LABEL: Final = 14
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 12_000
 _MOST_NAMED: Final = 1_500
-"""Bars up to which each says what it is when it is pointed at."""
+"""The most bars that each have a tooltip."""
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold at all."""
+"""Characters that XML cannot hold."""
 _STYLE: Final = """
   .ground { fill: #ffffff; } svg { font: 12px system-ui, sans-serif; }
   text { fill: #24292f; } .faint { fill: #57606a; } .title { font-size: 15px; font-weight: 600; }
@@ -55,7 +55,7 @@ _STYLE: Final = """
 
 
 class _Bar(NamedTuple):
-    """One call in one slot, or several that are too thin to be told apart."""
+    """One call in one slot, or several that are too thin to distinguish."""
 
     row: int
     begin: float
@@ -68,7 +68,7 @@ class _Bar(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """Where on the picture things are."""
+    """The layout of the picture."""
 
     seconds: float
     """Shown from left to right."""
@@ -81,17 +81,16 @@ class _Frame(NamedTuple):
         return _TOP + self.rows * self.row_height
 
     def x(self, time: float) -> float:
-        """The place of a time."""
         return _LEFT + _WIDTH * time / self.seconds
 
 
 def plot(report: SimulationReport, *, by: str | None = None, title: str | None = None) -> str:
-    """A picture of the simulated run, as the text of an SVG file.
+    """Draw the simulated run as the text of an SVG file.
 
     Args:
         report: What `simulate` returned.
-        by: What has a colour of its own: `bucket`, `key`, `priority` or `tool_name`. None: the key
-            if calls have one, else the bucket.
+        by: The field that decides the colour: `bucket`, `key`, `priority` or `tool_name`. None: the
+            key if calls have one, else the bucket.
         title: Written above; None: the strategy and the limits.
 
     Raises:
@@ -123,7 +122,7 @@ def plot(report: SimulationReport, *, by: str | None = None, title: str | None =
 
 
 def _bars(calls: Iterable[TraceCall], by: str, unlimited: frozenset[str]) -> tuple[list[_Bar], int]:
-    """Gives each call the lowest slots that are free when it starts; says how many are needed."""
+    """Give each call the lowest slots free at its start; return how many are needed."""
     free: list[int] = []
     busy: list[tuple[float, int]] = []
     rows = 0
@@ -148,7 +147,7 @@ def _bars(calls: Iterable[TraceCall], by: str, unlimited: frozenset[str]) -> tup
 
 
 def _merged(bars: list[_Bar], frame: _Frame) -> list[_Bar]:
-    """Joins bars that are too thin to be seen, so that the file stays small.
+    """Join bars that are too thin to be seen, so that the file stays small.
 
     Of those in a row two neighbours reach at least over `least` seconds, which bounds their number.
     """
@@ -178,7 +177,7 @@ def _group(call: TraceCall, by: str) -> str:
 
 
 def _colours(calls: Iterable[TraceCall], by: str) -> dict[str, str]:
-    """A colour per group; when there are too many groups, the largest have one of their own."""
+    """Return a colour per group; of too many groups, only the largest have their own."""
     sizes = Counter(_group(call, by) for call in calls)
     if len(sizes) <= len(_COLOURS):
         return dict(zip(sorted(sizes), _COLOURS, strict=False))
@@ -219,13 +218,13 @@ def _axis(frame: _Frame) -> Iterator[str]:
 
 
 def _nice_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10 ... that is at least `least`."""
+    """Return the smallest of 1, 2, 5, 10 ... that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
 def _named_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) -> Iterator[str]:
-    """Each bar with a text that shows when it is pointed at, and its name where there is room."""
+    """Yield each bar with a tooltip, and its name where there is room."""
     for bar in bars:
         x, y = frame.x(bar.begin), _TOP + bar.row * frame.row_height
         width, height = max(frame.x(bar.end) - x, 0.5), frame.row_height - 1
@@ -244,7 +243,7 @@ def _named_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) ->
 
 
 def _many_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) -> Iterator[str]:
-    """Bars as one path per colour; paler where joined calls ran for a part of the time."""
+    """Yield one path per colour; paler where joined calls ran only part of the time."""
     paths: dict[tuple[str, int], list[str]] = {}
     height = frame.row_height - 0.5
     for bar in bars:
@@ -259,7 +258,7 @@ def _many_bars(bars: Iterable[_Bar], frame: _Frame, colours: dict[str, str]) -> 
 
 
 def _queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
-    """How many calls wait, as an area beneath the rows, and when calls were refused, as strokes."""
+    """Yield waiting calls as an area beneath the rows, and refusals as strokes."""
     top = frame.bottom + 24
     floor = top + _QUEUE_HEIGHT
     steps = curve(
@@ -284,7 +283,7 @@ def _queue(calls: Sequence[TraceCall], frame: _Frame) -> Iterator[str]:
 
 
 def _levels(steps: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
-    """The steps with at most two per pixel: the highest level in it, and the level after it."""
+    """Return at most two steps per pixel: its highest level, and the level after it."""
     cells: dict[int, tuple[int, int]] = {}
     for x, waiting in steps:
         highest, _ = cells.get(int(x), (waiting, waiting))

@@ -1,7 +1,6 @@
-"""Which commands did a test expect, which would have been run, and what do they return?
+"""Which commands did a test expect, which would have run, and what do they return?
 
-The arguments are put together as ever, and what a recorded program wrote is read as ever; only no
-program is started.
+Arguments are built and recorded output is read as in a real run; only no program is started.
 """
 
 from __future__ import annotations
@@ -44,17 +43,16 @@ class CommandRecording:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the test has recorded no command."""
         return not self._commands
 
     @property
     def is_broken(self) -> bool:
-        """Whether a command would have been run that is not the recorded one."""
+        """True if a command would have run that is not the recorded one."""
         return bool(self._problems)
 
     @property
     def problems(self) -> list[str]:
-        """Where what would have been run is not what was recorded, as far as the test has come."""
+        """Return where the commands so far differ from the recorded ones."""
         if self._problems or self._next == len(self._commands):
             return self._problems
         message = (
@@ -64,7 +62,7 @@ class CommandRecording:
         return [f"{self._place}: {message}"]
 
     def finished(self, argv: Sequence[str], max_output: int) -> Finished:
-        """What the next command is recorded to have done.
+        """Return the recorded outcome of the next command.
 
         Raises:
             ToolExecutionError: It is not the recorded one.
@@ -107,7 +105,7 @@ class RecordedCommandExecutor(CommandExecutor):
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """What the program wrote, or what is recorded of it; see `CommandExecutor`."""
+        """Return the program's output, real or recorded; see `CommandExecutor`."""
         if self.recording.is_empty:
             return await self.real.execute(tool, params, context)
         return await super().execute(tool, params, context)
@@ -119,7 +117,7 @@ class RecordedCommandExecutor(CommandExecutor):
 
 
 class RecordedShellExecutor:
-    """Plays a recording to tools that run shell scripts; no script runs in a test."""
+    """Replays recordings to tools that run shell scripts; no script runs in a test."""
 
     def __init__(self) -> None:
         self._plans = CompiledEntries(compile_shell_entry)
@@ -129,7 +127,7 @@ class RecordedShellExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """What is recorded of the script.
+        """Return the recorded outcome of the script.
 
         Raises:
             ToolExecutionError: The tool does not run this script, or it is not the recorded one.

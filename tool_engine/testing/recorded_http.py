@@ -1,8 +1,8 @@
-"""How does an HTTP tool meet recorded answers, with nothing of a network in between?
+"""How does an HTTP tool receive recorded answers without a network?
 
-The executor is the real one, and so is aiohttp: a request is written to bytes and an answer read
-from bytes. Only the connection is a piece of memory. It has no way to dial, so a test can reach
-nothing, whatever the tool and its arguments are.
+The executor and aiohttp are the real ones: a request is written to bytes and an answer read from
+bytes. Only the connection is a piece of memory. It cannot dial, so a test reaches nothing, whatever
+the tool and its arguments are.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class RecordedHTTPExecutor(HTTPExecutor):
         super().__init__()
         self._recording = Recording()
         self.scratch: ScratchFolder | None = None
-        """Where answers are saved; None: nowhere, and a tool that wants to fails."""
+        """Where answers are saved; None: nowhere, and a tool that saves fails."""
 
     @property
     def recording(self) -> Recording:
-        """What is played back to the next request."""
+        """The recording that answers the next request."""
         return self._recording
 
     @recording.setter
@@ -67,7 +67,7 @@ class _MemoryConnector(aiohttp.BaseConnector):
 
 
 class _Memory(asyncio.Transport):
-    """The connection: collects one request, then hands over its answer."""
+    """The connection: collects one request, then delivers its answer."""
 
     def __init__(self, protocol: Any, origin: URL, recording: Recording) -> None:
         super().__init__()
@@ -96,10 +96,10 @@ class _Memory(asyncio.Transport):
         self._end(None)
 
     def pause_reading(self) -> None:
-        """The whole answer is there at once."""
+        """Do nothing: the whole answer is there at once."""
 
     def resume_reading(self) -> None:
-        """The whole answer is there at once."""
+        """Do nothing: the whole answer is there at once."""
 
     def _answer(self, sent: SentRequest) -> None:
         if self._is_closed:
@@ -119,7 +119,7 @@ class _Memory(asyncio.Transport):
 
 
 def _request_in(data: bytes, origin: URL) -> SentRequest | None:
-    """The request that `data` holds; None while a part of it is missing."""
+    """Return the request that `data` holds; None while a part of it is missing."""
     head, separator, body = data.partition(b"\r\n\r\n")
     if not separator:
         return None

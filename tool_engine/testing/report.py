@@ -1,4 +1,4 @@
-"""What came of the examples and tests of tools?"""
+"""What was the outcome of the examples and tests of tools?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CaseReport", "CaseStatus", "ToolReport"]
 
 
 class CaseStatus(str, Enum):
-    """How one example, test or rule came out."""
+    """The outcome of one example, test or rule."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class CaseReport(msgspec.Struct):
     """File and line, of one that has not passed."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "path": list(self.path),
             "title": self.title,
@@ -44,7 +44,7 @@ class CaseReport(msgspec.Struct):
 
 
 class ToolReport(msgspec.Struct):
-    """What came of one tool."""
+    """The outcome of one tool's cases."""
 
     tool: str
     source: str | None = None
@@ -59,20 +59,20 @@ class ToolReport(msgspec.Struct):
 
     @property
     def has_failed(self) -> bool:
-        """Whether anything has failed."""
+        """True if any case has failed."""
         return self.count(CaseStatus.FAILED) > 0
 
     @property
     def has_gaps(self) -> bool:
-        """Whether something was skipped, or nothing is there to be run."""
+        """True if a case was skipped, or there is none."""
         return self.count(CaseStatus.SKIPPED) > 0 or not self.cases
 
     def count(self, status: CaseStatus) -> int:
-        """How many cases came out like this."""
+        """Return how many cases have this status."""
         return sum(case.status is status for case in self.cases)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {
             "tool": self.tool,
             "source": self.source,

@@ -1,6 +1,6 @@
 """What does a virtual loop keep of a callback until it runs?
 
-Like asyncio's own handles, without what those do besides, which costs more than most callbacks.
+Like asyncio's own handles, without their further work, which costs more than most callbacks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ class ScheduledCall(asyncio.Handle):
         self.context = copy_context() if context is None else context
 
     def cancel(self) -> None:
-        """Takes the callback back; afterwards nothing keeps its arguments alive."""
+        """Cancel the callback and release its arguments."""
         self.callback = None
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Whether it will not run because it was cancelled."""
         return self.callback is None
 
     def __repr__(self) -> str:
@@ -58,21 +57,20 @@ class ScheduledTimer(asyncio.TimerHandle):
         self.args = args
         self.context = copy_context() if context is None else context
         self.on_cancel: Callable[[], None] | None = on_cancel
-        """Tells the loop; None once the timer is no longer among the loop's timers."""
+        """Notifies the loop; None once the timer is no longer among the loop's timers."""
 
     def cancel(self) -> None:
-        """Takes the callback back; afterwards nothing keeps its arguments alive."""
+        """Cancel the callback and release its arguments."""
         if self.callback is not None and self.on_cancel is not None:
             self.on_cancel()
         self.callback = None
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Whether it will not run because it was cancelled."""
         return self.callback is None
 
     def when(self) -> float:
-        """The virtual time at which it runs."""
+        """Return the virtual time at which it runs."""
         return self.due
 
     def __repr__(self) -> str:

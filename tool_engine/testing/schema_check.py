@@ -1,6 +1,6 @@
 """Do a tool's parameters accept what fits them, and refuse what breaks a rule?
 
-Only the validation is asked: the tool itself is never run with arguments that nobody wrote.
+Only the validation runs: the tool itself never runs with generated arguments.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST_FAILURES: Final = 10
 
 
 def check_schema(tool: Tool, report: ToolReport, *, seed: int, cases: int) -> None:
-    """Tries out the parameters of `tool` and adds what it finds to `report`.
+    """Try out the parameters of `tool` and add the findings to `report`.
 
     Args:
         tool: The tool.
-        report: Gets the counts, a failed case for each rule that is not kept, and the notes.
+        report: Receives the counts, a failed case for each rule that is not kept, and the notes.
         seed: The same seed makes the same arguments.
         cases: How many arguments have to be accepted; 0 tries nothing.
 

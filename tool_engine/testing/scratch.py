@@ -23,7 +23,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFO
 
 
 class ScratchFolder:
-    """A new folder of its own, with the files of one test. Its methods block.
+    """A new folder with the files of one test. Its methods block.
 
     Args:
         files: Maps relative paths to texts.
@@ -31,7 +31,6 @@ class ScratchFolder:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.is_used = False
-        """Whether a tool has asked for the folder."""
         # It goes with its last reference too, and at the end of the program.
         self._held = tempfile.TemporaryDirectory(
             prefix="tool-engine-test-", ignore_cleanup_errors=True
@@ -50,16 +49,16 @@ class ScratchFolder:
 
     @property
     def root(self) -> FileRoot:
-        """The folder as file tools see it: as one that is not that of their definition."""
+        """Return the folder as file tools see it, outside that of their definition."""
         self.is_used = True
         return FileRoot(str(self._root), str(self._guarded))
 
     def remove(self) -> None:
-        """Removes the folder with all that is in it; calling it again does nothing."""
+        """Remove the folder with all that is in it; idempotent."""
         self._held.cleanup()
 
     def problems(self, expected: Mapping[str, str | None]) -> list[str]:
-        """Where the folder is not as expected.
+        """Return where the folder is not as expected.
 
         Args:
             expected: Maps relative paths to texts; None for a file that must not be there.
@@ -83,7 +82,7 @@ class ScratchFolder:
         target.write_bytes(text.encode())
 
     def _text(self, path: str) -> str | None:
-        """The content of a file, read as file tools do: no link leads out of the folder."""
+        """Return the content of a file, read as file tools do: no link leads out."""
         try:
             with FileRoot(str(self._root)).place(path) as place:
                 file = os.open(place.name, _FLAGS, dir_fd=place.folder)
@@ -100,13 +99,13 @@ class ScratchFolder:
 
 
 class UntouchedRoot(FileRoot):
-    """A real folder, in which nothing is written: no test has been given another one."""
+    """A real folder in which tests write nothing: this one has no scratch folder."""
 
     @contextlib.contextmanager
     def place(
         self, path: str, *, writes: bool = False, makes: bool | None = None
     ) -> Iterator[Place]:
-        """As in `FileRoot`; raises `ToolExecutionError` where a file could be written."""
+        """As in `FileRoot`; raise `ToolExecutionError` where a file could be written."""
         with contextlib.ExitStack() as held:
             try:
                 # Folders that are missing must not be made either.

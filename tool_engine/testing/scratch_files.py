@@ -1,4 +1,4 @@
-"""How do file tools, and HTTP tools that save files, come to stay in the folder of a test?
+"""How do file tools, and HTTP tools that save files, stay in a test's folder?
 
 The executors are the real ones; they only open another root than the definition names.
 """
@@ -25,11 +25,11 @@ from tool_engine.testing.scratch import ScratchFolder, UntouchedRoot
 __all__ = ["FILE_EXECUTORS", "Scratch", "scratch_plan"]
 
 Scratch = Callable[[], ScratchFolder | None]
-"""Gives the folder of the test that runs; None: it has none."""
+"""Returns the folder of the running test; None: it has none."""
 
 
 class _Entries(CompiledEntries[FileEntry]):
-    """The entries of file tools, with the root of the test that runs."""
+    """The entries of file tools, with the root of the running test."""
 
     def __init__(self, scratch: Scratch) -> None:
         super().__init__(compile_entry)
@@ -60,7 +60,7 @@ def _root(scratch: ScratchFolder | None, real: Callable[[], FileRoot]) -> FileRo
 
 
 def scratch_plan(plan: SavePlan, scratch: ScratchFolder | None) -> SavePlan:
-    """The plan of a download that goes to the folder of a test, or nowhere."""
+    """Return the plan of a download that goes to a test's folder, or nowhere."""
     return _ScratchPlan(**msgspec.structs.asdict(plan), scratch=scratch)
 
 
@@ -101,4 +101,4 @@ FILE_EXECUTORS: Final[Mapping[str, tuple[type[Any], Callable[[Scratch], Any]]]] 
     "read_folder": (FolderReadExecutor, _FolderReader),
     "search_files": (FileSearchExecutor, _Searcher),
 }
-"""Handler -> the executor that runs it, and the one that stands in for it."""
+"""Handler -> the executor that runs it, and its replacement in tests."""

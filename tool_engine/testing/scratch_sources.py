@@ -1,8 +1,8 @@
-"""Which databases do SQL tools meet during a test?
+"""Which databases do SQL tools use during a test?
 
-Each that a test prepares is a new SQLite file, which a script of the test makes. The script is held
-to that file, and to a few seconds: who writes a definition has no business elsewhere on the machine
-that tests it.
+Each one that a test prepares is a new SQLite file made by the test's script. The script is confined
+to that file and to a few seconds: the author of a definition must not reach anything else on the
+machine that tests it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tool_engine.model.tool import Tool
 __all__ = ["ScratchSQLExecutor", "ScratchSources"]
 
 _SECONDS: Final = 5.0
-"""What all statements of one script may take."""
+"""Seconds that all statements of one script may take together."""
 _PAGE: Final = 4096
 _MOST_PAGES: Final = 64 * 1024 * 1024 // _PAGE
 _MOST_VALUE: Final = 1024 * 1024
@@ -67,7 +67,7 @@ class ScratchSources:
             prefix="tool-engine-test-", ignore_cleanup_errors=True
         )
         self.sources: dict[str, DatabaseSource] = {}
-        """What the executor gets."""
+        """The sources for the executor."""
         try:
             for number, (name, script) in enumerate(scripts.items()):
                 path = Path(self._held.name).resolve() / f"{number}.db"
@@ -81,17 +81,17 @@ class ScratchSources:
             raise
 
     def remove(self) -> None:
-        """Removes the databases; calling it again does nothing."""
+        """Remove the databases; idempotent."""
         self._held.cleanup()
 
 
 class ScratchSQLExecutor:
-    """Runs SQL tools in the databases of the test that runs.
+    """Runs SQL tools in the databases of the running test.
 
-    A test that has none reads from the sources of the engine, and writes nothing.
+    A test without databases reads from the sources of the engine, and writes nothing.
 
     Args:
-        real: Asks the sources of the engine.
+        real: Queries the sources of the engine.
     """
 
     def __init__(self, real: ToolExecutor) -> None:
@@ -99,14 +99,14 @@ class ScratchSQLExecutor:
         self._sources: ScratchSources | None = None
         self._executor = SQLExecutor()
         self.is_used = False
-        """Whether the test has asked for a database."""
+        """True if the test has used a database."""
         self.missing = ""
-        """What is to be installed before a database can be asked."""
+        """What must be installed before a database can be used."""
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> Any:
-        """The rows; see `SQLExecutor`.
+        """Return the rows; see `SQLExecutor`.
 
         Raises:
             ToolExecutionError: The test has no such source, or the database refused the statement.
@@ -144,7 +144,7 @@ class ScratchSQLExecutor:
             raise
 
     async def use(self, sources: ScratchSources | None) -> None:
-        """Closes the databases of the test before, and turns to those of the next."""
+        """Close the databases of the last test, and use those of the next."""
         executor, self._sources = self._executor, sources
         self._executor = SQLExecutor(None if sources is None else sources.sources)
         self.is_used, self.missing = False, ""

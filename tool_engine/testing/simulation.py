@@ -1,7 +1,7 @@
-"""What would have become of recorded calls under other limits?
+"""What would have happened to recorded calls under other limits?
 
-The calls of a trace ask again, at the times at which they asked, and run for as long as they ran;
-the controller is the real one, and only its clock is made up.
+The calls of a trace ask for slots at their recorded times and run as long as they ran; the
+controller is the real one, on a virtual clock.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _OUTCOMES: Final[Mapping[str | None, bool]] = {
     "execution_error": False,
     "timeout": False,
 }
-"""What breakers are told of a call that ended so; nothing of other ends."""
+"""Call ends that breakers count; other ends are not reported to them."""
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded beside what would have been."""
+    """The recorded run beside the simulated one."""
 
     config: ConcurrencyConfig
     """The limits of the simulation."""
@@ -43,14 +43,14 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     original: RunFigures
     simulated: RunFigures
     original_calls: tuple[TraceCall, ...]
-    """What was recorded; the first call asks at 0.0 seconds."""
+    """The recorded calls; the first one asks at 0.0 seconds."""
     simulated_calls: tuple[TraceCall, ...]
     """The same calls, in the same order, under the limits of the simulation."""
     notes: tuple[str, ...] = ()
-    """What the figures do not show, such as service times that had to be estimated."""
+    """Limits of the figures, such as service times that had to be estimated."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Limits, figures and notes as JSON values, without the single calls."""
+        """Return limits, figures and notes as JSON values, without the single calls."""
         config = msgspec.to_builtins(self.config)
         config["bypass_caller_types"] = sorted(self.config.bypass_caller_types)
         return {
@@ -68,7 +68,7 @@ def simulate(
     *,
     seed: int = 0,
 ) -> SimulationReport:
-    """Replays recorded calls under other limits, on a virtual clock.
+    """Replay recorded calls under other limits, on a virtual clock.
 
     The same trace, limits and seed give the same report. It takes processor time: in a coroutine,
     call it with `await asyncio.to_thread(simulate, ...)`.
@@ -181,7 +181,7 @@ def _slots_of(config: ConcurrencyConfig, bucket: str | None) -> int:
 
 
 def _median_services(calls: Iterable[TraceCall]) -> dict[str | None, float]:
-    """How long calls that never ran are taken to run: per bucket that has such calls."""
+    """Return the estimated run time of calls that never ran, per bucket of such calls."""
     services: dict[str | None, list[float]] = {}
     unknown: dict[str | None, None] = {}
     for call in calls:

@@ -1,8 +1,8 @@
-"""What stands in for the world while a test runs?
+"""What replaces the outside world while a test runs?
 
-Recorded answers and commands, a folder of its own for files, databases of its own for SQL. They
-are set up for each test, and removed after it, however it ends. What the program of the user has
-registered in place of an executor of ours is left as it is.
+Recorded answers and commands, a folder of its own for files, databases of its own for SQL. They are
+set up for each test and removed after it, however it ends. Executors that the user's program
+registered in place of built-in ones stay as they are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HeldT = TypeVar("HeldT", bound=_Removable)
 
 
 class StandIns:
-    """Takes the place of the executors of `engine` that reach out of the process.
+    """Replaces the executors of `engine` that reach out of the process.
 
     Args:
         engine: Used for tests alone.
@@ -66,7 +66,7 @@ class StandIns:
 
     @contextlib.asynccontextmanager
     async def of(self, case: Mapping[str, Any]) -> AsyncIterator[Scene]:
-        """What one test meets.
+        """Set up what one test uses.
 
         Raises:
             ToolExecutionError: Its files or databases cannot be made.
@@ -88,7 +88,7 @@ class StandIns:
 
 
 class Scene:
-    """One test under way: what stands in for the world, and what came of it."""
+    """One running test: its stand-ins and what happened to them."""
 
     def __init__(
         self,
@@ -103,16 +103,16 @@ class Scene:
 
     @property
     def missing(self) -> str:
-        """What is to be installed before the test can run; empty when it has run."""
+        """What must be installed before the test can run; empty when it has run."""
         return self._sql.missing
 
     @property
     def is_broken(self) -> bool:
-        """Whether the tool did something else than was recorded: then nothing else counts."""
+        """True if the tool departed from the recording; then nothing else counts."""
         return self._http.is_broken or self._commands.is_broken
 
     async def problems(self, *, is_success: bool) -> list[str]:
-        """Where what the tool did is not what the test says."""
+        """Return where the tool's actions differ from the test."""
         found = self._http.problems + self._commands.problems
         if self.is_broken:
             return found
@@ -122,7 +122,7 @@ class Scene:
         return [*found, *self._needless()] if is_success else found
 
     def _needless(self) -> Iterator[str]:
-        """What the test has prepared, and a call that succeeded has not asked for."""
+        """Yield what the test has prepared and a successful call did not use."""
         if self._folder is not None and not self._folder.is_used:
             key = "files" if "files" in self._case else "expect_files"
             yield (
@@ -136,7 +136,7 @@ class Scene:
 async def _made(
     held: contextlib.AsyncExitStack, make: Callable[[Any], HeldT], given: Mapping[str, Any]
 ) -> HeldT:
-    """Makes something in a thread that `held` removes, in a thread too."""
+    """Make an object in a thread; `held` later removes it in a thread, too."""
     work = asyncio.get_running_loop().run_in_executor(None, make, given)
     # Before the first wait: a thread cannot be stopped, and what it makes must go.
     held.push_async_callback(_remove, work)
@@ -155,7 +155,7 @@ async def _remove(work: asyncio.Future[HeldT]) -> None:
 
 
 def _real(engine: ToolEngine, name: str, kind: type[Any]) -> ToolExecutor | None:
-    """The engine's executor of this name if it is one of ours; None for one of the user's."""
+    """Return the built-in executor of this name; None if the user replaced it."""
     found = engine._registry.get(name)  # noqa: SLF001 - no program has a use for it
     if isinstance(found, RecordedCommandExecutor | ScratchSQLExecutor):
         return found.real

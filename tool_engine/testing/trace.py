@@ -33,7 +33,7 @@ _DIGITS: Final = 6
 _REFUSALS: Final = frozenset(
     {kind.error_type for kind in AdmissionError.__subclasses__()} | {"cancelled"}
 )
-"""How a call ends that asked for a slot and never had one."""
+"""Error types of calls that asked for a slot and never had one."""
 _EXAMPLE: Final = (
     '{"call_id": "c1", "tool_name": "search", "bucket": "http", "enqueued_at": 0.0, '
     '"started_at": 0.2, "ended_at": 1.7}'
@@ -54,7 +54,7 @@ class TraceError(ToolEngineError, ValueError):
 
 
 class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call: what it asked for, when it asked, had its slot and ended."""
+    """One call: its needs, and when it asked for a slot, got it and ended."""
 
     call_id: str
     tool_name: str
@@ -71,7 +71,7 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What it had in common with other calls, such as the conversation."""
     error_type: str | None = None
     caller_type: str | None = None
-    """Says whether the limits applied to it at all."""
+    """Decides whether the limits applied to it at all."""
     parent_call_id: str | None = None
 
     @property
@@ -82,12 +82,12 @@ class TraceCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def service(self) -> float | None:
-        """Seconds for which it ran; None if it never did."""
+        """Seconds that it ran; None if it never did."""
         return None if self.started_at is None else round(self.ended_at - self.started_at, _DIGITS)
 
     @classmethod
     def from_record(cls, record: ToolCallRecord) -> TraceCall | None:
-        """The call of a record; None if it never asked for a slot, as with wrong arguments."""
+        """Return the call of a record; None if it never asked for a slot."""
         kept = msgspec.structs.asdict(record)
         fields = {name: kept[name] for name in _RecordLine.__struct_fields__ if name in kept}
         return _RecordLine(**fields).to_call()
@@ -110,7 +110,6 @@ class _CallLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     parent_call_id: str | None = None
 
     def to_call(self) -> TraceCall:
-        """The call that the line tells of."""
         fields = msgspec.structs.asdict(self)
         started = self.started_at
         fields["enqueued_at"] = _seconds("enqueued_at", self.enqueued_at)
@@ -120,7 +119,7 @@ class _CallLine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _RecordLine(msgspec.Struct, kw_only=True):
-    """What a trace takes from a record."""
+    """The fields of a record that a trace uses."""
 
     tool_name: str
     created_at: datetime
@@ -137,7 +136,7 @@ class _RecordLine(msgspec.Struct, kw_only=True):
     parent_call_id: str | None = None
 
     def to_call(self) -> TraceCall | None:
-        """The call that the record tells of; None if it never asked for a slot."""
+        """Return the call; None if it never asked for a slot."""
         ran = self.reached_executor
         if not ran and (self.bucket is None or self.error_type not in _REFUSALS):
             return None
@@ -172,13 +171,13 @@ class Trace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, calls: Iterable[TraceCall | ToolCallRecord]) -> Trace:
-        """The trace of calls or records, in any order.
+        """Return the trace of calls or records, in any order.
 
         Example:
             `Trace.of(await engine.query_call_records())`
         """
         found = list(calls)
-        # Records come newest first; those of one time are told apart by their serial number.
+        # Records come newest first; those of one time are ordered by their serial number.
         if all(isinstance(call, ToolCallRecord) for call in found):
             found.reverse()
         made = [
@@ -189,7 +188,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def read_trace(path: str | Path) -> Trace:
-    """The calls of a trace file.
+    """Return the calls of a trace file.
 
     Raises:
         TraceError: The file cannot be read, holds no calls, or a line of it is no call.
@@ -202,11 +201,11 @@ def read_trace(path: str | Path) -> Trace:
 
 
 def parse_trace(lines: Iterable[bytes], source: str) -> Trace:
-    """The calls of the lines of a trace.
+    """Return the calls of the lines of a trace.
 
     Args:
         lines: JSON, one call each; blank lines are passed over.
-        source: What the lines come from, for messages.
+        source: The name of the lines' origin, for messages.
 
     Raises:
         TraceError: A line is no call, or there is none.
@@ -223,7 +222,7 @@ def parse_trace(lines: Iterable[bytes], source: str) -> Trace:
 
 
 def write_trace(path: str | Path, calls: Trace | Iterable[TraceCall | ToolCallRecord]) -> int:
-    """Writes calls or records as a trace file; returns how many.
+    """Write calls or records as a trace file; return how many.
 
     Those that never asked for a slot are left out, and so are arguments and results.
 

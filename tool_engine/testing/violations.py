@@ -1,4 +1,4 @@
-"""Which arguments break one rule of a schema, and what has to be found wrong with them?
+"""Which arguments break one rule of a schema, and which finding must result?
 
 Each rule is broken on its own, in arguments that fit otherwise.
 """
@@ -40,11 +40,11 @@ class Violation(NamedTuple):
     """Arguments that break one rule."""
 
     path: Path
-    """Where the finding has to be."""
+    """Where the finding must be."""
     rule: str
     """The keyword that is broken."""
     error_type: str
-    """What the finding has to be."""
+    """The expected error type of the finding."""
     arguments: dict[str, Any]
 
 
@@ -53,11 +53,11 @@ class _Breach(NamedTuple):
     rule: str
     error_type: str
     value: Any
-    """What stands at the path instead; `_MISSING` for nothing."""
+    """The value that replaces the one at the path; `_MISSING` removes it."""
 
 
 def violations(schema: Mapping[str, Any], maker: ArgumentMaker) -> Iterator[Violation]:
-    """Breaks each rule of `schema` in turn, at every place that the made arguments reach.
+    """Break each rule of `schema` in turn, at every place of the made arguments.
 
     What lies below `anyOf` and other branches is left alone: a value that breaks one branch may
     fit another. A parameter of which no value can be made is left out.
@@ -130,7 +130,7 @@ def _texts_for(schema: Mapping[str, Any], maker: ArgumentMaker) -> TextMaker | N
 
 
 def _made(texts: TextMaker | None, least: int, most: int) -> str | None:
-    """A text that fits the pattern, so that its length is all that is wrong with it."""
+    """Return a text that fits the pattern, so that only its length is wrong."""
     try:
         return None if texts is None else texts.make(least, most)
     except NoValueError:
@@ -189,7 +189,7 @@ def _has_branches(schema: Any) -> bool:
 
 
 def _changed(value: Any, path: Path, other: Any) -> Any:
-    """A copy of `value` with `other` at `path`; shares all that is not on the way."""
+    """Return a copy of `value` with `other` at `path`; the rest is shared."""
     if not path:
         return other
     first, rest = path[0], path[1:]

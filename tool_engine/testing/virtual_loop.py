@@ -1,8 +1,8 @@
 """How do hours of concurrency pass in a moment, always in the same order?
 
-Real tasks and futures run on a `VirtualLoop`; only its clock is made up. When nothing is ready,
-time jumps to the next timer: nobody sleeps and no socket is watched. So a run depends on nothing
-but the program and the seed, and what would never go on is an error at once instead of a hang.
+Real tasks and futures run on a `VirtualLoop`; only its clock is virtual. When nothing is ready,
+time jumps to the next timer: there are no sleeps and no sockets. So a run depends only on the
+program and the seed, and a program that can never continue is an error at once instead of a hang.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _logger: Final = logging.getLogger("asyncio")
 class VirtualLoop(_EventLoop):
     """An event loop on virtual time: deterministic, and as fast as its callbacks.
 
-    It has no sockets, no child processes and no threads: what asks for them raises. A function for
+    It has no sockets, no child processes and no threads: asking for them raises. A function for
     a thread pool (`asyncio.to_thread`) runs on the loop.
 
     Args:
@@ -68,9 +68,9 @@ class VirtualLoop(_EventLoop):
 
     def __init__(self, *, seed: int | None = None, start: float = 0.0) -> None:
         self.unhandled: list[Failing] = []
-        """What failed without anybody to tell."""
+        """Failures that no handler or awaiting task received."""
         self.fails_at_once: bool = True
-        """Whether that ends the run, as `CallbackError`, or is only kept."""
+        """True if such a failure ends the run as `CallbackError`; else it is only kept."""
         self._now = start
         self._random = None if seed is None else random.Random(seed)  # noqa: S311 - an order, no secret
         self._ready: deque[ScheduledCall | ScheduledTimer] = deque()
@@ -83,13 +83,13 @@ class VirtualLoop(_EventLoop):
         self._generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
 
     def time(self) -> float:
-        """The virtual time, in seconds."""
+        """Return the virtual time, in seconds."""
         return self._now
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
-        """Lets `callback` run in the next turn."""
+        """Run `callback` in the next turn."""
         if self._is_closed:
             raise self._closed_error()
         call = ScheduledCall(callback, args, context)
@@ -99,7 +99,7 @@ class VirtualLoop(_EventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> Handle:
-        """As `call_soon`; raises in other threads, because when those speak is chance."""
+        """As `call_soon`; raise in other threads, whose timing is chance."""
         if self._thread not in (None, threading.get_ident()):
             raise RuntimeError(
                 "another thread called into a VirtualLoop, whose order would then be chance; keep "
@@ -114,7 +114,7 @@ class VirtualLoop(_EventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> TimerHandle:
-        """Lets `callback` run after `delay` seconds of virtual time."""
+        """Run `callback` after `delay` seconds of virtual time."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
@@ -124,7 +124,7 @@ class VirtualLoop(_EventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> TimerHandle:
-        """Lets `callback` run at the virtual time `when`, which never comes if it is infinite."""
+        """Run `callback` at the virtual time `when`; never if it is infinite."""
         if self._is_closed:
             raise self._closed_error()
         timer = ScheduledTimer(when, callback, args, context, self._count_cancelled)
@@ -133,13 +133,13 @@ class VirtualLoop(_EventLoop):
         return timer
 
     def create_future(self) -> Future[Any]:
-        """A future of this loop."""
+        """Return a new future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(  # type: ignore[override] # later versions of Python have more options
         self, coro: Coroutine[Any, Any, T], **options: Any
     ) -> Task[T]:
-        """Lets a coroutine run; the options are those of `asyncio.Task`."""
+        """Run a coroutine as a task; the options are those of `asyncio.Task`."""
         if self._is_closed:
             coro.close()
             raise self._closed_error()
@@ -149,24 +149,24 @@ class VirtualLoop(_EventLoop):
         return asyncio.Task(coro, loop=self, **options)
 
     def set_task_factory(self, factory: Any) -> None:
-        """What makes tasks; None: `asyncio.Task`."""
+        """Set what makes tasks; None: `asyncio.Task`."""
         self._factory = factory
 
     def get_task_factory(self) -> Any:
-        """What makes tasks, if it is not `asyncio.Task`."""
+        """Return what makes tasks, if it is not `asyncio.Task`."""
         return self._factory
 
     def run_in_executor(  # type: ignore[override] # there is no thread to wait for
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> Future[T]:
-        """Lets a function run in the next turn, on the loop: a thread would bring chance in."""
+        """Run a function in the next turn, on the loop: threads would bring chance."""
         del executor
         future: Future[T] = self.create_future()
         self.call_soon(_settle, future, func, args)
         return future
 
     def run_forever(self) -> None:
-        """Runs until `stop()`.
+        """Run until `stop()`.
 
         Raises:
             DeadlockError: Nothing will ever happen any more.
@@ -190,7 +190,7 @@ class VirtualLoop(_EventLoop):
             sys.set_asyncgen_hooks(*hooks)
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """Runs until the future or coroutine is done; returns its result or raises its error."""
+        """Run until the future or coroutine is done; return its result or raise its error."""
         is_new = not asyncio.isfuture(future)
         awaited = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
         awaited.add_done_callback(self._stop_after)
@@ -208,19 +208,19 @@ class VirtualLoop(_EventLoop):
         return awaited.result()
 
     def stop(self) -> None:
-        """Ends `run_forever` after the present turn."""
+        """End `run_forever` after the present turn."""
         self._is_stopping = True
 
     def is_running(self) -> bool:
-        """Whether it runs."""
+        """True while the loop runs."""
         return self._thread is not None
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """True once the loop was closed."""
         return self._is_closed
 
     def close(self) -> None:
-        """Forgets every callback; it cannot run any more."""
+        """Forget every callback; it cannot run any more."""
         if self._thread is not None:
             raise RuntimeError("a VirtualLoop cannot be closed while it runs; stop it first")
         self._is_closed = True
@@ -228,7 +228,7 @@ class VirtualLoop(_EventLoop):
         self._timers.clear()
 
     async def shutdown_asyncgens(self) -> None:
-        """Closes the asynchronous generators that were begun and not ended."""
+        """Close the asynchronous generators that have begun and not ended."""
         generators = list(self._generators)
         self._generators.clear()
         for generator in generators:
@@ -238,23 +238,23 @@ class VirtualLoop(_EventLoop):
         """Does nothing: there are no threads."""
 
     def get_debug(self) -> bool:
-        """Whether asyncio's debug mode was asked for."""
+        """True if asyncio's debug mode is on."""
         return self._is_debugging
 
     def set_debug(self, enabled: bool) -> None:
-        """Asks tasks and futures to note where they were made."""
+        """Make tasks and futures note where they were made, or not."""
         self._is_debugging = enabled
 
     def get_exception_handler(self) -> Handler | None:
-        """What is told of failures, if it is not the loop itself."""
+        """Return the handler of failures, if it is not the loop itself."""
         return self._handler
 
     def set_exception_handler(self, handler: Handler | None) -> None:
-        """What is told of failures from now on; None: they end the run."""
+        """Set the handler of failures; None: they end the run."""
         self._handler = handler
 
     def default_exception_handler(self, context: Failing) -> None:
-        """Keeps a failure until the end of the turn, which raises it; logs it after the end."""
+        """Keep a failure until the end of the turn, which raises it; log it after the end."""
         if self._is_closed:
             error = context.get("exception")
             _logger.error(failing_text(context), exc_info=error or False)
@@ -262,21 +262,21 @@ class VirtualLoop(_EventLoop):
             self.unhandled.append(context)
 
     def call_exception_handler(self, context: Failing) -> None:
-        """Tells of what failed without anybody to tell."""
+        """Pass a failure that nothing awaits to the handler."""
         if self._handler is None:
             self.default_exception_handler(context)
         else:
             self._handler(self, context)
 
     def raise_unhandled(self) -> None:
-        """Raises the first of what failed without anybody to tell, if there is any."""
+        """Raise the first failure that no handler received, if any."""
         if self.unhandled:
             failings, self.unhandled = self.unhandled, []
             more = f" (and {len(failings) - 1} more)" if len(failings) > 1 else ""
             raise CallbackError(failing_text(failings[0]) + more) from failings[0].get("exception")
 
     def _turn(self) -> None:
-        """Runs what is ready, and nothing of what becomes ready meanwhile."""
+        """Run what is ready now, and nothing that becomes ready meanwhile."""
         if not self._ready:
             self._jump()
         if self._timers:
@@ -294,7 +294,7 @@ class VirtualLoop(_EventLoop):
                 call.context.run(call.callback, *call.args)
             except (KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is reported
                 self.call_exception_handler({"message": f"{call!r} raised", "exception": error})
         if self.unhandled and self.fails_at_once:
             self.raise_unhandled()
@@ -310,7 +310,7 @@ class VirtualLoop(_EventLoop):
                 self._ready.append(timer)
 
     def _jump(self) -> None:
-        """Moves the clock to the next timer."""
+        """Move the clock to the next timer."""
         timers = self._timers
         while timers and timers[0][2].callback is None:
             heappop(timers)[2].on_cancel = None
@@ -346,7 +346,7 @@ class VirtualLoop(_EventLoop):
 
 
 def run(coroutine: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
-    """Runs a coroutine on a virtual loop of its own, as `asyncio.run` does on a real one.
+    """Run a coroutine on a new virtual loop, as `asyncio.run` does on a real one.
 
     Args:
         coroutine: What to run. Tasks that it leaves behind are cancelled.
@@ -354,7 +354,7 @@ def run(coroutine: Coroutine[Any, Any, T], *, seed: int | None = None) -> T:
 
     Raises:
         DeadlockError: Everything waits, and nothing will ever happen.
-        CallbackError: A callback failed, or a task whose outcome nobody asked for.
+        CallbackError: A callback failed, or a task that was never awaited.
 
     Example:
         >>> run(asyncio.sleep(3600.0, "an hour later"))
@@ -384,7 +384,7 @@ def _settle(future: Future[T], function: Callable[..., T], args: tuple[Any, ...]
         return
     try:
         result = function(*args)
-    except Exception as error:  # noqa: BLE001 - whoever awaits the future gets it
+    except Exception as error:  # noqa: BLE001 - passed on to what awaits the future
         future.set_exception(error)
     else:
         future.set_result(result)

@@ -1,8 +1,8 @@
-"""What is the cheapest way to see that the arguments of a call are right?
+"""What is the cheapest way to accept correct arguments?
 
-Each variant looks once at the types and once asks the compiled validator; which one a tool gets is
-decided when it is compiled, so that a call pays for nothing that its tool does not declare. What a
-variant cannot vouch for by type alone it hands to `careful`.
+Each variant looks once at the types and once asks the compiled validator; the variant of a tool is
+chosen when it is compiled, so that a call pays for nothing that its tool does not declare. What a
+variant cannot accept by type alone it passes to `careful`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FLOAT: Final = 0xCB
 """The byte that stands before a float in MessagePack."""
 _SCALARS: Final = frozenset(("string", "number", "integer", "boolean", "null"))
 _DEEP: Final = 8
-"""Levels of objects that a schema is followed through to see whether it looks at all of them."""
+"""Levels of objects to which `is_sealed` follows a schema."""
 
 
 def choose_accept(
@@ -58,15 +58,15 @@ def choose_accept(
     numbers: frozenset[str],
     is_bounded: bool,
 ) -> Accept:
-    """The cheapest `accept` for a tool.
+    """Return the cheapest `accept` for a tool.
 
     Args:
         is_valid: The compiled schema.
-        careful: Takes any value whatever, at a price.
+        careful: Accepts any value, but is slower.
         defaults: The defaults of the optional parameters.
-        unshared: Those of them that each call must get a copy of.
+        unshared: The defaults that each call needs its own copy of.
         filling: The defaults inside of the arguments; None: there are none.
-        numbers: The parameters that a float may be handed to as it is.
+        numbers: The parameters that accept a float unchanged.
         is_bounded: Whether a rule depends on how large a number is.
     """
     if numbers or is_bounded:
@@ -140,7 +140,7 @@ def _accept_with_numbers(
 def _completed(
     accept: Callable[..., dict[str, Any] | None], unshared: Unshared, filling: Filling | None
 ) -> Callable[..., dict[str, Any] | None]:
-    """`accept`, and after it what only some tools need."""
+    """Return `accept` followed by the steps that only some tools need."""
     if not unshared and filling is None:
         return accept
 
@@ -156,7 +156,7 @@ def _completed(
 
 
 def unshare(params: dict[str, Any], unshared: Unshared) -> dict[str, Any]:
-    """Replaces the defaults in `params` that other calls hold too by copies."""
+    """Replace the defaults in `params` that other calls hold too by copies."""
     for name, value in unshared:
         if params[name] is value:
             params[name] = fresh(value)
@@ -172,7 +172,7 @@ def choose_accept_packed(
     filling: Filling | None,
     schema: Mapping[str, Any],
 ) -> AcceptPacked:
-    """The cheapest `accept` for arguments that were packed as MessagePack already.
+    """Return the cheapest `accept` for arguments already packed as MessagePack.
 
     What comes back from the packing is a copy of plain values at every depth. If it equals the
     arguments, they were plain too: no NaN, no lone surrogate; of a subclass it is what that holds.
@@ -181,9 +181,9 @@ def choose_accept_packed(
 
     Args:
         is_valid: The compiled schema.
-        careful: Takes any value whatever, at a price.
+        careful: Accepts any value, but is slower.
         defaults: The defaults of the optional parameters.
-        unshared: Those of them that each call must get a copy of.
+        unshared: The defaults that each call needs its own copy of.
         filling: The defaults inside of the arguments; None: there are none.
         schema: The schema.
     """
@@ -265,7 +265,7 @@ def _accept_packed_nested(
 
 
 def is_sealed(schema: Any, *, containers: int) -> bool:
-    """Whether `schema` looks at every value of what it accepts, and bounds how many there are.
+    """True if `schema` checks every value that it accepts, and bounds their number.
 
     Args:
         schema: JSON Schema.
@@ -291,7 +291,7 @@ def is_sealed(schema: Any, *, containers: int) -> bool:
 
 @cache
 def plain_json() -> jsonschema_rs.Draft202012Validator:
-    """Accepts what JSON can hold, as deep as arguments may be nested."""
+    """Return a validator of what JSON can hold, as deep as arguments may be nested."""
     levels: dict[str, Any] = {
         f"{level}": {
             "type": [*_SCALARS, "array", "object"],

@@ -1,8 +1,8 @@
 """Which arguments can be read and judged in one step?
 
-Those of schemas of plain scalars, which most are. msgspec reads their MessagePack as the types that
-the schema names, in about the time that reading alone takes. It may say no to what the schema
-allows, such as 1.0 as an integer, but never yes to what it does not.
+Those of schemas of plain scalars, which most are. msgspec reads their MessagePack as the types of
+the schema, about as fast as reading alone. It may refuse what the schema allows, such as 1.0 as an
+integer, but never accepts what the schema refuses.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ABOUT_OBJECT: Final = _NOTES | {"type", "properties", "required", "additionalPr
 _ABOUT_VALUE: Final = _NOTES | {"type", "enum", "minimum", "maximum"}
 _BOUNDS: Final = (("minimum", "ge"), ("maximum", "le"))
 _LARGEST_BOUND: Final = 2**63 - 1
-"""What msgspec can compare with."""
+"""The largest bound that msgspec can compare with."""
 _UNKNOWN: Final[Any] = object()
 
 
 def reader_of(schema: Mapping[str, Any]) -> Callable[[bytes], dict[str, Any]] | None:
-    """What reads the arguments from MessagePack and judges them; None: they need a validator.
+    """Return a function that decodes and judges the arguments; None: use a validator.
 
     It leaves out what the schema does not name, so that the arguments are no longer what was sent,
     and raises for all that it cannot vouch for.

@@ -30,15 +30,14 @@ from tool_engine.validation.wording import cut, path_text
 __all__ = ["Breach", "Broken", "Missing", "Undeclared", "breaches", "is_small"]
 
 _CHUNK: Final = 256
-"""Items of a list that are judged at once, before they are looked at one by one."""
+"""Items of a list that are judged at once before each is judged alone."""
 _SMALL: Final = 100
 """Values, and thousands of characters, of which copies may be made."""
 _NAMED: Final = 5
-"""Wrong keys that are named."""
 
 
 class Missing(NamedTuple):
-    """A required key is not there."""
+    """A required key that is missing."""
 
     path: Path
     """The object that lacks it."""
@@ -56,7 +55,7 @@ class Undeclared(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """A value breaks a rule."""
+    """A value that breaks a rule."""
 
     path: Path
     value: Any
@@ -68,7 +67,7 @@ Breach = Missing | Undeclared | Broken
 
 
 def breaches(value: Any, position: Position, path: Path = ()) -> Iterator[Breach]:
-    """Everything that is wrong with `value`, which stands at `path`, and with what is inside it."""
+    """Yield everything that is wrong with `value`, at `path`, and inside it."""
     if position.is_never:
         yield Broken(path, value, partial(phrase_of, "false"))
         return
@@ -246,7 +245,7 @@ _EXPLAINED: Final[dict[str, Callable[[Any, Check, Path], Iterator[Breach]]]] = {
 
 
 def is_small(value: Any) -> bool:
-    """Whether so little is in `value` that it may be copied for each rule that it breaks."""
+    """True if `value` is so small that it may be copied for each rule that it breaks."""
     left, pending = _SMALL, [value]
     while pending and left > 0:
         value = pending.pop()

@@ -1,6 +1,6 @@
 """Do a tool's own parameters make sense?
 
-The loader asks this of every file; a `Tool(...)` made in code is asked here, when it is compiled.
+The loader asks this for every file; a `Tool(...)` made in code is checked when it is compiled.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tool_engine.validation.wording import json_text, path_text, shown, subject
 __all__ = ["Declaration", "without_required"]
 
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
-"""What a schema that is none makes of the code that reads it."""
+"""Errors that an invalid schema causes in the code that reads it."""
 _DEFAULT: Final = "\0default"
 """A key that no parameter has."""
 
 
 class Declaration:
-    """The parameters of one tool, found to make sense.
+    """The parameters of one tool, checked for sense.
 
     Raises:
         DefinitionError: They do not; it lists everything that is wrong with them.
@@ -55,7 +55,7 @@ class Declaration:
         self.root: Position = Position.of(self.schema, {"properties": short})
 
     def defaults(self) -> dict[str, Any]:
-        """The defaults of the optional parameters, as plain JSON.
+        """Return the defaults of the optional parameters, as plain JSON.
 
         Raises:
             DefinitionError: A default breaks its own parameter's rules.
@@ -70,7 +70,7 @@ class Declaration:
         return {**declared, **self._judged(values, without_required(self.schema))}
 
     def filling(self) -> Filling | None:
-        """What is filled in inside the arguments that are sent; None: nothing.
+        """Return the defaults to fill in inside the arguments; None: none.
 
         Raises:
             DefinitionError: A default inside an object breaks its own rules.
@@ -102,7 +102,7 @@ class Declaration:
     def _judged(
         self, values: dict[str, Any], schema: dict[str, Any], at: Path | None = None
     ) -> dict[str, Any]:
-        """`values` as plain JSON that fits `schema`; `at` is the place of a single one of them."""
+        """Return `values` as plain JSON that fits `schema`; `at` is the place of a single one."""
         shaper = Shaper()
         shaped = shaper.arguments(read_plain(values), Position.of(schema))
 
@@ -123,7 +123,7 @@ class Declaration:
         return shaped
 
     def numbers(self) -> frozenset[str]:
-        """The parameters that certainly refuse NaN and that 1.5 or 1.0 may be handed to."""
+        """Return the parameters that refuse NaN and accept 1.5 or 1.0 for certain."""
         return frozenset(
             name
             for name in self.root.properties
@@ -132,7 +132,7 @@ class Declaration:
         )
 
     def is_bounded(self) -> bool:
-        """Whether a rule of some parameter depends on how large a number is."""
+        """True if a rule of some parameter depends on how large a number is."""
         return any(self.root.child(name).is_bounded for name in self.root.properties)
 
     def _problems(self) -> Iterator[DefinitionProblem]:
@@ -181,7 +181,7 @@ class Declaration:
 
 
 def without_required(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` without the list of what must be there."""
+    """Return `schema` without its `required` lists."""
     return {keyword: value for keyword, value in schema.items() if keyword != "required"}
 
 

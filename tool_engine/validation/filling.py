@@ -17,9 +17,8 @@ from tool_engine.validation.shape import Path, fresh
 __all__ = ["ANY", "Filling", "Judge", "Place", "misfits"]
 
 _MOST_SAMPLES: Final = 100
-"""Places of one schema at which its defaults are judged together."""
 ANY: Final = "*"
-"""The step of a path that stands for every item, or for every key that is not declared."""
+"""The path step for every item, or for every undeclared key."""
 
 
 class Place(NamedTuple):
@@ -31,11 +30,11 @@ class Place(NamedTuple):
 
 
 Judge = Callable[[Place], Any]
-"""Gives a default as plain JSON, or raises."""
+"""Returns a default as plain JSON, or raises."""
 
 
 class Filling:
-    """What is filled in below one place.
+    """The defaults to fill in below one place.
 
     Args:
         defaults: The defaults of the keys of an object there.
@@ -62,7 +61,7 @@ class Filling:
 
     @classmethod
     def of(cls, schema: Any, judge: Judge, path: Path = ()) -> Filling | None:
-        """What `schema` fills in below the place that it speaks about; None: nothing.
+        """Return the defaults that `schema` fills in below its place; None: none.
 
         Args:
             schema: JSON Schema.
@@ -92,7 +91,7 @@ class Filling:
         return cls(defaults, keys, rest, items, frozenset(properties))
 
     def fill(self, value: Any) -> None:
-        """Fills in what `value`, which was found right, leaves out; changes it in place."""
+        """Fill in, in place, the defaults that a valid `value` leaves out."""
         if type(value) is dict:
             self._fill_object(value)
         elif type(value) is list and self._items is not None:
@@ -100,7 +99,7 @@ class Filling:
                 self._items.fill(item)
 
     def samples(self) -> Iterator[Any]:
-        """The least values that have a place in them where a default is filled in."""
+        """Yield the least values that have a place where a default is filled in."""
         if self._defaults:
             yield {}
         for name, below in self._keys.items():
@@ -138,7 +137,7 @@ def _has_usable_default(schema: Any) -> bool:
 
 
 def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
-    """The errors of defaults that break a rule of the whole, though each fits its own schema.
+    """Yield the errors of defaults that fit their own schema but break the whole.
 
     Judged are the least values that the rules accept as they are sent. What a rule says of how many
     keys there are, or which, is no error of a default: it is held by what was sent.

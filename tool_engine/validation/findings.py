@@ -31,12 +31,12 @@ __all__ = ["Findings"]
 _Kind = jsonschema_rs.ValidationErrorKind
 _JSON_VALUES: Final = ": send text, a number, true, false, null, a list or an object"
 _MAX_COUNTED: Final = 1_000
-"""Findings that are counted without being told; a list may hold a million wrong items."""
+"""Further findings that are only counted; a list may hold a million wrong items."""
 _WORTH_NAMING: Final = ("string", "number", "integer", "array", "object")
 
 
 class Findings:
-    """Collects the findings about one call, at most a hundred; some of the others are counted.
+    """Collects the findings about one call: at most a hundred, some further ones counted.
 
     Args:
         root: The position of the arguments.
@@ -55,7 +55,7 @@ class Findings:
 
     @property
     def errors(self) -> list[ValidationError]:
-        """The findings, with a last one that counts those that are left out."""
+        """Return the findings, with a last one that counts those left out."""
         if not self._more:
             return self._errors
         at_least = "more than " if self._is_cut else ""
@@ -63,20 +63,19 @@ class Findings:
         return [*self._errors, ValidationError("", "constraint_violation", message)]
 
     def add_refusals(self) -> None:
-        """Adds the values that JSON cannot hold."""
+        """Add the values that JSON cannot hold."""
         for refusal in self._shaper.refusals:
             self._append(_refusal, refusal)
         self._more += self._shaper.more_refusals
 
     def add_unknown(self) -> None:
-        """Adds the unknown keys as errors."""
         for note in self._shaper.unknown:
             names = _at(self._root, note.path).properties
             self._append(_extra, (*note.path, note.key), names, "error")
         self._more += self._shaper.more_unknown
 
     def warnings(self) -> list[ValidationError]:
-        """The unknown keys as warnings, each with the declared key that was probably meant."""
+        """Return the unknown keys as warnings, each with the nearest declared key."""
         found = [
             _extra((*note.path, note.key), _at(self._root, note.path).properties, "warning")
             for note in self._shaper.unknown
@@ -87,7 +86,7 @@ class Findings:
         return found
 
     def add(self, found: Iterable[Breach]) -> None:
-        """Adds what was found wrong, in its order; past a bound nothing more is looked for."""
+        """Add the faults in their order, up to a bound."""
         for breach in found:
             if self._more >= _MAX_COUNTED:
                 self._is_cut = True
@@ -101,7 +100,7 @@ class Findings:
                 self._append(self._broken, breach)
 
     def add_errors(self, errors: Iterable[jsonschema_rs.ValidationError], value: Any) -> None:
-        """Adds what the compiled validator says about the arguments as a whole."""
+        """Add the compiled validator's errors about the arguments as a whole."""
         self.add(breach for error in errors for breach in self._of(error, value))
 
     def _of(self, error: jsonschema_rs.ValidationError, value: Any) -> Iterator[Breach]:

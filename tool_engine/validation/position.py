@@ -1,8 +1,8 @@
 """What does a tool's schema say about each place in the arguments?
 
-A `Position` answers for one place: what it is certain of (the schema that every value there must
-fit) and what it may say besides (branches of `anyOf`, `$ref` and so on). Positions are made on
-demand, so that a recursive schema costs nothing until somebody nests that deep.
+A `Position` describes one place: the schema that every value there certainly must fit, and those
+that may apply besides (branches of `anyOf`, `$ref` and so on). Positions are made on demand, so
+that a recursive schema costs only the depth that arguments reach.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _TOGETHER: Final = {
     "patternProperties": ("additionalProperties", "properties"),
     "prefixItems": ("items",),
 }
-"""Keywords that mean something only beside another one."""
+"""Keywords that have a meaning only beside another one."""
 _NEVER: Final[dict[str, Any]] = {"not": {}}
-"""What `false` means as a schema."""
+"""The schema that `false` stands for."""
 _NO_KEYS: Final[Mapping[str, Any]] = {}
 _Schemas = tuple[dict[str, Any], ...]
 
 
 def build_validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
-    """Compiles `schema`, formats included, with patterns that run in linear time.
+    """Compile `schema`, formats included, with patterns that run in linear time.
 
     Raises:
         ValueError: The schema is not JSON Schema 2020-12, or a pattern needs look-around.
@@ -64,7 +64,7 @@ class Position:
     Args:
         root: The whole schema, for references.
         schemas: Every schema that may speak about this place.
-        certain: The one that certainly does; empty when only branches do.
+        certain: The one that certainly applies; empty when only branches do.
         short: The short keys that it was made of, where it was made of nothing else.
     """
 
@@ -86,22 +86,22 @@ class Position:
 
     @classmethod
     def of(cls, root: dict[str, Any], short: Mapping[str, Any] = _NO_KEYS) -> Position:
-        """The position of the arguments as a whole; `short` as above."""
+        """Return the position of the arguments as a whole; `short` as above."""
         return cls(root, [root], root, short)
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether the schema says nothing about values inside this one."""
+        """True if the schema has no rules for values inside this one."""
         return all(_BELOW.isdisjoint(schema) for schema in self._schemas)
 
     @cached_property
     def is_bounded(self) -> bool:
-        """Whether a rule depends on how large a number is."""
+        """True if a rule depends on how large a number is."""
         return not all(_SIZED.isdisjoint(schema) for schema in self._schemas)
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether a key that is not declared is a mistake."""
+        """True if an undeclared key is a mistake."""
         return (
             self.certain.get("additionalProperties") is False
             and "patternProperties" not in self.certain
@@ -109,21 +109,18 @@ class Position:
 
     @cached_property
     def drops_unknown(self) -> bool:
-        """Whether such a key may be kept out: what raw schema says is judged as it was sent."""
+        """True if undeclared keys may be left out; raw schema judges what was sent."""
         return self.is_closed and "properties" in self._short
 
     @cached_property
     def required(self) -> list[str]:
-        """The keys that must be there."""
         return list(self.certain.get("required", ()))
 
     @cached_property
     def properties(self) -> dict[str, Any]:
-        """The declared keys and their schemas."""
         return dict(self.certain.get("properties", {}))
 
     def child(self, name: str) -> Position:
-        """The position of the value under the key `name`."""
         if self.is_open:
             return ANYWHERE
         key = name if name in self._names else None
@@ -134,7 +131,7 @@ class Position:
 
     @cached_property
     def item(self) -> Position:
-        """The position of the items of a list; `prefixItems` count as one with the others."""
+        """Return the position of the items of a list; `prefixItems` share it with the others."""
         if self.is_open:
             return ANYWHERE
         certain = None if "prefixItems" in self.certain else self.certain.get("items")
@@ -148,22 +145,22 @@ class Position:
 
     @cached_property
     def is_never(self) -> bool:
-        """Whether no value at all may stand here."""
+        """True if no value is allowed here."""
         return self.certain == _NEVER
 
     @cached_property
     def whole_rules(self) -> jsonschema_rs.Draft202012Validator:
-        """All that the schema asks of the value and of what is inside it."""
+        """The validator of the value and of all inside it."""
         return build_validator(self.certain)
 
     @cached_property
     def item_rules(self) -> jsonschema_rs.Draft202012Validator:
-        """What the schema asks of the items of a list."""
+        """The validator of the items of a list."""
         return build_validator({"items": self.item.certain})
 
     @cached_property
     def own_rules(self) -> jsonschema_rs.Draft202012Validator | None:
-        """What the schema asks of the value itself.
+        """The validator of the value itself; None: no rules.
 
         Left out are the keys that are required or unknown, and the values below, each of which has
         a position of its own.
@@ -171,12 +168,11 @@ class Position:
         return build_validator(self._own) if self._own else None
 
     def own_rules_hold(self, value: Any) -> bool:
-        """Whether `value` keeps to `own_rules`."""
         return self.own_rules is None or self.own_rules.is_valid(value)
 
     @cached_property
     def own_checks(self) -> list[Check]:
-        """The same, one keyword at a time."""
+        """The `own_rules`, one keyword at a time."""
         own = self._own
         companions = {other for keyword in own for other in _TOGETHER.get(keyword, ())}
         # `properties` is a rule of its own, beside patterns too.
@@ -230,7 +226,7 @@ class Position:
 
 
 class Check:
-    """One keyword of a schema, and what goes with it.
+    """One keyword of a schema, with the keywords that it depends on.
 
     Args:
         root: The whole schema, for references.
@@ -243,7 +239,7 @@ class Check:
         self.value: Any = rules[keyword]
         together = (keyword, *_TOGETHER.get(keyword, ()))
         self.rules = build_validator({key: rules[key] for key in together if key in rules})
-        """Whether the keyword holds."""
+        """The validator of the keyword."""
         self.declared: dict[str, Any] = rules.get("properties", {})
         """The keys that are declared beside patterns of keys."""
         self._root = root
@@ -251,7 +247,7 @@ class Check:
 
     @cached_property
     def positions(self) -> list[Position]:
-        """The schemas that the keyword holds, as far as they say where something is wrong."""
+        """Return the keyword's schemas, as far as they locate an error."""
         value, rest = self.value, self._all
         schemas: list[Any] = []
         if self.keyword in _BRANCHES:
@@ -270,7 +266,7 @@ class Check:
 
     @cached_property
     def matchers(self) -> list[jsonschema_rs.Draft202012Validator]:
-        """The patterns of keys, each as what tells whether a key fits."""
+        """Return a validator of keys for each key pattern."""
         return [build_validator({"pattern": pattern}) for pattern in self.value]
 
     def _position(self, schema: Any) -> Position:
@@ -280,7 +276,7 @@ class Check:
 
 
 def can_be_split(schema: Any) -> bool:
-    """Whether each position can be checked on its own, without the whole around it."""
+    """True if each position can be checked without the whole around it."""
     if isinstance(schema, Mapping):
         return not (_WHOLE_ONLY & schema.keys()) and all(map(can_be_split, schema.values()))
     return all(map(can_be_split, schema)) if isinstance(schema, list | tuple) else True
@@ -316,4 +312,4 @@ def _types(schema: dict[str, Any]) -> list[str]:
 
 
 ANYWHERE: Final = Position({}, ())
-"""A place that no schema speaks about."""
+"""A place without rules."""

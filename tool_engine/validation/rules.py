@@ -44,13 +44,13 @@ class Reading(NamedTuple):
     rule: str
     """What follows `must`, such as `be an integer`."""
     got: str | None = None
-    """What was found, where that is not the value itself."""
+    """What was found, if not the value itself."""
     cure: str = ""
     """What to do, such as `: did you mean "GET"?`."""
 
 
 def read(error: _Error, value: Any, declared: Any = None) -> Reading:
-    """Puts the rule that `value` breaks into words.
+    """Put the rule that `value` breaks into words.
 
     Args:
         error: What the validator says.
@@ -113,7 +113,7 @@ def _read_text_rule(kind: Any) -> Reading:
 
 
 def read_type(types: list[str], value: Any) -> Reading:
-    """Puts into words that `value` is of none of `types`."""
+    """Put into words that `value` has none of `types`."""
     words = " or ".join(map(noun, types))
     found = type_of(value)
     got = text_of(value) if found in ("null", "boolean") else None
@@ -141,7 +141,7 @@ def _unquoted(types: list[str], text: str) -> str:
 
 
 def read_options(options: list[Any], value: Any) -> Reading:
-    """Puts into words that `value` is none of `options`."""
+    """Put into words that `value` is none of `options`."""
     rule = f"be one of {listed(options)}" if len(options) > 1 else f"be {listed(options)}"
     cure = ""
     same = [option for option in options if _bare(option) == _bare(value)]
@@ -170,7 +170,7 @@ def _read_forms(error: _Error, forms: list[list[_Error]], value: Any) -> Reading
 def first_of_forms(
     value: Any, declared: Sequence[Any], told: Sequence[tuple[Path, Reading] | None]
 ) -> Reading:
-    """What is said of a value that fits none of several forms.
+    """Put into words that a value fits none of several forms.
 
     Args:
         value: The value.
@@ -202,7 +202,7 @@ def _is_of(value: Any, types: list[str]) -> bool:
 
 
 def read_counted(keyword: str, limit: Any, value: Any) -> Reading:
-    """Puts into words that a list or an object has too many or too few parts."""
+    """Put into words that a list or an object has too many or too few parts."""
     return _counted(*COUNTED_KEYWORDS[keyword], limit, value)
 
 
@@ -212,19 +212,19 @@ def _counted(bound: str, word: str, limit: Any, value: Any) -> Reading:
 
 
 def phrase_of(keyword: str) -> Reading:
-    """Puts into words that a rule is broken which needs no more to be said of it."""
+    """Put a broken rule into words that needs no detail."""
     phrase = _PHRASES_OF_KEYWORDS.get(keyword, f"keep to the rule {keyword!r}")
     return broken_rule(phrase, phrase)
 
 
 def broken_rule(rule: str, expected: Any, got: str | None = None) -> Reading:
-    """The reading of a rule that is no matter of type or choice."""
+    """Return the reading of a rule about neither type nor choice."""
     return Reading("constraint_violation", expected, rule, got)
 
 
 _MAX_JSON: Final = 100_000
 _MAX_FORMS: Final = 10
-"""Forms of which it is said what each of them asks for."""
+"""Forms whose demands are listed."""
 _COMPARED: Final[dict[Any, str]] = {
     _Kind.Minimum: ">=",
     _Kind.Maximum: "<=",

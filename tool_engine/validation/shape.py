@@ -1,8 +1,8 @@
 """Are the arguments plain JSON, and how do they read in the schema's own form?
 
-Shaping makes a copy of what `read_plain` read: 1.0 becomes 1 where the schema says integer, unknown
-keys are kept out where short keys alone declare the others. What JSON cannot hold is noted with its
-place; nothing is raised, whatever the value is.
+Shaping copies what `read_plain` read: 1.0 becomes 1 where the schema says integer, and unknown keys
+are left out where short keys alone declare the others. What JSON cannot hold is noted with its
+place; nothing is ever raised.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_VALUES: Final = 1_000_000
 """How many values one call may carry; a list that is shared a million times counts each time."""
 LARGEST: Final = 10**4200
 SMALLEST: Final = -LARGEST
-"""Past 4,300 digits Python writes no integer, and the compiled validator takes any for small."""
+"""The limit of integers: past 4,300 digits Python writes none, and the validator misjudges them."""
 MAX_NOTES: Final = 100
-"""How many places are noted with their path; the rest is counted."""
+"""How many places are noted with their path; further ones are counted."""
 
 _FEW: Final = 16
-"""Values inside of a list or an object that are looked at one by one, which costs less for few."""
+"""Below this many values a loop is cheaper than the check by compiled code."""
 _SIMPLE: Final = frozenset((int, str, bool, float, type(None)))
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -56,14 +56,13 @@ class Refusal(NamedTuple):
     """What was found, in words."""
     error_type: str
     is_key: bool = False
-    """It is a key that was refused, and `path` is the object that had it."""
+    """True if a key was refused; `path` is then the object that had it."""
 
 
 class Unknown(NamedTuple):
-    """A key that is not declared, and was kept out."""
+    """An undeclared key that was left out."""
 
     path: Path
-    """The place of the object that holds the key."""
     key: str
 
 
@@ -72,7 +71,7 @@ class _OverflowError(Exception):
 
 
 class Shaper:
-    """Makes the copy of one call's arguments and notes what stood in the way."""
+    """Copies one call's arguments and notes what prevents it."""
 
     __slots__ = ("_trail", "_values", "more_refusals", "more_unknown", "refusals", "unknown")
 
@@ -88,11 +87,11 @@ class Shaper:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing stood in the way."""
+        """True if all could be copied."""
         return not self.refusals and not self.unknown
 
     def arguments(self, params: dict[Any, Any], root: Position) -> dict[str, Any]:
-        """The shaped arguments, without the defaults of left-out parameters.
+        """Return the shaped arguments, without the defaults of omitted parameters.
 
         Args:
             params: What was sent, as `read_plain` reads it.
@@ -118,7 +117,7 @@ class Shaper:
         return shaped
 
     def value(self, value: Any, position: Position) -> Any:
-        """The shaped form of `value`; None where it was refused."""
+        """Return the shaped form of `value`; None where it was refused."""
         kind = type(value)
         if kind is str:
             return value if value.isascii() or is_encodable(value) else self._surrogate()
@@ -229,7 +228,7 @@ class Shaper:
 
 
 def _are_plain(values: Collection[Any], *, with_floats: bool) -> bool:
-    """Whether all of `values` may be handed over as they are: found out without a loop of ours."""
+    """True if all `values` can be used unchanged, found without a Python loop."""
     kinds = set(map(type, values))
     if not kinds <= _SIMPLE or (float in kinds and not with_floats):
         return False
@@ -247,7 +246,7 @@ def _of_kind(kind: type, values: Collection[Any], kinds: set[type]) -> Collectio
 
 
 def _are_plain_texts(texts: Iterable[Any]) -> bool:
-    """Whether all of `texts` are texts, and Unicode; each is looked at by compiled code only."""
+    """True if all of `texts` are Unicode texts, found by compiled code only."""
     if set(map(type, texts)) != {str}:
         return False
     joined = "".join(texts)
@@ -255,14 +254,14 @@ def _are_plain_texts(texts: Iterable[Any]) -> bool:
 
 
 def fresh(value: Any) -> Any:
-    """A copy of plain JSON whose lists and objects nobody else holds."""
+    """Return a deep copy of plain JSON."""
     if type(value) is dict:
         return {key: fresh(item) for key, item in value.items()}
     return [fresh(item) for item in value] if type(value) is list else value
 
 
 def is_encodable(text: str) -> bool:
-    """Whether `text` is free of lone surrogates, which no encoding and no JSON can carry."""
+    """True if `text` has no lone surrogates, which neither encodings nor JSON can carry."""
     try:
         text.encode()
     except UnicodeEncodeError:

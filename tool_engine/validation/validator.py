@@ -1,8 +1,8 @@
 """Do the arguments of a call fit its tool?
 
-A tool is compiled on its first use. `accept` is the way of a call that is right: one pass over the
-types and one look of the compiled validator. Everything else goes through `explain`, which finds
-all that is wrong at once, and says so in words that a model can act on.
+A tool is compiled on its first use. `accept` is the fast path of a correct call: one pass over the
+types and one check by the compiled validator. Everything else goes through `explain`, which finds
+all faults at once and describes them for a model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ToolParameterValidator(KnownArguments):
         self._key: str = f"compiled_parameters_{'strict' if strict else 'lenient'}"
 
     def validate(self, tool: Tool, params: Any) -> ValidationResult:
-        """Finds everything that is wrong with `params`, and fills in the defaults.
+        """Find everything that is wrong with `params`, and fill in the defaults.
 
         Args:
             tool: The tool that they are for.
@@ -69,7 +69,7 @@ class ToolParameterValidator(KnownArguments):
         return compiled.explain(params)
 
     def compiled(self, tool: Tool) -> CompiledParameters:
-        """The compiled parameters of `tool`, made on first use and kept as long as the tool.
+        """Return the compiled parameters of `tool`, kept as long as the tool.
 
         Raises:
             DefinitionError: The tool's parameters cannot be compiled.
@@ -96,11 +96,11 @@ class CompiledParameters:
                  "accept_packed")  # fmt: skip
 
     accept: Accept
-    """Takes the arguments and returns them as a new dict, with the defaults, when all is right;
-    None when there is something to tell, which `explain` does. Never raises."""
+    """Returns correct arguments as a new dict with the defaults; None when there are findings,
+    which `explain` returns. Never raises."""
 
     accept_packed: AcceptPacked
-    """The same for a caller that has the arguments as MessagePack too, with all that is in them."""
+    """The same for a caller that also has the arguments as MessagePack."""
 
     def __init__(self, tool: Tool, *, strict: bool = False) -> None:
         declaration = Declaration(tool)
@@ -138,7 +138,7 @@ class CompiledParameters:
         )
 
     def explain(self, params: Any) -> ValidationResult:
-        """The whole result: every finding, or the arguments to run with and the warnings."""
+        """Return all findings, or the arguments to run with and the warnings."""
         params = {} if params is None else read_plain(params)
         if type(params) is not dict:
             return ValidationResult(is_valid=False, errors=[_not_an_object(params, self._root)])
@@ -172,7 +172,7 @@ class CompiledParameters:
             findings.add([Broken((), shaped, partial(phrase_of, "schema"))])
 
     def _wholesale(self, shaped: dict[str, Any]) -> Iterator[Breach]:
-        """Which parameters are wrong, where each is too large to say in what."""
+        """Yield a breach for each wrong parameter that is too large to examine."""
         for name in self._root.required:
             if name not in shaped:
                 yield Missing((), name)
@@ -181,7 +181,7 @@ class CompiledParameters:
                 yield Broken((name,), value, partial(phrase_of, "schema"))
 
     def _are_right(self, some: dict[str, Any]) -> bool:
-        """Whether `some` of the arguments are right, whatever the others are."""
+        """True if `some` of the arguments are right, whatever the others are."""
         if self._loose is None:
             self._loose = build_validator(without_required(self._schema))
         return self._loose.is_valid(some)

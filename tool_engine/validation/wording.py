@@ -43,12 +43,11 @@ _NOUNS: Final = {
 
 
 def noun(type_name: str) -> str:
-    """A JSON type with its article, such as `an integer`."""
+    """Return a JSON type with its article, such as `an integer`."""
     return _NOUNS.get(type_name, type_name)
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a plain value."""
     if value is None:
         return "null"
     names = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array"}
@@ -56,12 +55,11 @@ def type_of(value: Any) -> str:
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:
-    """At most `limit` characters of `text`."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def path_text(path: Path) -> str:
-    """A path as people write it: `headers.accept`, `items[2].name`."""
+    """Return a path as people write it: `headers.accept`, `items[2].name`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -76,14 +74,14 @@ def path_text(path: Path) -> str:
 
 
 def subject(path: Path) -> str:
-    """What a message is about: the quoted path, or the arguments as a whole."""
+    """Return what a message is about: the quoted path, or the arguments as a whole."""
     return f"'{path_text(path)}'" if path else "the arguments"
 
 
 def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
-    """A short copy of `value` that may be repeated: JSON values, bounded, secrets hidden."""
+    """Return a short copy of `value` to repeat: JSON values, bounded, secrets hidden."""
     keys = [step for step in path if isinstance(step, str)]
-    # Arguments that came as one text cannot be told apart.
+    # Arguments that came as one text cannot be distinguished.
     is_mixture = bool(secrets) and not path and isinstance(value, str)
     if is_mixture or not secrets.isdisjoint(keys) or any(map(is_secret_key, keys)):
         return HIDDEN if value is not None else None
@@ -94,18 +92,18 @@ def shown(value: Any, path: Path, secrets: frozenset[str]) -> Any:
 
 
 def json_text(value: Any, limit: int | None = MAX_TEXT) -> str:
-    """`value` as JSON on one line, cut to `limit`."""
+    """Return `value` as JSON on one line, cut to `limit`."""
     text = json.dumps(value, ensure_ascii=False)
     return text if limit is None else cut(text, limit)
 
 
 def text_of(value: Any) -> str:
-    """A value as short JSON, whatever its size."""
+    """Return a value as short JSON, whatever its size."""
     return json_text(_bounded(value, 0))
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Values as JSON, separated by commas, cut where the list grows long."""
+    """Return values as JSON, separated by commas, cut where the list grows long."""
     return cut(", ".join(json_text(_bounded(value, 0), _MAX_KEY) for value in values))
 
 
