@@ -89,7 +89,6 @@ class SessionCalls:
     def __init__(self, session: SessionState) -> None:
         self._session = session
         self.number = 0
-        """Its own spending, then that of the conversations above it."""
         self.news: list[str] = []
         """Results of deferred calls that the model has not read yet."""
 

@@ -65,8 +65,6 @@ def derived(
 
 
 def _tell_of_requests(of: ApprovalGate, to: ApprovalGate) -> None:
-    """Report the helper's requests to the parent's listeners, too."""
-
     def tell_request(request: ApprovalRequest) -> object:
         return None if to.on_request is None else to.on_request(request)
 

@@ -106,7 +106,6 @@ class SavedSession(SessionState):
         }
 
     def _take_up(self, kept: _Kept) -> None:
-        """Take over the state that `to_dict` wrote."""
         self.toolbox.restore(kept.toolbox)
         self.gate.book = ApprovalBook.from_dict(kept.approvals, storage=self.gate.book.storage)
         self.meter.restore(kept.meter)
@@ -128,7 +127,6 @@ class SavedSession(SessionState):
         self._code = kept.code
 
     def _with_code(self) -> _Code:
-        """Return the code that must be registered again after a restore."""
         made = [each.name for each in self.toolbox.groups() if each.is_own and each.rules]
         return _Code(
             sorted({*self.own_tools, *self._code.tools}),
@@ -305,7 +303,6 @@ def _in_place(kept: _Kept, engine: Source) -> _Kept:
 
 
 def _with_lists(value: Any) -> Any:
-    """Return the values as JSON would give them back, without tuples."""
     if isinstance(value, dict):
         return {key: _with_lists(each) for key, each in value.items()}
     return [_with_lists(each) for each in value] if isinstance(value, list | tuple) else value

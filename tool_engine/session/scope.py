@@ -173,7 +173,6 @@ class SessionScope:
         return self._catalog is not None and leaf_of(self._catalog, engine, tool_name) is not None
 
     def _source_of(self, tool: Tool) -> str:
-        """Return the source of a called tool; see `source_of`."""
         engine = engine_asked(tool)
         if engine is None or self._catalog is None:
             return self.source

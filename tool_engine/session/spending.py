@@ -193,7 +193,6 @@ class Spending:
         return None
 
     def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
-        """Return the most calls of a tool, over all of its names."""
         if not config.max_uses:
             return max_uses
         uses, stamp, most = self._most

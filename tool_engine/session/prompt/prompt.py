@@ -149,7 +149,6 @@ class SessionPrompt:
         return ""
 
     def _index(self, skills: Sequence[KnownSkill]) -> list[str]:
-        """Return the table of the skills that are read on demand."""
         if not skills:
             return []
         rows = [(each.name, each.skill.desc, each.skill.when) for each in skills]

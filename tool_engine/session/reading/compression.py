@@ -149,7 +149,6 @@ def _start(text: str, secrets: OwnSecrets) -> str:
 
 
 def _short(value: Any, name: str) -> Any:
-    """Return the value with its texts cut; `name` is its key."""
     if isinstance(value, str):
         words = _WORDS.findall(name)
         is_place = bool(words) and words[-1].lower() in _PLACES

@@ -82,7 +82,6 @@ def _name(details: Any, inner: str, shown: str) -> str:
 
 
 def _is_of_tool(result: ToolExecutionResult, error: str, name: str) -> bool:
-    """Return True if the error is in the tool's words, not the engine's."""
     if result.error_type in _OF_OTHERS:
         return True
     # Of a call that has run the engine names the tool only where it took too long.

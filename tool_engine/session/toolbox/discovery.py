@@ -201,7 +201,6 @@ def _method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]:
 
 
 def _hash_of(config: ToolCallConfig) -> str:
-    """Return a hash that is equal for equal settings in any order."""
     content = msgspec.json.encode(config, order="deterministic")
     return hashlib.sha256(content).hexdigest()[:16]
 

@@ -165,7 +165,6 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
 
 
 def _conflicts_of(own: Sequence[Tool], names: set[str], catalog: Source) -> dict[str, str]:
-    """Return the messages about the session's own tools, by name."""
     taken: dict[str, str] = {}
     seen: set[str] = set()
     for tool in own:

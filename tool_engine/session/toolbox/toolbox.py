@@ -133,7 +133,6 @@ class Toolbox:
         return suggest_near(name, (each for each in self._likely(name) if placed[each].is_enabled))
 
     def _likely(self, name: str) -> set[str]:
-        """Return the names of tools that a name may be meant for."""
         names = set(self._current().placed)
         find = getattr(getattr(self.catalog, "index", None), "nearest", None)
         if len(names) > _MANY and find is not None:
@@ -197,7 +196,6 @@ class Toolbox:
         return told if standing.conflict is None else [*told, standing.conflict]
 
     def _is_named_so(self, engine_name: str) -> bool:
-        """Return True if an engine knows one of the tools by this name."""
         near = (self.find(name) for name in near_names(self.catalog, engine_name))
         return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
 

@@ -78,7 +78,6 @@ def _is_held(piece: str, texts: Iterable[str], parts: Iterable[str]) -> bool:
 
 
 def _gone(ways: list[str], traces: Iterable[Trace]) -> list[_Holder]:
-    """Return the pieces of removed variables that occur in the arguments."""
     sought = [Traced(letters) for letters in ways]
     found = []
     for each in traces:
@@ -141,7 +140,6 @@ def _grown(text: str, mine: int, other: str, place: int, floor: int) -> tuple[in
 
 
 def _searched(variables: Iterable[Variable]) -> list[tuple[Variable, str]]:
-    """Return the variables that may be searched, with their letters."""
     left = MOST_SEARCHED
     searched = []
     for variable in variables:

@@ -192,7 +192,6 @@ class _VariableExecutor:
 
 
 def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the criteria of `list_vars`, given as an object or as arguments."""
     alone = {key: params[key] for key in FILTERS if params.get(key) is not None}
     wanted = {key: item for key, item in (params.get("filter") or {}).items() if item is not None}
     for key in alone.keys() & wanted.keys():
