@@ -206,7 +206,6 @@ class Consents:
             self._waiting.pop(clock, None)
 
     def _end_asking(self) -> None:
-        """Wake those who drain, if this was the last call that asked."""
         self._asking -= 1
         if not self._asking:
             for future in self._idle:

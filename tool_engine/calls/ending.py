@@ -289,7 +289,6 @@ class CallEnding:
         return self._date
 
     def _both_clocks(self) -> tuple[datetime, float]:
-        """Return the wall clock's and the loop clock's time of the same moment."""
         for _ in range(_LOOKS):
             before = self._clock()
             date = datetime.now(UTC)
@@ -395,7 +394,6 @@ def _bounded(output: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_secrets(call: Call, failure: Failure) -> Failure:
-    """Return the failure without the secrets that its message may repeat."""
     visible = call.visible
     if visible is None or failure.error_type == "approval_required":
         # This is no tool's message, and the caller needs the token in it.
@@ -406,7 +404,6 @@ def _without_secrets(call: Call, failure: Failure) -> Failure:
 
 
 def _findings(call: Call) -> list[dict[str, Any]]:
-    """Return the findings about the arguments, without secrets."""
     found: list[dict[str, Any]] = call.findings or []
     visible = call.visible if found else None
     shown: list[dict[str, Any]] = found if visible is None else visible.value(found)

@@ -467,7 +467,6 @@ class Pipeline:
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
-        """Wait for the slot; None for a refused call, which then has its result."""
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began = self._time()
         try:
@@ -498,7 +497,6 @@ class Pipeline:
     async def _execute_at_home(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None
     ) -> ToolExecutionResult:
-        """Carry a call from another event loop to the one that the calls live on."""
         take = partial(self.execute, tool_name, params, context)
         return await self._home_loop.carry(take, context)
 
@@ -516,7 +514,6 @@ class Pipeline:
         return True
 
     def _tell_start(self, call: Call, slot: Slot) -> None:
-        """Publish that the tool starts; a subscriber may look for the slot then."""
         self._controller.watch(slot)
         self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
@@ -529,7 +526,6 @@ class Pipeline:
         return run
 
     def _break_off(self, call: Call, slot: Slot) -> None:
-        """End a call whose caller was cancelled."""
         call.break_off()
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, CANCELLED)

@@ -188,7 +188,6 @@ class Flights:
             follower.landed.set_result(shared)
 
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
-        """Return the shared result; None when there will be none."""
         flight.followers[follower] = None
         self._followed[follower.call.call_id] = flight
         loop = asyncio.get_running_loop()
