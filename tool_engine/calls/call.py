@@ -1,4 +1,4 @@
-"""How far has a call come, and why did its run end as it did?"""
+"""What is the state of a call, and why did its run end as it did?"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SUPERSEDED: Final = Failure(
     "cancelled", "a newer call with the same key took the place of this one"
 )
 _first_helper: Final = threading.Lock()
-"""Held where a call notes the first task that helps it; those of two loops may come at once."""
+"""Held while a call notes its first helping task; two loops may do so at once."""
 _ABORTED: Final = Failure("engine_closed", "the engine was closed while the tool ran")
 
 
@@ -53,7 +53,7 @@ class Call(msgspec.Struct, eq=False):
     """One call on its way through the steps."""
 
     owner: Any
-    """The pipeline that takes it through."""
+    """The pipeline that runs it."""
     serial: int
     """The number of the call in this process."""
     call_id: str
@@ -61,7 +61,6 @@ class Call(msgspec.Struct, eq=False):
     params: bytes
     """A copy of the arguments as they came, as MessagePack, for the record."""
     context: ToolExecutionContext
-    """The caller's."""
     plan: Plan | None = None
     slot: Any = None
     """Its `Slot`, once it has one."""
@@ -70,30 +69,31 @@ class Call(msgspec.Struct, eq=False):
     bell: Any = None
     """The future that ends a pause between two attempts, with the reason."""
     arguments: dict[str, Any] | None = None
-    """What another attempt starts with; set where there may be one."""
+    """The arguments for another attempt; set where there may be one."""
     retries: int = 0
     attempt_log: list[dict[str, Any]] | None = None
     findings: list[dict[str, Any]] | None = None
     waited: float = 0.0
-    """Seconds that it waited for a slot that it never had."""
+    """Seconds of waiting for a slot that never came."""
     limited: Any = None
-    """The `LimitedOutput` of a call that succeeded, where its tool's limits changed the output."""
+    """The `LimitedOutput` of a successful call whose output its tool's limits changed."""
     result: ToolExecutionResult | None = None
-    """Set where it was refused when it asked for a slot."""
+    """Set if the call was refused while it asked for a slot."""
     above: Any = None
     """The call of another engine that led to this one, if one did."""
     helpers: Any = None
-    """The set of the tasks, beside its tool's own, in which calls run that it has made."""
+    """The tasks, beside its tool's own, in which calls run that it has made."""
     is_broken_off: bool = False
-    """Whether it ended because it was cancelled, ran out of time or was ended from outside."""
+    """Whether it was cancelled, ran out of time or was ended from outside."""
     inside: dict[int, Tool] | None = None
-    """The tools, by identity, whose results its own result may tell of: its tool called them.
-    Empty: it has tried to; None: it has called nothing."""
+    """The tools, by identity, whose results its own result may reveal, because its tool called
+    them. Empty: it has tried to; None: it has called nothing.
+    """
     seen: tuple[Tool, VisibleCall] | None = None
-    """What may be shown of it, and the tool that said so, once that was asked."""
+    """The call as it may be shown, and the tool that determined this; set at the first use."""
 
     def note_inside(self, *tools: Tool) -> None:
-        """Its tool gets the results of these tools; so does whatever made this call."""
+        """Note that its tool, and so its caller, gets the results of these tools."""
         call: Call | None = self
         while call is not None:
             call.inside = call.inside or {}
@@ -101,13 +101,13 @@ class Call(msgspec.Struct, eq=False):
             call = call.context.bound_call
 
     def note_for_maker(self, tool: Tool) -> None:
-        """It runs the tool, or gets the result of a run of it: what made the call gets that."""
+        """Note that its caller gets the result of a run of the tool."""
         maker: Call | None = self.context.bound_call
         if maker is not None:
             maker.note_inside(tool)
 
     def of(self, owner: Any) -> Call | None:
-        """This call, or else the nearest above it, that `owner` takes through.
+        """Return the nearest call of `owner`: this one or one above it.
 
         It may be known from a context alone: a thread that has no variables may hand on its own.
         """
@@ -117,38 +117,36 @@ class Call(msgspec.Struct, eq=False):
         return call
 
     def above_of(self, owner: Any) -> Call | None:
-        """What stands above a call of `owner` that this one makes: never two of one engine."""
+        """Return the call above one of `owner` that this call makes: never two of one engine."""
         return self if self.owner is not owner else self.above
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and nothing of its own goes on."""
+        """Return True if it has ended and none of its work goes on."""
         return self.slot is None or self.slot.is_released
 
     @property
     def is_overdue(self) -> bool:
-        """Whether it has ended for its caller while its tool goes on."""
+        """Return True if it has ended for its caller while its tool goes on."""
         return not self.is_over and bool(self.slot.is_overdue)
 
     @property
     def is_lending(self) -> bool:
-        """Whether it runs, so that what it calls may have its slot meanwhile."""
+        """Return True if it runs, so that its own calls may use its slot meanwhile."""
         return not self.is_over and not self.slot.is_overdue
 
     def ended(self) -> ToolExecutionResult:
-        """The result of a call that has one."""
         if self.result is None:
             raise ToolEngineError(f"the call {self.call_id} has not ended")
         return self.result
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its tool declares any."""
         return self.plan is not None and bool(secret_names(self.plan.tool))
 
     @property
     def visible(self) -> VisibleCall | None:
-        """What may be shown of it; None: its tool declares no secrets, or it has no tool."""
+        """The call as it may be shown; None: its tool declares no secrets, or it has no tool."""
         if self.plan is None or not self.has_secrets:
             return None
         tool = self.plan.tool
@@ -158,32 +156,31 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def secrets(self) -> OwnSecrets:
-        """What it was sent as secrets, for whatever puts a failure of it into words."""
+        """The secrets that it was sent, to hide them in messages about a failure."""
         visible = self.visible
         return NO_SECRETS if visible is None else visible.secrets
 
     @property
     def attempts(self) -> int:
-        """How often the tool was run."""
         return 0 if self.slot is None else 1 + self.retries
 
     @property
     def priority(self) -> int:
-        """How urgent it is: the caller's word, else the tool's."""
+        """The priority: the caller's, else the tool's."""
         if self.context.priority is not None:
             return self.context.priority
         return DEFAULT_PRIORITY if self.plan is None else self.plan.request.priority
 
     @property
     def timeout(self) -> float:
-        """Seconds that the tool may run: the caller's word, else the tool's, else the default."""
+        """Seconds that the tool may run: the caller's value, the tool's or the default."""
         timeout = self.context.timeout
         if timeout is DEFAULT_TIMEOUT or timeout is None:
             return 0.0 if self.plan is None else self.plan.timeout
         return timeout
 
     def take_helper(self, task: Any) -> bool:
-        """Notes a task of any loop in which a call is made for it; False: it is its tool's."""
+        """Note a task of any loop that makes a call for it; False: it is its tool's."""
         if type(task) is ToolTask and task.call is self:
             return False
         if self.helpers is None:
@@ -193,7 +190,7 @@ class Call(msgspec.Struct, eq=False):
         return True
 
     def break_off(self, *, ends_helpers: bool = True) -> None:
-        """Lets nothing call for it any more, for no caller waits for it; cancels what does."""
+        """Cancel all that calls for it, and allow no more: no caller waits for it."""
         self.is_broken_off = True
         for task in list(self.helpers or ()) if ends_helpers else ():
             loop = task.get_loop()
@@ -205,24 +202,24 @@ class Call(msgspec.Struct, eq=False):
                     loop.call_soon_threadsafe(_cancel_once, task)
 
     def supersede(self) -> None:
-        """Ends the run: a newer call with the same key takes its place."""
+        """End the run, since a newer call with the same key replaces it."""
         if self.run is not None:
             self.run.end(SUPERSEDED)
         self.end_pause(SUPERSEDED)
 
     def end_pause(self, reason: str) -> None:
-        """Ends the pause between two attempts, if this is one, and with it the call."""
+        """End the pause between two attempts, if there is one, and with it the call."""
         if self.bell is not None and not self.bell.done():
             self.bell.set_result(reason)
 
     def deadline_from(self, started: float) -> float:
-        """When the call must have ended, on the loop's clock, if its tool starts at `started`."""
+        """Return the deadline on the loop's clock if the tool starts at `started`."""
         deadline, outer = started + self.timeout, self.context.deadline
         return deadline if outer is None or deadline < outer else outer
 
     @property
     def deadline(self) -> float:
-        """When it must have ended, on the loop's clock; of a call that has its slot."""
+        """The deadline on the loop's clock of a call that has its slot."""
         return self.deadline_from(self.slot.acquired_at)
 
     def bind_run(self, run: Run, plan: Plan) -> None:
@@ -234,7 +231,7 @@ class Call(msgspec.Struct, eq=False):
         run.function = partial(plan.function, plan.tool, arguments, self.bind(run.deadline))
 
     def bind(self, deadline: float | None) -> ToolExecutionContext:
-        """The context that the tool sees: the caller's, bound to this call."""
+        """Return the caller's context, bound to this call, for the tool."""
         context = self.context
         return context.bound_to(
             self,
@@ -253,7 +250,7 @@ def _cancel_once(task: Any) -> None:
 
 
 def end_of(call: Call, run: Run, seconds: float) -> Failure:
-    """Why a run that did not succeed ended as it did, after `seconds`."""
+    """Return why a run failed after `seconds`."""
     if run.is_cancelled:
         return CANCELLED
     if run.end_reason is ABORTED:
@@ -266,7 +263,7 @@ def end_of(call: Call, run: Run, seconds: float) -> Failure:
 
 
 def too_late(call: Call, seconds: float = inf) -> Failure:
-    """The failure of a call whose deadline passed after `seconds`."""
+    """Return the failure of a call whose deadline passed after `seconds`."""
     within, cure = f"within {call.timeout:g} s", "raise its timeout"
     if call.context.deadline is not None and seconds < call.timeout:
         if outer := call.context.parent_call_id:
@@ -282,10 +279,10 @@ def too_late(call: Call, seconds: float = inf) -> Failure:
 def nested_context(
     outer: ToolExecutionContext, context: ToolExecutionContext | None, timeout: float | None
 ) -> ToolExecutionContext:
-    """Who a call made by a call speaks for: its maker, unless it says otherwise."""
+    """Return the context of an inner call: by default its maker's."""
     source = outer if context is None else context
     check_context(source)
-    # Whatever becomes of the call: what it was told there, its maker may tell.
+    # The maker may reveal what it learns there, however the call ends.
     outer.bound_call.note_inside()
     # Of what is bound to a call that has ended, or to another one, the deadline is its own.
     own = None if source.bound_call is not None else source.deadline
@@ -303,14 +300,14 @@ def nested_context(
         parent_call_id=outer.call_id,
         deadline=min(deadlines, default=None),
         session_id=source.session_id or outer.session_id,
-        # What a conversation forbids, a tool cannot do for it, nor for another conversation.
+        # A tool cannot do what its conversation forbids, nor act for another conversation.
         scope=outer.scope if source is outer else narrowed(outer.scope, source.scope),
         _is_for_tool=context is None,
     )
 
 
 def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
-    """One attempt, as it stands in `metadata["attempt_log"]`."""
+    """Return one attempt, as in `metadata["attempt_log"]`."""
     return {
         "is_success": failure is None,
         "error_type": None if failure is None else failure.error_type,
@@ -320,6 +317,6 @@ def attempt_of(failure: Failure | None, seconds: float) -> dict[str, Any]:
 
 
 def slot_of_this_call() -> Slot | None:
-    """The slot of the call whose tool runs here; None outside of tools."""
+    """Return the slot of the call whose tool runs here; None outside of tools."""
     call = current_call.get()
     return None if call is None else call.slot

@@ -1,4 +1,4 @@
-"""What names a call, so that no two share a name and none can be guessed?
+"""How do calls get ids that are unique and cannot be guessed?
 
 A caller who has seen a number could go on counting, and two processes would count alike: those
 that a server forked, and those that began in one millisecond. So each name ends in a mark that is
@@ -13,15 +13,15 @@ from typing import Final
 __all__ = ["name_call", "name_engine"]
 
 _SUPPLY: Final = 256
-"""Marks that are drawn at once: to ask the system for each would cost more than a tool."""
+"""Marks that are drawn at once: a request to the system for each would cost more than a tool."""
 _BYTES: Final = 10
-"""Of one mark: so many that two calls of an engine are never named alike."""
+"""The bytes of one mark: enough that two calls of an engine never share an id."""
 _marks: Final[list[str]] = []
 _take: Final = _marks.pop
 
 
 def name_call(engine: str) -> str:
-    """The name of a call: its engine's, and twenty digits that were never given before.
+    """Return a new call id: the engine's name and twenty digits.
 
     Args:
         engine: What `name_engine` gave.
@@ -37,7 +37,7 @@ def name_call(engine: str) -> str:
 
 
 def name_engine() -> str:
-    """What the names of all calls of one engine begin with."""
+    """Return the beginning of all call ids of one engine."""
     return f"call-{os.urandom(4).hex()}-"
 
 

@@ -1,7 +1,7 @@
-"""Who consents to a call before it may ask for a slot, and to what exactly?
+"""Who must approve a call before it asks for a slot, and what exactly is approved?
 
 A call that waits for consent holds nothing. When it goes on, it runs the definition and the
-arguments that somebody has seen, or it asks again.
+arguments that were approved, or it asks again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ _CLOSED = Refusal("engine_closed", "the engine was closed before anybody allowed
 
 
 class _Checks(Protocol):
-    """What a pipeline knows of a call's tool and arguments."""
-
     def look_up(self, call: Call) -> Plan | Failure: ...
 
     def check(
@@ -40,12 +38,11 @@ class _Checks(Protocol):
 
 
 class Consents:
-    """Asks, for the calls that need it, whether they may run.
+    """Ask for approval of the calls that need it.
 
     Args:
-        ending: Ends those that may not.
-        scope: Who is asked about calls of no conversation; None: nobody, so that what must be asked
-            is refused.
+        ending: Ends the refused calls.
+        scope: Approves calls of no conversation; None: those that need approval are refused.
         home: The engine.
     """
 
@@ -59,7 +56,7 @@ class Consents:
         self._idle: list[asyncio.Future[None]] = []
 
     def close(self) -> None:
-        """Every call that waits for consent ends as `engine_closed`; may come from any thread."""
+        """End every call that waits for consent as `engine_closed`; may come from any thread."""
         self._is_closed = True
         for clock, loop in list(self._waiting.items()):
             # A loop that has ended took its calls with it, and must not keep the others waiting.
@@ -67,7 +64,7 @@ class Consents:
                 loop.call_soon_threadsafe(self._expire, clock, loop)
 
     def is_free(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> bool:
-        """Whether a call may run at once: nobody says otherwise, or its conversation knows it.
+        """Return True if a call may run at once, without any check.
 
         One that may share a run never does.
         """
@@ -77,23 +74,23 @@ class Consents:
         if scope is None:
             return not plan.needs_consent
         find = getattr(scope, "is_free", None)
-        # Of a call that came through another engine it must be told where its tool is.
+        # For a call that came through another engine, the engine of its tool must be passed on.
         if find is None or self._is_closed or call.above is not None:
             return False
         try:
             return find(call.call_id, plan.tool, arguments) is True
-        except Exception:  # noqa: BLE001 - what is wrong is told by whoever is asked then
+        except Exception:  # noqa: BLE001 - the consent that follows reports what is wrong
             return False
 
     def is_guest(self, call: Call) -> bool:
-        """Whether another engine's tool makes a call for a conversation without this engine."""
+        """Return True if another engine's tool makes a call for a foreign conversation."""
         if call.above is None or call.context.scope is None:
             return False
         has_engine = getattr(call.context.scope, "has_engine", None)
         return has_engine is None or has_engine(self.home, call.tool_name) is not True
 
     def _scopes_of(self, call: Call, plan: Plan) -> list[Any]:
-        """Who must all consent to a call: its conversation, or else those whom the engine asks.
+        """Return all who must consent to a call: its conversation, or else the engine's own.
 
         A conversation that has come to a tool of a foreign engine does not speak for that one.
         """
@@ -103,7 +100,7 @@ class Consents:
         return [scope, self._scope] if plan.needs_consent and self.is_guest(call) else [scope]
 
     def refusal_since(self, call: Call, plan: Plan, arguments: dict[str, Any]) -> Refusal | None:
-        """Why a call that was let through may not start any more; None: it may."""
+        """Return why an admitted call may not start any more; None: it may."""
         tool, home = plan.tool, None if call.above is None else self.home
         for scope in self._scopes_of(call, plan):
             find = getattr(scope, "refusal_since", None)
@@ -131,12 +128,12 @@ class Consents:
         plan: Plan,
         arguments: dict[str, Any],
     ) -> tuple[Plan, dict[str, Any]] | None:
-        """What a call may run, and with which arguments; None for one that ended here."""
+        """Return what a call may run, with which arguments; None if it ended here."""
         self._asking += 1
         try:
             while True:
                 try:
-                    # Such that nobody else can change them while somebody is asked.
+                    # Copied so that they cannot change during the request.
                     arguments = copied(arguments)
                     refusal = await self._refusal(call, plan, arguments)
                 except RecursionError:
@@ -153,7 +150,7 @@ class Consents:
                 now = pipeline.look_up(call)
                 if isinstance(now, Plan) and is_same(now.tool, plan.tool):
                     return plan, arguments
-                # Somebody consented to what the tool was, and not to what it has become.
+                # The consent was for the former tool, not for the present one.
                 call.plan = call.findings = None
                 checked = pipeline.check(call, params, packed)
                 if isinstance(checked, Failure):
@@ -167,7 +164,7 @@ class Consents:
         self,
         timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
     ) -> None:
-        """Waits, after `close`, until every call that waited for consent has its end."""
+        """Wait, after `close`, until every call that waited for consent has ended."""
         if self._asking:
             future = asyncio.get_running_loop().create_future()
             self._idle.append(future)
@@ -199,7 +196,7 @@ class Consents:
                     return await scope.consent(call.call_id, plan.tool, copied(arguments))
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
+        except Exception as error:  # noqa: BLE001 - an approver that fails has not consented
             if clock.expired():
                 return _CLOSED
             message = failure_of(error, call.secrets).error
@@ -209,11 +206,10 @@ class Consents:
             self._waiting.pop(clock, None)
 
     def _end_asking(self) -> None:
-        """Wakes those who drain, if this was the last call that asked."""
         self._asking -= 1
         if not self._asking:
             for future in self._idle:
-                # Whoever closes may do so on another loop, or be gone.
+                # The caller of close may be on another loop, or gone.
                 with contextlib.suppress(RuntimeError):
                     future.get_loop().call_soon_threadsafe(_set, future)
 
@@ -223,10 +219,10 @@ class Consents:
 
 
 def _of_nobody(tool: Tool) -> Refusal:
-    """Why a call does not run that somebody must consent to, where there is nobody."""
+    """Return the refusal of a call that needs approval where there is no approver."""
     said = tool.permission
     if said is not None and said.execution is ExecutionPolicy.DENY:
-        # Whoever is asked could not allow it either.
+        # An approver could not allow it either.
         return Refusal("execution_rejected", f"calls of {tool.name!r} are not allowed here")
     return Refusal(
         "execution_rejected",
@@ -241,7 +237,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def frozen(params: Any) -> Any:
-    """A copy of what was sent; as it is where it knows no copies, which no tool is sent."""
+    """Return a copy of the arguments, or the value itself if it cannot be copied."""
     try:
         return copied(params)
     except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied

@@ -41,7 +41,7 @@ from tool_engine.redaction import redact, redact_text
 __all__ = ["CallEnding", "Ready", "made_ready"]
 
 Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
-"""What limits made of an output, if there are any; the output; and what its record keeps of it."""
+"""The limited output, if there are limits; the output; and what the record keeps of it."""
 
 _T = TypeVar("_T")
 _NOTHING: Final = pack({})
@@ -51,15 +51,15 @@ _FINAL_EVENTS: Final = {
 }
 
 _MOST_NOTED: Final = 16_384
-"""Bytes of arguments that are held on to for the words of a subscriber that fails on them."""
+"""The most bytes of arguments that are kept for messages about a failing subscriber."""
 _AT_ONCE: Final = 50e-6
 """Seconds between two looks at a clock that count as one moment."""
 _LOOKS: Final = 8
-"""Tries to have two looks at one moment, where other programs come between."""
+"""Tries to look at both clocks in one moment, where other programs interfere."""
 
 
 class CallEnding:
-    """Makes the one result, the one record and the one final event of each call."""
+    """Make the one result, the one record and the one final event of each call."""
 
     __slots__ = ("_append", "_bus", "_clock", "_date", "_dated", "_next_date")
 
@@ -68,15 +68,14 @@ class CallEnding:
         self._bus = bus
         self._date = datetime.now(UTC)
         self._dated = 0.0
-        """When, on the loop's clock, the millisecond of `_date` began."""
+        """The time on the loop's clock at which the millisecond of `_date` began."""
         self._next_date = -inf
         self._clock: Callable[[], float] = monotonic
 
     def ready(self, value: Any) -> Ready | None:
-        """What a tool returned, as its output and as its record keeps it.
+        """Return a tool's value as its output and as its record keeps it.
 
-        None where something in it must be asked for its form in JSON, or has none: see
-        `made_ready`.
+        None if a part of it must be asked for its JSON form, or has none: see `made_ready`.
         """
         if (kind := type(value)) is not dict:
             if kind in PLAIN:
@@ -89,7 +88,7 @@ class CallEnding:
         except Exception:  # noqa: BLE001 - foreign objects raise anything
             plain = plain_at_once(value)
             return None if plain is None else (None, plain, snapshot(plain))
-        # Cut where the value is at hand: to read it back would take many times as long.
+        # Cut while the value is at hand: reading it back would take many times as long.
         return None, output, kept if len(kept) <= MAX_SNAPSHOT else beginning(output, len(kept))
 
     def succeed(
@@ -100,12 +99,12 @@ class CallEnding:
         ready: Ready,
         now: float,
     ) -> ToolExecutionResult:
-        """The end, at `now` on the loop's clock, of a call whose tool returned what is `ready`."""
+        """End a call whose tool returned `ready`, at `now` on the loop's clock."""
         date = self._date if now < self._next_date else self._read_date(now)
         seconds = now - slot.acquired_at
         limited, output, kept = ready
         context, request, queue_wait, attempts = call.context, slot.request, slot.queue_wait, 1
-        call.run = None  # the run knows its call: without a cycle both go at once
+        call.run = None  # the run knows its call: without a cycle both are freed at once
         facts = plan.facts
         metadata = facts.copy()
         metadata["call_id"] = call.call_id
@@ -152,7 +151,7 @@ class CallEnding:
         return result
 
     def fail(self, call: Call, failure: Failure, seconds: float = 0.0) -> ToolExecutionResult:
-        """The end of a call that did not succeed."""
+        """End a call that did not succeed."""
         if call.run is not None and not call.run.is_detached:
             call.run = None
         plan, slot = call.plan, call.slot
@@ -244,7 +243,7 @@ class CallEnding:
     def share(
         self, call: Call, shared: ToolExecutionResult, waited: float, leader: Call | None = None
     ) -> ToolExecutionResult:
-        """The end of a call that ran nothing and gets the result of one like it, of `leader`."""
+        """End a call that ran nothing and gets the result of a like call, of `leader`."""
         metadata = {
             **_copied(shared.metadata),
             "call_id": call.call_id,
@@ -258,7 +257,7 @@ class CallEnding:
             output = _show(call, limited, metadata)
         findings = _findings(call)
         if shared.error_type == "validation_error":
-            # Its arguments are the same, and the one that ran knows what is wrong with them.
+            # The arguments are the same, and the leader knows their findings.
             findings = _copied(shared.validation_errors)
         result = msgspec.structs.replace(
             shared,
@@ -275,7 +274,7 @@ class CallEnding:
         return result
 
     def use_clock(self, clock: Callable[[], float]) -> None:
-        """Calls end by this clock from now on."""
+        """Use this clock from now on."""
         self._clock = clock
         self._next_date = -inf
 
@@ -290,7 +289,6 @@ class CallEnding:
         return self._date
 
     def _both_clocks(self) -> tuple[datetime, float]:
-        """The wall clock, and the loop's clock so shortly after it that it is the same moment."""
         for _ in range(_LOOKS):
             before = self._clock()
             date = datetime.now(UTC)
@@ -300,7 +298,7 @@ class CallEnding:
         return date, read
 
     def tell_retry(self, call: Call, failure: Failure, seconds: float, delay: float) -> None:
-        """Tells that the tool of a call runs again, `delay` seconds after an attempt failed."""
+        """Report that the tool runs again, `delay` seconds after a failed attempt."""
         facts = {
             "attempt": call.attempts,
             "delay": delay,
@@ -316,7 +314,7 @@ class CallEnding:
         result: ToolExecutionResult | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
-        """Tells the subscribers how far the call has come, with `facts` that only this kind has."""
+        """Publish an event of the call, with `facts` that only this kind has."""
         if not self._bus.listens_to(kind):
             return
         plan, slot, context = call.plan, call.slot, call.context
@@ -349,7 +347,7 @@ class CallEnding:
 
 
 def made_ready(value: Any) -> Ready:
-    """The same for what must be asked; runs code of the tool's own classes: call it in a thread.
+    """Do the same as `ready` for other classes; call it in a thread, since it runs their code.
 
     Raises:
         ToolExecutionError: Something in it has no form in JSON.
@@ -359,7 +357,7 @@ def made_ready(value: Any) -> Ready:
 
 
 def _said_inside(tools: dict[int, Tool]) -> str | None:
-    """The strictest word of the definitions of these tools about who may read their results."""
+    """Return the strictest result policy in the definitions of these tools."""
     said = {each.permission.result for each in tools.values() if each.permission is not None}
     strict = (each for each in (ResultPolicy.ALWAYS, ResultPolicy.ON_ERROR) if each in said)
     found = next(strict, None)
@@ -369,7 +367,7 @@ def _said_inside(tools: dict[int, Tool]) -> str | None:
 def _show(
     call: Call, limited: LimitedOutput, metadata: dict[str, Any], entry: CallEntry | None = None
 ) -> dict[str, Any]:
-    """The output that the caller gets; `metadata` and `entry` are told what it does not get."""
+    """Return the caller's output; note in `metadata` and `entry` what is left out."""
     call.limited = limited
     output, cut = limited.shown_to(call.call_id, call.context)
     metadata.pop("cut", None)
@@ -381,7 +379,7 @@ def _show(
 
 
 def _copied(output: _T) -> _T:
-    """What a caller may change without the others seeing it; as it is where it knows no copies."""
+    """Return a copy that the caller may change, or the value itself if it cannot be copied."""
     try:
         return deepcopy(output)
     except Exception:  # noqa: BLE001 - a foreign object may refuse to be copied
@@ -389,17 +387,16 @@ def _copied(output: _T) -> _T:
 
 
 def _bounded(output: dict[str, Any]) -> dict[str, Any]:
-    """The output, or the beginning of a large one: to look at all of it would hold up the loop."""
+    """Return the output, or the beginning of a large one, which would hold up the loop."""
     size = len(pack(output))
     shown: dict[str, Any] = restore(beginning(output, size)) if size > MAX_SNAPSHOT else output
     return shown
 
 
 def _without_secrets(call: Call, failure: Failure) -> Failure:
-    """What the caller may pass on: a refusal may repeat the secrets that the call was sent."""
     visible = call.visible
     if visible is None or failure.error_type == "approval_required":
-        # No tool said this, and the token in it is what the caller goes on with.
+        # This is no tool's message, and the caller needs the token in it.
         return failure
     error = visible.error(failure.error) or ""
     details = None if failure.details is None else visible.value(failure.details)
@@ -407,7 +404,6 @@ def _without_secrets(call: Call, failure: Failure) -> Failure:
 
 
 def _findings(call: Call) -> list[dict[str, Any]]:
-    """What is odd about the arguments, as the caller may pass it on: without secrets."""
     found: list[dict[str, Any]] = call.findings or []
     visible = call.visible if found else None
     shown: list[dict[str, Any]] = found if visible is None else visible.value(found)
@@ -419,7 +415,7 @@ def _to_the_millisecond(date: datetime) -> datetime:
 
 
 def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolExecutionResult:
-    """A copy of the result for subscribers, who may write it anywhere: secrets are hidden."""
+    """Return a copy of the result for subscribers, with secrets hidden."""
     output, error = result.output, result.error
     findings: Any = result.validation_errors
     metadata = {**result.metadata}
@@ -430,7 +426,7 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
     else:
         error = None if error is None else redact_text(error)
         if "error_details" in metadata:
-            # With the token of a request for consent, any reader of it could allow the call.
+            # Any reader with the token of a request for consent could allow the call.
             metadata["error_details"] = redact(metadata["error_details"])
         try:
             output = redact(_bounded(output))
@@ -438,7 +434,7 @@ def _shown(call: Call, tool: Tool | None, result: ToolExecutionResult) -> ToolEx
             output = redact(restore(snapshot(output)))
     return ToolExecutionResult(
         result.is_success,
-        # What no tool is called is text that a model wrote.
+        # A name that no tool has is text that a model wrote.
         result.tool_name if tool is not None else redact_text(result.tool_name),
         output,
         error,

@@ -1,6 +1,6 @@
-"""How does what a tool raised become the error of its call?
+"""How does an exception become the error of a call?
 
-The one place in which exceptions that are not ours are put into words.
+The one place that words exceptions that are not ours.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ __all__ = ["Failure", "failure_of", "refusal_of"]
 
 
 class Failure(NamedTuple):
-    """Why a call did not succeed."""
-
     error_type: str
     error: str
     details: dict[str, Any] | None = None
     findings: tuple[dict[str, Any], ...] = ()
-    """What is wrong with the arguments, for `validation_errors`."""
+    """The findings about the arguments, for `validation_errors`."""
     is_final: bool = False
-    """Whether another attempt would fail alike."""
+    """Whether another attempt would fail in the same way."""
 
 
 def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failure:
-    """The failure that an exception of a tool stands for.
+    """Return the failure for an exception of a tool.
 
     Args:
         error: What was raised.
-        secrets: Those that the call was sent, which no word of its failure repeats.
+        secrets: The secrets that the call was sent, which its failure must not repeat.
     """
     if isinstance(error, ToolExecutionError):
         details = secrets.value(error.details) if error.details else None
@@ -52,6 +50,6 @@ def failure_of(error: BaseException, secrets: OwnSecrets = NO_SECRETS) -> Failur
 
 
 def refusal_of(error: AdmissionError) -> Failure:
-    """The failure that a refusal of the controller stands for."""
+    """Return the failure for a refusal of the controller."""
     details = None if error.retry_after is None else {"retry_after": round(error.retry_after, 3)}
     return Failure(error.error_type, str(error), details)

@@ -1,4 +1,4 @@
-"""How does what is called on another event loop get to the loop that an engine or session lives on?
+"""How does a call from another event loop reach the loop of an engine or session?
 
 What lives on one loop needs no lock. So a call from elsewhere, such as from a plain tool that runs
 `asyncio.run` in its thread, goes there, runs in a task of that loop, and its caller waits.
@@ -30,13 +30,13 @@ _CURE: Final = (
 _KEEP: Final = "keep the loop running on which the engine was loaded for as long as it is used"
 
 PATIENCE: Final = 5.0
-"""Seconds that a home loop has to begin with what was carried to it."""
+"""Seconds within which a home loop must start the work."""
 PATIENCE_LATER: Final = 30.0
-"""Seconds for which it may stand still while that runs."""
+"""Seconds for which the home loop may stand still while the work runs."""
 
 
 class HomeLoop:
-    """The event loop that something lives on: the first that it is used on, while that is there."""
+    """The event loop of an object: the first that uses it, while that one runs."""
 
     __slots__ = ("_lock", "_pid", "loop")
 
@@ -46,10 +46,10 @@ class HomeLoop:
         self._pid = 0
 
     def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether it lives on the running loop `loop`; it moves there where the other one rests."""
+        """Return True if it lives on the running loop; move there from a loop that rests."""
         with self._lock:
             home = self.loop
-            # The loop of the process that this one was forked from only looks as if it ran.
+            # The loop of the parent process only looks as if it ran.
             if home is loop or home is None or not home.is_running() or self._pid != os.getpid():
                 self.loop, self._pid = loop, os.getpid()
         return self.loop is loop
@@ -59,13 +59,13 @@ class HomeLoop:
         work: Callable[[], Coroutine[Any, Any, _T]],
         context: ToolExecutionContext | None = None,
     ) -> _T:
-        """Runs a coroutine on the home loop, with the caller's context variables.
+        """Run a coroutine on the home loop, with the caller's context variables.
 
         A cancelled caller waits until that has ended, as it would for a coroutine of its own.
 
         Args:
             work: Makes the coroutine.
-            context: Tells which call it is done for, where the context variables do not.
+            context: The call that it is done for, where the context variables lack it.
 
         Raises:
             EngineClosedError: The home loop ends, or does not run any more.
@@ -83,10 +83,8 @@ class HomeLoop:
 
 
 class _AtHome(Protocol):
-    """What lives on one loop."""
-
     async def _carry(self, work: Callable[[], Coroutine[Any, Any, Any]], /) -> Any:
-        """Runs a coroutine on that loop."""
+        """Run a coroutine on that loop."""
 
 
 _Lives = TypeVar("_Lives", bound=_AtHome)
@@ -95,7 +93,7 @@ _Lives = TypeVar("_Lives", bound=_AtHome)
 def at_home(
     method: Callable[Concatenate[_Lives, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_Lives, _P], Coroutine[Any, Any, _T]]:
-    """The same method, run on the loop that its object lives on, whatever loop calls it."""
+    """Return the method such that it runs on its object's loop."""
 
     @wraps(method)
     async def run(self: _Lives, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -130,7 +128,6 @@ class _Errand(Generic[_T]):
         self._looks_in_vain = 0
 
     async def run(self) -> _T:
-        """The value or the error of the work."""
         cancelled: asyncio.CancelledError | None = None
         self._post(self._start)
         while not self._answered.done():
@@ -142,7 +139,7 @@ class _Errand(Generic[_T]):
                 cancelled = error
                 self._withdraw()
             except BaseException:
-                # It cannot be waited for: the home loop is not there, or this one is not any more.
+                # It cannot be waited for: the home loop or this one is gone.
                 self._withdraw()
                 if cancelled is not None:
                     raise cancelled from None
@@ -154,14 +151,14 @@ class _Errand(Generic[_T]):
         return self._value[0]
 
     def _post(self, action: Callable[[], object]) -> None:
-        # Done there in a copy of the context variables that are set here.
+        # Runs there in a copy of the context variables that are set here.
         try:
             self._home.call_soon_threadsafe(action)
         except RuntimeError:
             raise EngineClosedError(f"the engine's event loop was closed; {_KEEP}") from None
 
     def _look(self) -> None:
-        """Raises when no answer can be expected any more."""
+        """Raise an error when no answer can be expected any more."""
         # Looks are counted, not seconds: a process that was stopped has not looked.
         self._looks_in_vain += 1
         patience = PATIENCE if self._task is None else PATIENCE_LATER

@@ -1,4 +1,4 @@
-"""What happens to one call, in which order?
+"""In which order does a call go through its steps?
 
 look up -> validate -> ask for consent -> admit -> run -> shape output -> record -> publish
 -> ToolExecutionResult
@@ -60,13 +60,13 @@ __all__ = ["Pipeline"]
 
 _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout")
-"""What a circuit breaker counts."""
+"""The error types that a circuit breaker counts."""
 _UNASKED: Final[Any] = "unasked"
-"""In the place of a parent: it is to be found out whether a tool makes the call."""
+"""Stands for a parent: it must be found out whether a tool makes the call."""
 
 
 class Pipeline:
-    """Takes calls through the steps; one per engine."""
+    """Take calls through all steps; one object per engine."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class Pipeline:
         return self._flights.leader_of(call_id)
 
     def back_off(self, call: Call, seconds: float) -> None:
-        """The service behind the tool of `call` asks for a pause."""
+        """Pause the tool of `call`, since the service behind it asks for that."""
         if call.plan is not None:
             self._controller.pause_bucket(call.plan.bucket, seconds)
 
     def forget_plans(self) -> None:
-        """Tools or executors have changed: later calls are planned anew.
+        """Plan later calls anew, since tools or executors have changed.
 
         Calls that wait for a limit of their tool wait for what it is now.
         """
@@ -127,24 +127,24 @@ class Pipeline:
         self._controller.adopt([AdmissionRequest.for_tool(tool, config) for tool in tools])
 
     def close(self) -> None:
-        """Every call from now on ends as `engine_closed`."""
+        """End every call from now on as `engine_closed`."""
         self._is_closed = True
         self._plans = {}
         self._consents.close()
 
     def disown(self, error: EngineClosedError) -> None:
-        """Every call from now on raises the error, and leaves nothing behind."""
+        """Raise the error for every call from now on, and record nothing."""
         self._plans, self._disowned = {}, error
 
     async def end_questions(
         self,
         timeout: float,  # noqa: ASYNC109 - what happens afterwards is up to the caller
     ) -> None:
-        """Waits, after `close`, until every call that waited for consent has its end."""
+        """Wait, after `close`, until every call that waited for consent has ended."""
         await self._consents.drain(timeout)
 
     def abort(self) -> None:
-        """Ends the calls that are still running as `engine_closed`."""
+        """End the calls that are still running as `engine_closed`."""
         self._runs.abort()
         self._retries.abort()
 
@@ -157,7 +157,7 @@ class Pipeline:
         parent: Slot | None = _UNASKED,
         leads: Flight | None = None,
     ) -> ToolExecutionResult:
-        """Takes one call through all steps; see `ToolEngine.execute`."""
+        """Take one call through all steps; see `ToolEngine.execute`."""
         if (loop := get_running_loop()) is not self._loop and not self._use(loop):
             return await self._execute_at_home(tool_name, params, context)
         context = context if context is not None and check_context(context) else ANONYMOUS
@@ -217,10 +217,10 @@ class Pipeline:
         arguments: dict[str, Any],
         parent: Slot | None,
     ) -> tuple[Plan, dict[str, Any]] | ToolExecutionResult:
-        """What a call may run; or its result, when it may not, or another call runs for it."""
+        """Return what a call may run, or its result if it ended or another call ran for it."""
         plan: Any = call.plan
         parent = None if parent is _UNASKED else parent
-        # From here on others may change what they sent: nothing is read there again.
+        # From here on callers may change what they sent: it is not read again.
         params = frozen(params)
         while True:
             if plan.needs_consent or call.context.scope is not None:
@@ -241,9 +241,9 @@ class Pipeline:
             plan, arguments = checked
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
-        """Whether a call that was let through, and has waited since, may still start.
+        """Check whether an admitted call that has waited may still start.
 
-        Its tool as it is now; or why not: it was withdrawn, turned off or forbidden meanwhile.
+        Returns its tool's present plan, or why not: withdrawn, turned off or forbidden.
         """
         now = self.look_up(call)
         if isinstance(now, Failure):
@@ -254,7 +254,7 @@ class Pipeline:
     async def _make(
         self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
     ) -> ToolExecutionResult:
-        """A call that the tool of `near` makes, or something that it has started."""
+        """Make a call for the tool of `near`, or for work that it has started."""
         is_here = near.owner is self
         if not is_here:
             return await self._make_across(near, tool_name, params, context)
@@ -269,15 +269,16 @@ class Pipeline:
     async def _make_across(
         self, near: Call, tool_name: str, params: Any, context: ToolExecutionContext
     ) -> ToolExecutionResult:
-        """The same where `near` is a call of another engine: slots are not lent between engines.
+        """Make a call for a call of another engine: engines lend each other no slots.
 
-        Where a call of this one led to it, the slot of that one is lent: it waits for this one.
+        Where a call of this engine led to it, that one lends its slot, since it waits for this
+        call.
         """
         maker, inner = near.of(self), _made_by(near, context)
         if near.is_over and not near.is_broken_off:
             if maker is None or maker.is_over:
                 return await self._execute_inside(tool_name, params, inner, None)
-            # What it has left behind belongs to the call that led to it, while that runs.
+            # Work that it left behind belongs to the call that led to it, while that runs.
             near, is_for_tool = maker, inner.is_for_tool
             inner = nested_context(near.bind(near.deadline), inner, None)
             inner._is_for_tool = is_for_tool  # noqa: SLF001 - the engine's own
@@ -285,7 +286,7 @@ class Pipeline:
         task = task_of(get_running_loop())
         is_helper = near.take_helper(task)
         try:
-            # Looked at when it is noted: the other engine may end it from another loop's thread.
+            # Checked after it is noted: the other engine may end it from another loop's thread.
             if near.is_overdue or near.is_broken_off:
                 raise _ended(near.call_id, tool_name)
             if maker is not None and maker.is_lending:
@@ -303,7 +304,7 @@ class Pipeline:
         timeout: float | None,  # noqa: ASYNC109 - the timeout of the nested call
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """A call made by the call that `outer` is bound to, whose slot is parked meanwhile."""
+        """Make a call for the call of `outer`, whose slot is parked meanwhile."""
         if (loop := get_running_loop()) is not self._loop and not self._use(loop):
             take = partial(self.nest, outer, tool_name, params, timeout, context)
             return await self._home_loop.carry(take, outer)
@@ -333,7 +334,7 @@ class Pipeline:
     async def _lend(
         self, call: Call, tool_name: str, params: Any, inner: ToolExecutionContext
     ) -> ToolExecutionResult:
-        """A call that `call` makes, or what it has led to; its slot is parked meanwhile."""
+        """Make an inner call of `call`, or of work that it led to, with its slot parked."""
         slot, run, loop = call.slot, call.run, get_running_loop()
         if run is not None and run.get_loop() is not loop:
             # Only its own loop may touch the slot.
@@ -347,7 +348,7 @@ class Pipeline:
             if is_helper:
                 call.helpers.discard(task)
             run = call.run if is_helper else task
-            # What no cancellation reaches goes on with what it called for, so it can wait.
+            # Work that cannot be cancelled continues with its inner calls, so it can wait.
             if run is not None and run.is_ending and not run.leaves_on_cancel:
                 self._controller.unpark_nowait(slot)
             else:
@@ -360,7 +361,7 @@ class Pipeline:
         inner: ToolExecutionContext,
         parent: Slot | None,
     ) -> ToolExecutionResult:
-        """A call that a tool makes: a use of what it calls, where a conversation counts them."""
+        """Run a tool's inner call, and count it as a use where a conversation counts."""
         uses = self._take_uses(tool_name, inner.scope)
         if isinstance(uses, Refusal):
             return self.refuse(tool_name, params, inner, uses)
@@ -371,7 +372,7 @@ class Pipeline:
         return result
 
     def _take_uses(self, tool_name: str, scope: CallScope | None) -> Refusal | Iterable[Use]:
-        """Counts a call that a tool makes; of one that names no tool there is nothing to count."""
+        """Count a tool's inner call; one without an existing tool is not counted."""
         if scope is None or not isinstance(tool_name, str):
             return ()
         tool = self._find(tool_name)
@@ -387,7 +388,7 @@ class Pipeline:
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        """The end of a call that its caller does not let run; see `ToolEngine.refuse`."""
+        """End a call that its caller does not allow to run; see `ToolEngine.refuse`."""
         context = context if context is not None and check_context(context) else ANONYMOUS
         near = current_call.get() or context.bound_call
         if near is not None:
@@ -402,7 +403,7 @@ class Pipeline:
     def check(
         self, call: Call, params: Any, packed: bytes
     ) -> tuple[Plan, dict[str, Any]] | Failure:
-        """Look-up and validation of a call about which there is something to say."""
+        """Look up and validate a call that cannot take the short way."""
         plan = call.plan
         if plan is None:
             found = self.look_up(call)
@@ -422,7 +423,7 @@ class Pipeline:
         return plan, arguments
 
     def look_up(self, call: Call) -> Plan | Failure:
-        """The plan for the tool that a call names."""
+        """Return the plan for the tool that a call names."""
         if self._disowned is not None:
             raise self._disowned
         if self._is_closed:
@@ -466,7 +467,6 @@ class Pipeline:
     async def _wait_for_slot(
         self, call: Call, request: AdmissionRequest, arguments: dict[str, Any]
     ) -> Slot | None:
-        """The slot; None for a call that was refused, which then has its result."""
         queued = partial(self._ending.publish, call, ToolEngineEventType.EXECUTION_QUEUED)
         began = self._time()
         try:
@@ -490,19 +490,18 @@ class Pipeline:
         return slot
 
     async def carry(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Runs a coroutine on the loop that the calls live on."""
+        """Run a coroutine on the loop of the calls."""
         self._use(get_running_loop())
         return await self._home_loop.carry(work)
 
     async def _execute_at_home(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None
     ) -> ToolExecutionResult:
-        """Carry a call from another event loop to the one that the calls live on."""
         take = partial(self.execute, tool_name, params, context)
         return await self._home_loop.carry(take, context)
 
     def _use(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the calls live on `loop`; they move there where their own one does not run.
+        """Return True if the calls live on `loop`; move there if their own does not run.
 
         Reads its clock, without the detour through a method where that is the same.
         """
@@ -515,12 +514,11 @@ class Pipeline:
         return True
 
     def _tell_start(self, call: Call, slot: Slot) -> None:
-        """Publishes that the tool starts; a subscriber may look for the slot then."""
         self._controller.watch(slot)
         self._ending.publish(call, ToolEngineEventType.EXECUTION_STARTED)
 
     def _suspend(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
-        """The run, which others can see from here on, and end."""
+        """Return the run, which is visible, and can be ended, from here on."""
         call.run = run
         self._controller.watch(slot)
         if plan.is_keyed:
@@ -528,7 +526,6 @@ class Pipeline:
         return run
 
     def _break_off(self, call: Call, slot: Slot) -> None:
-        """Ends a call whose caller went away."""
         call.break_off()
         self._controller.release(slot, outcome=None)
         self._ending.fail(call, CANCELLED)
@@ -536,7 +533,7 @@ class Pipeline:
     async def _go_on(
         self, call: Call, plan: Plan, slot: Slot, run: ToolTask
     ) -> tuple[ToolTask, Ready | None]:
-        """The last run of a tool that failed, or returned what is no JSON yet; and its output."""
+        """Run a failed tool again, or complete its output; return the last run and the output."""
         if run.is_troubled and plan.retry is not None:
             run = await self._retries.run(call, plan, plan.retry, slot, run)
         if run.is_troubled:
@@ -548,7 +545,7 @@ class Pipeline:
         return run, output
 
     async def _make_ready(self, call: Call, plan: Plan, slot: Slot, run: ToolTask) -> ToolTask:
-        """Asks what a tool returned for its form in JSON, within what is left of its time."""
+        """Make the JSON form of a tool's value, within the rest of its time."""
         loop, asks = get_running_loop(), {"function": partial(made_ready, run.value)}
         ask = self._local.in_thread
         asking = ToolTask(loop, run.deadline, self._runs, call, ask, asks)
@@ -559,11 +556,11 @@ class Pipeline:
         return asking
 
     def _settle_badly(self, call: Call, slot: Slot, run: Run, now: float) -> ToolExecutionResult:
-        """The tool failed, or its caller need not wait for it any more."""
+        """End a call whose tool failed, or whose caller need not wait any more."""
         seconds = now - slot.acquired_at
         failure = end_of(call, run, seconds)
         if run.is_ending:
-            # By the deadline what helps it ends by itself.
+            # By the deadline its helpers end by themselves.
             call.break_off(ends_helpers=not run.is_timed_out)
         outcome = False if failure.error_type in _FAULTS else None
         if run.is_detached:
@@ -582,7 +579,7 @@ class Pipeline:
 
 
 def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext:
-    """The context of what a call makes: its time, while that runs, and all else for ever."""
+    """Return the context of an inner call: its time while that runs, and all else for ever."""
     outer = maker.bind(None if maker.is_over else maker.deadline)
     return nested_context(outer, None if context is ANONYMOUS else context, None)
 

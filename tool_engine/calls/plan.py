@@ -1,4 +1,4 @@
-"""What is decided about a tool before its first call?
+"""Which decisions about a tool are the same for all of its calls?
 
 Everything that is the same for all calls of a definition is worked out once and kept until the
 next reload or registration.
@@ -37,19 +37,17 @@ _SHARED: Final = CollisionPolicy.SINGLE_FLIGHT
 
 
 class Placing(NamedTuple):
-    """How attempts to run a tool are carried out, at the place where it runs."""
+    """How a tool runs at its place of execution."""
 
     function: Callable[..., Coroutine[Any, Any, Any]] | None
-    """Called with the tool, the arguments and the context; None: no executor has its name."""
+    """Called with the tool, the arguments and the context; None: no such executor."""
     leaves_on_cancel: bool
-    """Whether a caller that is cancelled goes on before the work has stopped."""
+    """Whether a cancelled caller continues before the work has stopped."""
     direct: Callable[..., Coroutine[Any, Any, Any]] | None = None
     """An async function that takes the arguments as keywords, in place of the executor."""
 
 
 class Plan:
-    """How calls of one tool are checked, admitted and run."""
-
     __slots__ = (
         "accept",
         "bucket",
@@ -84,12 +82,12 @@ class Plan:
     ) -> None:
         self.tool = tool
         self.runs = executor if runs is None else runs
-        """What was registered to run it, without what is put around that."""
+        """The executor as registered, without wrappers."""
         # Without an executor every call takes the way on which that is found out.
         self.accept = accept if executor is not None else _accept_nothing
-        """The validated arguments when nothing is to be said about them, else None."""
+        """Returns the validated arguments if there are no findings about them, else None."""
         self.explain = explain
-        """All that is to be said about arguments that were not accepted."""
+        """Returns the findings about arguments that were not accepted."""
         self.executor: Any = executor
         """None when no executor has the handler's name."""
         self.function: Any = placing.function
@@ -97,17 +95,17 @@ class Plan:
         self.retry: RetryPolicy | None = tool.retry if tool.may_retry else None
         self.direct = placing.direct if self.retry is None else None
         self.timeout = timeout
-        """Seconds for a call whose caller names none."""
+        """Seconds for a call whose caller gives no timeout."""
         wants = tool.concurrency
         self.is_shared = wants.collision is _SHARED
-        """Whether calls that are alike get one result."""
+        """Whether like calls share one result."""
         self.is_keyed = wants.key is not None or self.is_shared
         """Whether each call asks for a slot in its own way."""
         asks = None if tool.permission is None else tool.permission.execution
         self.needs_consent = asks not in (None, ExecutionPolicy.AUTO)
-        """Whether it must be asked for, or may not run at all, when no session says anything."""
+        """Whether it needs approval, or may not run, unless a session decides otherwise."""
         self.is_special = self.is_keyed or self.needs_consent
-        """Whether a call outside any session takes more than the shortest way."""
+        """Whether a call outside any session cannot take the shortest way."""
         self.request = request
         self.bucket = tool.bucket
         self.facts: dict[str, Any] = {
@@ -119,11 +117,11 @@ class Plan:
             "queue_wait": 0.0,
             "attempts": 1,
         }
-        """The metadata of a call that ran at once; to copy one costs half of making it."""
+        """The metadata of a call that ran at once; to copy it costs half of making it."""
 
 
 def _converting(accept: _Accept, misfits: _Misfits) -> _Accept:
-    """`accept`, which takes nothing that the function of the tool cannot be handed."""
+    """Return `accept`, except for arguments that the tool's function cannot take."""
 
     def accept_converting(params: Any, packed: bytes) -> dict[str, Any] | None:
         arguments = accept(params, packed)
@@ -148,14 +146,13 @@ def _accept_nothing(params: Any, packed: bytes) -> None:
 
 
 class _Numbers:
-    """Numbers for objects, given once and never again, unlike their places in memory."""
+    """Numbers for objects, never reused, unlike their places in memory."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, Any]] = {}
         self._next = itertools.count(1)
 
     def of(self, thing: object) -> int:
-        """The number of one object, for as long as it lives."""
         place = id(thing)
         if place not in self._known:
             self._known[place] = next(self._next), self._held(thing, place)
@@ -166,13 +163,11 @@ class _Numbers:
         try:
             return weakref.ref(thing, lambda _: known.pop(place, None))
         except TypeError:
-            # It stays, lest another one take its place.
+            # Kept, lest another object get its number.
             return thing
 
 
 class Planner:
-    """Makes the plans of tools."""
-
     def __init__(
         self,
         validator: ToolParameterValidator,
@@ -193,7 +188,7 @@ class Planner:
         self._numbers = _Numbers()
 
     def plan(self, tool: Tool, own: ToolExecutor | None = None) -> Plan:
-        """The plan for calls of `tool`, which `own` runs, else the executor of its handler."""
+        """Return the plan for calls of `tool`, which `own` or its handler's executor runs."""
         compiled = self._validator.compiled(tool)
         runs = own or self._registry.resolve(tool)
         tool = _with_consent(tool, runs)
@@ -229,22 +224,22 @@ class Planner:
         )
 
     def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
-        """The number of what runs a tool of one conversation, where its calls are counted."""
+        """Return the number of the executor of a conversation's own tool, for its counts."""
         wants = tool.concurrency
         is_counted = tool.rate or wants.breaker or wants.key or wants.collision is _SHARED
         return None if own is None or not is_counted else self._numbers.of(own)
 
     def _limited(self, tool: Tool, executor: ToolExecutor) -> ToolExecutor:
-        """The executor, with the tool's `result` limits on what it returns."""
+        """Return the executor with the tool's `result` limits on its output."""
         if tool.result is None or not tool.result.shapes_output:
             return executor
         reader = None if self._find is None else self._find("read_result")
-        # A note must not name a tool that models are not told of.
+        # A note must not name a tool that the model does not see.
         has_reader = reader is not None and reader.handler == reader.name and reader.is_enabled
         return shaped(executor, tool.result, keep_output, has_reader=has_reader)
 
     def unknown_executor(self, tool: Tool) -> Failure:
-        """The failure of a tool whose handler is not registered."""
+        """Return the failure of a tool whose handler is not registered."""
         near = self._registry.nearest(tool.handler)
         hint = f"; did you mean {near!r}?" if near else ""
         return Failure(
@@ -256,7 +251,7 @@ class Planner:
 
 
 def _with_consent(tool: Tool, executor: ToolExecutor | None) -> Tool:
-    """The tool, which asks if its executor runs nothing without consent."""
+    """Return the tool, which needs approval if its executor demands it."""
     said = tool.permission or Permission()
     is_free = said.execution in (None, ExecutionPolicy.AUTO)
     if not is_free or not getattr(executor, "needs_consent", False):

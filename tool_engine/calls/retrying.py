@@ -1,4 +1,4 @@
-"""When, and how often, is a tool run again that failed?"""
+"""When, and how often, does a failed tool run again?"""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Suspend = Callable[[Call, Plan, Slot, ToolTask], ToolTask]
 
 
 class Retries:
-    """Runs tools again, as their policies say.
+    """Run failed tools again, as their policies say.
 
     Args:
         controller: Keeps the slots of the calls, which pause without them.
         runs: Keeps the runs.
-        ending: Tells of each further attempt.
+        ending: Reports each further attempt.
         suspend: Lets others see a call that waits.
     """
 
@@ -45,14 +45,14 @@ class Retries:
         self._pauses: set[Call] = set()
 
     def abort(self) -> None:
-        """Ends the pauses, and with them the calls, as `engine_closed`."""
+        """End the pauses, and with them the calls, as `engine_closed`."""
         for call in self._pauses:
             call.end_pause(ABORTED)
 
     async def run(
         self, call: Call, plan: Plan, retry: RetryPolicy, slot: Slot, run: ToolTask
     ) -> ToolTask:
-        """Runs the tool again until it succeeds, its policy is used up or its time is."""
+        """Run the tool again until it succeeds, or its policy or time is used up."""
         loop = get_running_loop()
         deadline = run.deadline
         most = min(retry.attempts, 1 + call.context.max_retries)
@@ -70,7 +70,7 @@ class Retries:
             wait = max(pause, self._controller.pause_left(plan.bucket))
             if (left := deadline - loop.time() - wait) <= 0:
                 return run
-            # Calls that failed together do not come back together.
+            # Spread, so that calls that failed together do not return together.
             wait += random() * min(pause, left) / 2  # noqa: S311 - there is nothing to gain by guessing it
             reason = await self._pause(call, slot, wait, deadline)
             if reason is not None:
@@ -109,7 +109,7 @@ class Retries:
 async def _unpark(
     controller: AdmissionController, slot: Slot, deadline: float, bell: asyncio.Future[str]
 ) -> str | None:
-    """Wait for the slot; return why it is not wanted any more: its time, or what the bell says."""
+    """Wait for the slot; return why it is not wanted any more: its time, or the bell's reason."""
     try:
         async with asyncio.timeout_at(deadline) as limit:
 

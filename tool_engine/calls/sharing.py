@@ -1,12 +1,12 @@
-"""Which calls get the result of a call that runs already?
+"""Which calls share the run of a like call?
 
 Calls of a `single_flight` tool with the same key and the same arguments share one run: the first
 one leads, those that come while it runs follow. Followers end in the same step as their leader, so
 that no other task can change the result before they have it. A call whose leader was cancelled, or
 gave up earlier than the call itself would, leads itself.
 
-What is told of one conversation is told to no other one: a call does not get what another one's
-settings have made of the result, and its own are looked at again before it gets any.
+Conversations stay apart: a call never gets a result shaped by another conversation's settings,
+and its own are checked again before it gets any.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ __all__ = ["Flight", "Flights"]
 
 
 class _Runner(Protocol):
-    """The pipeline, as far as it matters here."""
-
     def execute(
         self,
         tool_name: str,
@@ -42,14 +40,14 @@ class _Runner(Protocol):
         parent: Slot | None = None,
         leads: Flight | None = None,
     ) -> Awaitable[ToolExecutionResult]:
-        """Takes one call through all steps; of the leader of a flight, those that are left."""
+        """Take one call through all steps; of a flight's leader, the remaining ones."""
 
     def recheck(self, call: Call, arguments: dict[str, Any]) -> Plan | Failure:
-        """The tool of a call that has waited as it is now, or why it may not start any more."""
+        """Return the present plan of a call that has waited, or why it may not start."""
 
 
 class Flight:
-    """One run and those who wait for its result.
+    """One run and the calls that wait for its result.
 
     Args:
         call: The leader.
@@ -66,17 +64,16 @@ class Flight:
 
     @property
     def slot(self) -> Slot | None:
-        """The leader's, once it has one."""
         return self.call.slot  # type: ignore[no-any-return]
 
     def runs(self, plan: Plan) -> bool:
-        """Whether it runs the very tool that another call may run."""
+        """Return True if it runs the very tool that another call may run."""
         return self.plan is plan or (
             self.plan.runs is plan.runs and is_same(self.plan.tool, plan.tool)
         )
 
     def key_for(self, key: Any, other: Flight) -> Any:
-        """The key under which another call with the same one may share a run.
+        """Return the key under which another call with the same key may share a run.
 
         The calls that the tool made went by the rules of the leader's conversation.
         """
@@ -84,15 +81,12 @@ class Flight:
         return key if is_for_both else (key, other.conversation)
 
     def seconds(self) -> float:
-        """How long the leader may run."""
         if self.slot is None:
             return inf
         return self.call.deadline_from(self.slot.acquired_at) - self.slot.acquired_at
 
 
 class _Follower:
-    """One call that waits for the result of another."""
-
     def __init__(self, call: Call, arguments: dict[str, Any], ancestors: frozenset[Slot]) -> None:
         loop = asyncio.get_running_loop()
         self.call = call
@@ -101,12 +95,12 @@ class _Follower:
         """The slots of the calls that it is part of."""
         self.began = loop.time()
         self.context = copy_context()
-        """Its caller's: what is told of its end belongs there, and not to the leader's."""
+        """Its caller's context variables, for its events, in place of the leader's."""
         self.landed: asyncio.Future[ToolExecutionResult | None] = loop.create_future()
         """Its result, or None when it gets none from its leader."""
 
     def deadline(self, flight: Flight, now: float) -> float:
-        """When it gives up: its time runs while its leader does, not while that one waits."""
+        """Return when it gives up: its time counts only while its leader runs."""
         slot = flight.slot
         return self.call.deadline_from(now if slot is None else max(self.began, slot.acquired_at))
 
@@ -116,7 +110,7 @@ class _Follower:
 
 
 class Flights:
-    """The runs that others may share; one per pipeline.
+    """The runs that others may share; one object per pipeline.
 
     Args:
         ending: Ends those that follow.
@@ -126,7 +120,7 @@ class Flights:
         self._ending = ending
         self._flights: dict[Any, Flight] = {}
         self._followed: dict[str, Flight] = {}
-        """For each call that shares the run of another one, by its id, what it follows."""
+        """For each sharing call, by its id, the flight that it follows."""
 
     def leader_of(self, call_id: str) -> str | None:
         """Return the id of the call whose run this one shares, if it does."""
@@ -141,7 +135,7 @@ class Flights:
         arguments: dict[str, Any],
         parent: Slot | None,
     ) -> ToolExecutionResult | None:
-        """Lets a call lead, or wait for the result of the one that does.
+        """Let a call lead, or wait for the result of the one that does.
 
         None where it has waited in vain, and its tool is not any more what it may run.
         """
@@ -181,7 +175,7 @@ class Flights:
 
     def _land(self, flight: Flight, result: ToolExecutionResult | None, runner: _Runner) -> None:
         now = asyncio.get_running_loop().time()
-        # A leader without a slot was refused: by the line, or by its own conversation.
+        # A leader without a slot was refused: by the queue, or by its own conversation.
         if flight.slot is None and not _may_go_on(runner, flight, flight.plan):
             result = None
         for follower in flight.followers:
@@ -194,13 +188,12 @@ class Flights:
             follower.landed.set_result(shared)
 
     async def _follow(self, flight: Flight, follower: _Follower) -> ToolExecutionResult | None:
-        """The shared result; None when there will be none."""
         flight.followers[follower] = None
         self._followed[follower.call.call_id] = flight
         loop = asyncio.get_running_loop()
         until, now = -inf, loop.time()
         try:
-            # While the leader waits for its slot the deadline moves: it is looked at again.
+            # The deadline moves while the leader waits for its slot: it is computed again.
             while not follower.landed.done() and until < (later := follower.deadline(flight, now)):
                 until = later
                 await asyncio.wait([follower.landed], timeout=max(0.0, until - now))
@@ -217,7 +210,7 @@ class Flights:
         return self._ending.fail(follower.call, too_late(follower.call, now - follower.began))
 
     def _waits_for(self, flight: Flight, ancestors: frozenset[Slot]) -> bool:
-        """Whether the leader waits, over whatever steps, for a call that asks to wait for it."""
+        """Return True if the leader waits, however indirectly, for a call that asks to follow."""
         seen = [flight] if ancestors else []
         for each in seen:
             if each.slot in ancestors:
@@ -232,7 +225,7 @@ class Flights:
 
 
 def _note_shared(flight: Flight, follower: Call) -> None:
-    """Conversations with a say about results in the shared call say it of each that shares it."""
+    """Apply the result policies of conversations in the shared call to each that shares it."""
     follower.note_for_maker(flight.plan.tool)
     inside = flight.call.inside
     if inside is None:
@@ -244,30 +237,30 @@ def _note_shared(flight: Flight, follower: Call) -> None:
 
 
 async def _run(runner: _Runner, flight: Flight, parent: Slot | None) -> ToolExecutionResult:
-    """The run of a leader: with what was consented to, and nothing that its caller still has."""
+    """Run a leader with what was approved, and nothing that its caller can change."""
     call = flight.call
     return await runner.execute(call.tool_name, None, call.context, parent=parent, leads=flight)
 
 
 def _key_of(tool: Tool, call: Call, arguments: dict[str, Any]) -> Any:
-    """What calls that share a run have in common; None: the call has no key, and shares none."""
+    """Return the key that sharing calls have in common; None: the call shares none."""
     value = tool_key_of(tool, call.context, arguments)
     if value is None:
         return None
     same = value if tool.concurrency.key == "params" else digest_of(arguments)
-    # What only one conversation has may be named like what another one has.
+    # Two conversations may have different tools of one name.
     owner = None if call.plan is None else call.plan.request.owner
     return (tool.name, tool.definition_hash, value, same, owner)
 
 
 def _conversation_of(call: Call) -> Any:
-    """What says by whose rules the calls of its tool go."""
+    """Return a key for the rules of the calls that its tool makes."""
     scope = call.context.scope
     return getattr(scope, "conversation", scope)
 
 
 def _may_go_on(runner: _Runner, waits: Flight | _Follower, plan: Plan) -> bool:
-    """Whether nothing that is said of a call that has waited forbids it by now."""
+    """Return True if a call that has waited is still allowed."""
     if waits.call.context.scope is None and not plan.needs_consent:
         return True
     now = runner.recheck(waits.call, waits.arguments)
@@ -278,7 +271,7 @@ def _may_go_on(runner: _Runner, waits: Flight | _Follower, plan: Plan) -> bool:
 def _may_have(
     flight: Flight, result: ToolExecutionResult, follower: _Follower, runner: _Runner
 ) -> bool:
-    """Whether the end of the leader is what the follower would get, and may get now."""
+    """Return True if the follower would get the leader's end itself, and may get it now."""
     if result.error_type == "cancelled":
         return False
     if result.error_type == "timeout" and flight.seconds() < follower.call.timeout:

@@ -1,4 +1,4 @@
-"""May a tool make one more call, and is that call a use of what it calls?
+"""May a tool make one more call, and does that count as a use?
 
 Conversations bound how often their tools are used. What a model asks for they count themselves;
 what a tool calls is counted here, on its way, in whatever way the tool calls it.
@@ -18,24 +18,24 @@ from tool_engine.model.tool import Tool
 __all__ = ["Counting", "Use", "is_use", "take_uses"]
 
 _ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)
-"""How calls end that ran, or of which somebody was asked, which is bounded, too."""
+"""Error types of calls that ran, or that were put to an approver, which is bounded too."""
 
 
 class Use(Protocol):
-    """One call, in the books of one conversation."""
+    """One call, counted in one conversation."""
 
     def refusal(self) -> Refusal | None:
-        """Why there may not be one more; None: there may."""
+        """Return why one more call may not run; None: it may."""
 
     def count(self) -> None:
-        """Counts it."""
+        """Count the call."""
 
     def give_back(self) -> None:
-        """Counts it no more: it has not run."""
+        """Take the count back: the call has not run."""
 
 
 class Counting:
-    """Keeps others from counting between the look at what is left and the count.
+    """Keep others from counting between the check and the count.
 
     Tools call from several threads and event loops. A lock that another thread held when a process
     was forked would be held there for ever, so that each process has its own.
@@ -45,7 +45,7 @@ class Counting:
 
     @classmethod
     def begin_anew(cls) -> None:
-        """Makes a lock that nobody holds."""
+        """Make a new lock, held by no thread."""
         cls.lock = RLock()
 
 
@@ -54,7 +54,7 @@ if hasattr(os, "register_at_fork"):  # there is no fork on Windows
 
 
 def take_uses(scope: Any, tool: Tool, engine: object) -> Refusal | Iterable[Use]:
-    """Counts a call that a tool makes in all conversations that it is part of, or in none.
+    """Count a tool's call in all conversations that it is part of, or in none.
 
     Args:
         scope: What these add to the call.
@@ -76,5 +76,5 @@ def take_uses(scope: Any, tool: Tool, engine: object) -> Refusal | Iterable[Use]
 
 
 def is_use(result: ToolExecutionResult) -> bool:
-    """Whether a call was a use of its tool: what is wrong with others can be put right."""
+    """Return True if a call was a use of its tool; a faulty call is none."""
     return result.metadata.get("attempts") != 0 or result.error_type in _ASKED

@@ -34,40 +34,39 @@ from tool_engine.session.tokens import tokens_of
 __all__ = ["Meter", "Others", "Spending", "Usage", "others_of_replies"]
 
 _ALSO: Final[ContextVar[Others]] = ContextVar("also_bounds", default={})  # noqa: B039 - nobody changes it
-"""Of a conversation: what else bounds the calls of one reply, and of replies within it."""
+"""The further settings that bound the calls of a reply, by conversation."""
 
 
 class Usage(msgspec.Struct, Data, frozen=True, kw_only=True):
-    """What a conversation has spent so far, its sub-agents' share included."""
+    """What a conversation has spent so far, including its sub-agents."""
 
     turns: int = 0
     rounds: int = 0
-    """Requests to its model in the running, or the last, turn."""
+    """Requests to its model in the running turn, or else in the last one."""
     calls: int = 0
-    """Calls of the whole conversation that were let run."""
+    """Calls of the whole conversation that were allowed to run."""
     calls_of_turn: int = 0
     input_tokens: int = 0
-    """What its models read, as they count it."""
+    """Tokens that its models read, as the provider counts them."""
     output_tokens: int = 0
-    """What its models wrote, their thoughts included."""
+    """Tokens that its models wrote, including their thoughts."""
     total_tokens: int = 0
     seconds: float = 0.0
-    """Of the running turn so far, or of the last one."""
+    """Seconds of the running turn so far, or of the last one."""
     by_tool: dict[str, int] = {}
-    """Calls by tool."""
+    """The number of calls of each tool, by name."""
 
 
 Others: TypeAlias = Mapping[Spending, tuple[ToolCallConfig, ...]]
-"""Of a conversation: the settings that bound what it calls now beside its own."""
+"""Further settings that bound the current calls, by what a conversation has spent."""
 
 
 def others_of_replies() -> Others:
-    """What bounds the calls that are made here beside the settings of their conversations."""
     return _ALSO.get()
 
 
 class Meter:
-    """Counts what a conversation spends, and says when that is enough.
+    """Count what a conversation spends and report when a bound is reached.
 
     Args:
         config: The bounds. A session that changes them sets `config`.
@@ -91,10 +90,10 @@ class Meter:
     ) -> None:
         self._own = Spending(config, clock, identity, stamp, catalog)
         self.line: tuple[Spending, ...] = (self._own, *(() if parent is None else parent.line))
-        """Its own spending, then that of the conversations that it works for."""
+        """Its own spending, then that of the conversations above it."""
 
     def spenders(self) -> tuple[Spending, ...]:
-        """The line, and those of the conversations whose tool makes this one's calls."""
+        """Return the line and the conversations whose tools make these calls."""
         if (call := current_call.get()) is None:
             return self.line
         around = getattr(call.context.scope, "line", ())
@@ -103,7 +102,7 @@ class Meter:
     def _names(
         self, tool_name: str, tool: str, spenders: tuple[Spending, ...]
     ) -> list[tuple[str, str]]:
-        """What is called, and what says which tool it is, in the conversations of `spenders`."""
+        """Return the called name and the tool's identity for each of `spenders`."""
         own = self._own
         return [
             (tool_name, tool) if each in self.line else own.names_for(tool_name, each)
@@ -120,7 +119,6 @@ class Meter:
 
     @property
     def config(self) -> ToolCallConfig:
-        """The bounds; may be set."""
         return self._own.config
 
     @config.setter
@@ -129,23 +127,22 @@ class Meter:
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether a turn has begun that has not ended."""
         return self._own.is_in_turn
 
     def begin_turn(self) -> None:
-        """A user's message: the bounds of one turn begin anew, and hold until `end_turn`."""
+        """Begin a turn: its bounds start anew and hold until `end_turn`."""
         self._own.begin_turn()
 
     def end_turn(self) -> None:
-        """The model has answered: only the bounds of the whole conversation hold."""
+        """End the turn: only the bounds of the whole conversation hold now."""
         self._own.end_turn()
 
     def stop_calls(self, reason: str, message: str) -> None:
-        """No further call of this turn may run; each is told the reason and the message."""
+        """Refuse every further call of this turn, with this reason and message."""
         self._own.stopped = limit_refusal(reason, message)
 
     def begin_round(self) -> Refusal | None:
-        """Counts one request to the model that may lead to calls; None: it may be made."""
+        """Count one request to the model; return a refusal if none is left."""
         reason = self.reached()
         if reason is not None:
             return limit_refusal(reason, "the turn has come to its bound")
@@ -153,13 +150,13 @@ class Meter:
         return None
 
     def count_round(self) -> None:
-        """Counts one request to the model that no bound holds up: its last chance to answer."""
+        """Count the final request to the model, which no bound refuses."""
         self._own.rounds += 1
 
     def take(
         self, tool_name: str, max_uses: int | None = None, *, is_asked_for: bool = True
     ) -> Refusal | None:
-        """Counts one call; None: it may run. One that may not is not counted anywhere.
+        """Count one call, or return why it may not run and count nothing.
 
         Args:
             tool_name: The tool.
@@ -188,7 +185,7 @@ class Meter:
         *,
         is_asked_for: bool = True,
     ) -> None:
-        """A call that was counted has not run: it counts no more.
+        """Take back the count of a call that did not run.
 
         Args:
             tool_name: The tool.
@@ -203,7 +200,7 @@ class Meter:
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
-        """What is called meanwhile is held to the bounds of other settings, too.
+        """Bound the calls made meanwhile by other settings as well.
 
         They are those of the turn and of the whole conversation, of which all its calls and tokens
         count: `max_calls_per_turn`, `max_calls`, `max_uses` and `max_tokens`.
@@ -226,7 +223,7 @@ class Meter:
             _ALSO.reset(token)
 
     def add_tokens(self, usage: Mapping[str, Any] | None) -> None:
-        """Adds what one reply cost, under the names that its provider has for it."""
+        """Add the tokens of one reply, under its provider's own names."""
         if not isinstance(usage, Mapping):
             return
         read, wrote, total = tokens_of(usage)
@@ -234,7 +231,7 @@ class Meter:
             each.count_tokens(read, wrote, total)
 
     def reached(self) -> str | None:
-        """Why the model may call no more in this turn; None: it may.
+        """Return which bound ends this turn, or None if none is reached.
 
         `max_seconds_reached`, `max_tokens_reached`, `max_calls_reached` or `max_rounds_reached`;
         of several the first in this order.
@@ -249,13 +246,12 @@ class Meter:
         return ROUNDS if self._own.rounds >= self.config.max_iterations else None
 
     def seconds_left(self) -> float | None:
-        """Seconds until the turn must have ended, at least 0; None: nothing says when."""
+        """Return the seconds left for the turn, at least 0; None without a bound."""
         spenders = self.spenders()
         left = [each.seconds_left for each in spenders if each.seconds_left is not None]
         return min(left, default=None)
 
     def usage(self) -> Usage:
-        """What was spent so far: a copy."""
         own, kept = self._own, self._own.kept
         return Usage(
             turns=kept.turns,
@@ -270,13 +266,12 @@ class Meter:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What was spent, as JSON values."""
         own = self._own
         turn = {name: getattr(own, name) for name in ("rounds", "calls_of_turn", "seconds")}
         return {**msgspec.to_builtins(own.kept), "uses": dict(own.uses), **turn}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Goes on from what `to_dict` wrote.
+        """Restore what `to_dict` wrote.
 
         Raises:
             msgspec.ValidationError: It is something else; nothing has changed then.

@@ -1,4 +1,4 @@
-"""How does one call of a conversation go: what is put in, what is kept, what does the model read?
+"""How does a session run one call and turn its result into text for the model?
 
 references -> engine (validate, consent, admit, run) -> consent to the result -> variables -> text
 """
@@ -75,14 +75,12 @@ _EMPTY: Final = {"en": "its result is empty", "zh": "结果为空"}
 
 
 class _Ready(NamedTuple):
-    """A call that may be made."""
-
     placed: Placed
     expanded: Expanded
 
 
 class SessionCalls:
-    """Takes the calls of one conversation through.
+    """Run the calls of one conversation.
 
     Args:
         session: The conversation.
@@ -91,14 +89,12 @@ class SessionCalls:
     def __init__(self, session: SessionState) -> None:
         self._session = session
         self.number = 0
-        """How many calls there were."""
         self.news: list[str] = []
-        """What the model has not been told yet of calls that were deferred."""
+        """Results of deferred calls that the model has not read yet."""
 
     async def execute(
         self, tool_name: str, params: Any, context: ToolExecutionContext | None
     ) -> SessionResult:
-        """One call; see `ToolSession.execute`."""
         session = self._session
         if context is not None:
             check_context(context)
@@ -108,7 +104,7 @@ class SessionCalls:
         if session.variables.has_large and isinstance(params, dict) and refers(params):
             await make_ready(params, session.variables)
         placed = session.toolbox.find(tool_name) if isinstance(tool_name, str) else None
-        # What names no tool may be anything that a program or a model can come up with.
+        # An invalid tool name may be any object that a program or a model made up.
         tool_name = str(tool_name)
         is_known = yes is None or placed is None or is_same(placed.tool, yes.tool)
         checked = self._checked(tool_name, placed, params) if is_known else changed(tool_name)
@@ -117,7 +113,6 @@ class SessionCalls:
         return await self._run(checked.placed, params, checked.expanded, context, yes=yes)
 
     async def resume(self, token: str, decision: ApprovalDecision) -> SessionResult:
-        """The end of a call that was deferred; see `ToolSession.resume`."""
         result = await self._resumed(token, decision)
         told = result.final_text or result.error or _EMPTY[self._session.config.language]
         self.news.append(_NEWS[self._session.config.language].format(result.tool_name, told))
@@ -155,7 +150,7 @@ class SessionCalls:
         if off is not None:
             return await self._refused(name, placed, request.params, None, off)
         if placed is None:
-            # A tool that another one called, of which the model is not told.
+            # The tool was called by another tool, so the model may not know it.
             placed = Placed(name, tool, True, False)
         # What was put in is there already, and is data now.
         put_in = Variable(name="approved", value=None, labels=kept.labels)
@@ -166,11 +161,11 @@ class SessionCalls:
     async def _read_later(
         self, tool: Tool, tool_name: str, request: ApprovalRequest, kept: Deferred
     ) -> SessionResult:
-        """A result that somebody lets be read after its call has ended."""
+        """Finish a call whose result was approved for reading after the call had ended."""
         self._session.results.allow(request.call_id)
         read = await result_of(tool_name, request, kept, None)
         if kept.rest is None:
-            # Another process has its variables, if anybody has.
+            # The variables are in another process, if they exist at all.
             source = source_of(self._session.source, tool_name)
             call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
             remember_read(self._session.variables, call, read.final_text or "")
@@ -178,14 +173,14 @@ class SessionCalls:
         return read
 
     def _off_since(self, found: Found | None, tool_name: str) -> Refusal | None:
-        """The same as `_off`, of a tool that was on, just after somebody has looked again."""
+        """Check `_off` again for a tool that was on before an approval was awaited."""
         is_as_it_was = self._session.toolbox.found is found and self._session.parent is None
         return None if is_as_it_was else self._off(tool_name)
 
     def _off_for(self, tool_name: str, is_nested: bool) -> Refusal | None:
-        """The same as `_off`, of a call that was allowed later on.
+        """Check `_off` for a call that was approved later.
 
-        A tool that another one calls need not be one that the model is told of.
+        A tool that another tool calls may be unknown to the model.
         """
         if not is_nested:
             return self._off(tool_name)
@@ -197,11 +192,11 @@ class SessionCalls:
         return None
 
     def _off(self, tool_name: str) -> Refusal | None:
-        """Why a tool that is there may not be called; None: it may."""
+        """Return why an existing tool may not be called, or None if it may."""
         if self._session.get(tool_name) is not None:
             return None
         if self._session.toolbox.find(tool_name) is None:
-            # It went away while somebody was asked.
+            # The tool was removed while approval was awaited.
             missing = self._session.missing(tool_name)
             return Refusal(ErrorType.TOOL_NOT_FOUND.value, missing)
         message = f"the tool {tool_name!r} is there, but not enabled in this conversation"
@@ -274,11 +269,11 @@ class SessionCalls:
         return await self._ended(tool_name, placed, params, expanded, result, scope)
 
     def _checked(self, tool_name: Any, placed: Placed | None, params: Any) -> _Ready | Refusal:
-        """A call that may be made, with its arguments without references."""
+        """Check a call and replace the references in its arguments."""
         session = self._session
         if placed is None:
             return Refusal(ErrorType.TOOL_NOT_FOUND.value, session.missing(tool_name))
-        # It was looked up a moment ago; of a helper, those it works for have a say, too.
+        # The tool was looked up a moment ago; for a helper, the sessions above it must agree too.
         if not placed.is_enabled or session.parent is not None:
             off = self._off(tool_name)
             if off is not None:
@@ -287,7 +282,7 @@ class SessionCalls:
         if refusal is not None:
             return refusal
         if not isinstance(params, dict):
-            # What is wrong with it is for the validation to say.
+            # Validation reports what is wrong with it.
             return _Ready(placed, _NOTHING._replace(params=params))
         try:
             return _Ready(placed, self._put_in(placed, params))
@@ -313,7 +308,7 @@ class SessionCalls:
         result: ToolExecutionResult,
         scope: SessionScope | None = None,
     ) -> SessionResult:
-        """What the conversation makes of a call that has ended."""
+        """Turn a finished call into a session result."""
         session = self._session
         self.number += 1
         tool, names = None if placed is None else placed.tool, None
@@ -366,7 +361,7 @@ class SessionCalls:
         scope: SessionScope | None,
         refusal: Refusal | None,
     ) -> SessionResult:
-        """The result that a model reads, with the variables that hold it, or may not read."""
+        """Keep the result in variables, unless the model may not read it."""
         session = self._session
         if refusal is not None:
             session.results.withhold(result.call_id)
@@ -397,7 +392,7 @@ class SessionCalls:
         called_name: str,
         is_asked: bool,
     ) -> Refusal | None:
-        """Why the model may not read a result, which stays out of its variables then."""
+        """Return why the model may not read a result, which then stays out of its variables."""
         gate, call_id = self._session.gate, result.call_id or ""
         is_error, error_type = not result.is_success, result.error_type
         return await gate.review(
@@ -418,7 +413,7 @@ class SessionCalls:
         tool_name: str | None,
         rest: Rest | None = None,
     ) -> None:
-        """What `resume` has to know; of requests that have expired it is forgotten."""
+        """Note what `resume` needs, and forget requests that have expired."""
         deferred, book = self._session.deferred, self._session.gate.book
         # The oldest stand first; those that may be answered are not looked at each time.
         while deferred and not book.is_open(oldest := next(iter(deferred))):
@@ -429,7 +424,7 @@ class SessionCalls:
         deferred[token] = Deferred(labels, tool_name, rest, parts, scope if parts else None, paid)
 
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
-        """Characters: the session's word, the code's, the definition's, then the default. S7."""
+        """Return the limit: the session's, the code's, the definition's or the default. S7."""
         declared = None if tool is None or tool.result is None else tool.result.limit
         said = presentation.limit if presentation.limit is not None else declared
         config, of_its_reply = self._session.config, of_reply(self._session)
@@ -448,7 +443,6 @@ def _limit_by(config: ToolCallConfig, tool_name: str, said: int | None) -> int:
 
 
 def _read(tool_name: str, result: ToolExecutionResult, shown: Presented) -> SessionResult:
-    """A result with what a model reads of it."""
     metadata = result.metadata
     return SessionResult(
         result.is_success,

@@ -22,7 +22,6 @@ __all__ = ["ToolCallConfig", "names_said"]
 _MODES: Final = ("auto", "manual")
 _LANGUAGES: Final = ("en", "zh")
 _ALL: Final = -1
-"""The smallest limit of characters; it stands for none."""
 _COUNTS: Final = ("max_iterations", "max_calls_per_turn", "capacity")
 _OPTIONAL_COUNTS: Final = ("max_calls", "max_tokens")
 _SEED_KEYS: Final = {
@@ -40,50 +39,51 @@ class _ToolCallFields(msgspec.Struct, frozen=True, metaclass=KnownFields):
     """The fields of the founding document, in its order. A5-A12."""
 
     enabled: bool = True
-    """The master switch: off, no tool is told of or called."""
+    """Whether tools are on at all; if not, no tool is shown to a model or called."""
     mode: str = "auto"
-    """`auto`, or `manual`: somebody is asked before each call, as with `require_confirmation`."""
+    """`auto`, or `manual`: each call needs approval, as with `require_confirmation`."""
     tool_toggles: dict[str, bool] = {}
-    """Tool -> whether it is on; goes before the default and the groups."""
+    """Tool -> whether it is on; overrides the default and the groups."""
     default_tool_enabled: bool = True
-    """Whether a tool is on that no toggle names."""
+    """Whether a tool without a toggle is on."""
     max_iterations: int = 10
     """The most rounds of one turn: requests to the model that may lead to calls."""
     timeout: float = 30.0
-    """Seconds for each call; a tool's own shorter timeout holds."""
+    """Seconds for each call; a tool's own shorter timeout still holds."""
     require_confirmation: bool = False
-    """Whether somebody is asked before each call: the session's `ask_always`."""
+    """Whether each call needs approval: the session's `ask_always`."""
     parallel_execution: bool = True
-    """Whether the calls of one reply that only read run at the same time; others keep their order.
-    """
+    """Whether read-only calls of one reply run at the same time; others keep their order."""
     protocol: str = "vcp"
-    """How a model is told of tools where nothing else says it: one of `protocol_names()`."""
+    """The protocol for showing tools to a model by default: one of `protocol_names()`."""
 
 
 class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
-    """What one conversation may do. Immutable JSON values; the session changes its own copy.
+    """The settings of one conversation. Immutable JSON values; the session changes its own copy.
 
     Raises:
-        ConfigurationError: A value is not possible; the message names it.
+        ConfigurationError: A value is invalid; the message names it.
     """
 
     toggles_by_tool_id: bool = False
-    """Whether a toggle also holds for the methods of a tool: `web_page` for `web_page_read`, of
-    which nothing else says it. Settings with `toolToggles` have it."""
+    """Whether a toggle also covers the methods of a tool without their own: `web_page` for
+    `web_page_read`. Settings with `toolToggles` have it.
+    """
     group_toggles: dict[str, bool] = {}
-    """Group -> whether it is on; goes before what the group's definition says. S22."""
+    """Group -> whether it is on; overrides the group's definition. S22."""
     default_group_enabled: bool | None = None
-    """Whether groups are on that no toggle names; None: as their definitions say. S21."""
+    """Whether groups without a toggle are on; None: as their definitions say. S21."""
     permission: Permission | None = None
-    """What holds for every tool of which nobody says more. Here and below, a word such as
-    `"ask_always"` stands for `Permission(execution="ask_always")`."""
+    """The permission for tools without a permission of their own. Here and below, a word such as
+    `"ask_always"` stands for `Permission(execution="ask_always")`.
+    """
     group_permissions: dict[str, Permission] = {}
     tool_permissions: dict[str, Permission] = {}
     rules: dict[str, Permission] = {}
     """`tool`, `tool:param=glob`, each perhaps with `::SilentReject` -> what holds; a list of
     `PermissionRule` stands for that. U32."""
     approval_timeout: float = 300.0
-    """Seconds after which a request that nobody answered is refused."""
+    """Seconds after which an unanswered request is refused."""
     limit: int = 8000
     """The most characters of a result that a model reads; 0 or -1: all. U38."""
     tool_limits: dict[str, int] = {}
@@ -94,17 +94,17 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
     max_calls: int | None = None
     """The most calls of the whole conversation."""
     max_uses: dict[str, int] = {}
-    """Tool -> the most calls of it in the conversation; goes before its definition's `max_uses`."""
+    """Tool -> the most calls of it in the conversation; overrides its definition's `max_uses`."""
     max_tokens: int | None = None
     """The most tokens of the whole conversation, as its models count them."""
     max_seconds: float | None = None
     """Seconds for one turn, from the user's message to the answer."""
     hint_at: int = 2
-    """The occurrence of the same calls with the same results at which the model is told. U47."""
+    """The repetition of calls with equal results at which the model gets a hint. U47."""
     stop_at: int = 4
-    """The occurrence at which the turn ends."""
+    """The repetition at which the turn ends."""
     language: str = "en"
-    """Of what the session itself tells a model: `en` or `zh`."""
+    """The language of the session's own messages to the model: `en` or `zh`."""
 
     def __post_init__(self) -> None:
         self._read_permissions()
@@ -145,11 +145,11 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
     @property
     def asks_always(self) -> bool:
-        """Whether somebody is asked before each call of which nobody says more. A6, A10."""
+        """Whether calls without another permission need approval. A6, A10."""
         return self.mode == "manual" or self.require_confirmation
 
     def permission_rules(self) -> list[PermissionRule]:
-        """The rules, ready to be matched.
+        """Return the rules, parsed and ready to match.
 
         Raises:
             ConfigurationError: The text of one is no rule.
@@ -160,12 +160,12 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
             raise ConfigurationError(f"rules: {error}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON values, for `from_dict`."""
+        """Return the settings as JSON values, for `from_dict`."""
         return dict(msgspec.to_builtins(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The settings from JSON values.
+        """Read the settings from JSON values.
 
         The names of the founding documents are taken, too (`toolToggles`, `groupDefaults`); with
         them, and only with one of them, `timeout` is in milliseconds. A9. What `toolToggles` names
@@ -190,7 +190,7 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
 
 
 def names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
-    """The settings that say something: that a mapping names, or that are not as by default."""
+    """Return the names of settings that are given or differ from their defaults."""
     if isinstance(settings, Mapping):
         return set(_named(settings))
     default = ToolCallConfig()
@@ -199,7 +199,6 @@ def names_said(settings: ToolCallConfig | Mapping[str, Any]) -> set[str]:
 
 
 def _named(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings under their own names."""
     said: dict[str, str] = {}
     for key in data:
         name = _SEED_KEYS.get(key, key)
@@ -212,7 +211,7 @@ def _named(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rules(said: Any) -> Any:
-    """Rules as a mapping; what is none is left as it is."""
+    """Return rules as a mapping; leave invalid values as they are."""
     if not isinstance(said, list | tuple) or not all(
         isinstance(each, PermissionRule) for each in said
     ):
@@ -226,7 +225,7 @@ def _rules(said: Any) -> Any:
 
 
 def _permission(name: str, said: object) -> Permission:
-    """What somebody wrote, perhaps only the word for `execution`."""
+    """Return a permission, also from the bare word for `execution`."""
     if isinstance(said, Permission):
         return said
     try:

@@ -1,4 +1,4 @@
-"""Who makes a call of a conversation, and how much time has it?"""
+"""In whose name does a session's call run, and how much time does it have?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["context_of"]
 
 _CALLER: Final = "conversation_agent"
 _UNSET: Final = 30.0
-"""The `timeout` of settings that say nothing: then the tool's own decides."""
+"""The default `timeout`, at which the tool's own timeout decides."""
 
 
 def context_of(
@@ -26,7 +26,7 @@ def context_of(
     tool: Tool | None,
     scope: CallScope,
 ) -> ToolExecutionContext:
-    """A copy of the context that says which conversation a call belongs to.
+    """Return a copy of the context that names the conversation of a call.
 
     Args:
         session: The conversation.
@@ -68,7 +68,7 @@ def _timeout(session: SessionState, tool: Tool | None) -> float:
     own = None if tool is None else tool.timeout
     shortest = _limit(session, own)
     above = session.parent
-    # A helper has no more time than whoever it works for.
+    # A helper has no more time than the session that it works for.
     while above is not None:
         shortest = min(shortest, _limit(above, own))
         above = above.parent

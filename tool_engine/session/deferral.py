@@ -1,4 +1,4 @@
-"""What does a conversation know of a call that was deferred, and how does it end?"""
+"""How does a session find and finish a call that was deferred?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check_engine", "check_shared", "result_of", "scope_of", "tool_of", "
 
 
 def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:
-    """The tool that a request is about as it is now, by the name that it has here.
+    """Return the current tool of a request, under its name in this session.
 
     Raises:
         ApprovalError: Several may be meant.
@@ -47,7 +47,7 @@ def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> 
 
 
 def check_shared(request: ApprovalRequest, kept: Deferred) -> None:
-    """Raises `ApprovalError` where another conversation has a say in a call, and is not here."""
+    """Raise `ApprovalError` if another conversation that must agree is missing."""
     if request.is_shared and request.kind == "execution" and not kept.parts:
         raise ApprovalError(
             f"another conversation has a say in this call of {request.tool_name!r}, and it is not "
@@ -56,7 +56,7 @@ def check_shared(request: ApprovalRequest, kept: Deferred) -> None:
 
 
 def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | None) -> None:
-    """Raises `ApprovalError` where a tool's name is that of another engine's tool here."""
+    """Raise `ApprovalError` if the name now belongs to another engine's tool."""
     if tool is None or request.kind != "execution" or not request.engine:
         return
     found = engine_of(session.source, tool.name)
@@ -71,7 +71,7 @@ def check_engine(session: SessionState, request: ApprovalRequest, tool: Tool | N
 
 
 def scope_of(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> CallScope:
-    """The scope of a call that was deferred, with those of the others that have a say in it."""
+    """Return the scope of a deferred call, joined with those of other conversations."""
     for part in kept.parts:
         if isinstance(part, SessionScope):
             # They were asked when it was made.
@@ -83,9 +83,9 @@ def scope_of(scope: SessionScope, request: ApprovalRequest, kept: Deferred) -> C
 async def result_of(
     tool_name: str, request: ApprovalRequest, kept: Deferred, refusal: Refusal | None
 ) -> SessionResult:
-    """A result that was withheld until somebody decided whether the model may read it.
+    """Return a result that was withheld until a person decided about it.
 
-    In the process of its call it is whole; another one has the text that was to be read.
+    In the process of its call it is complete; another process has only the text for the model.
     """
     if kept.rest is not None:
         return await kept.rest(refusal)
@@ -122,7 +122,7 @@ async def result_of(
 
 
 def withheld(read: SessionResult, refusal: Refusal) -> SessionResult:
-    """A result that the program has, and the model may not read. S31."""
+    """Return a result that the program gets and the model may not read. S31."""
     details = {} if refusal.details is None else {"error_details": refusal.details}
     return msgspec.structs.replace(
         read,

@@ -1,4 +1,4 @@
-"""What may a helper do that works for a conversation? Nothing that the conversation may not."""
+"""How is a helper's session made so that it may do no more than its parent?"""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BOUNDS: Final = frozenset(
         *("hint_at", "stop_at"),
     )
 )
-"""What a derived session may have otherwise: nothing that lets it do more."""
+"""Settings that a derived session may change: none lets it do more."""
 
 
 def derived(
     session: _Session, name: str, tools: Iterable[str] | None, changes: Mapping[str, Any]
 ) -> _Session:
-    """A session that works for `session`; see `ToolSession.derive`."""
+    """Make the session of `ToolSession.derive`."""
     unknown = sorted(set(changes) - _BOUNDS)
     if unknown:
         raise ConfigurationError(f"a derived session cannot have other {', '.join(unknown)}")
@@ -65,8 +65,6 @@ def derived(
 
 
 def _tell_of_requests(of: ApprovalGate, to: ApprovalGate) -> None:
-    """Whoever listens to the one conversation hears of what its helper asks, too."""
-
     def tell_request(request: ApprovalRequest) -> object:
         return None if to.on_request is None else to.on_request(request)
 

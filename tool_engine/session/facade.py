@@ -1,4 +1,4 @@
-"""How does a front end take the replies of a model through a conversation? A40.
+"""How does a front end run the calls in a model's reply? A40.
 
 The six methods of the founding document, under Python names, and `process`, on which they stand.
 """
@@ -40,18 +40,17 @@ _NOBODY = "nobody can be asked: pass on_before_execute"
 
 
 class CycleFacade(ABC):
-    """What a conversation does with the replies of its model; a part of `ToolSession`."""
+    """The methods with which a session handles its model's replies; a part of `ToolSession`."""
 
     toolbox: Toolbox
     gate: ApprovalGate
     meter: Meter
     policy: SessionPolicy
-    """What holds for its calls, by all that anybody has said about them."""
     _discovery: ToolDiscoveryService | None = None
 
     @abstractmethod
     def get(self, tool_name: str) -> Tool | None:
-        """The enabled tool of this name, or None."""
+        """Return the enabled tool of this name, or None."""
 
     @abstractmethod
     async def execute(
@@ -60,11 +59,11 @@ class CycleFacade(ABC):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> SessionResult:
-        """Runs one tool for the conversation."""
+        """Run one tool for the conversation."""
 
     @abstractmethod
     def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
-        """The object that tells a model of these tools."""
+        """Return the protocol that shows these tools to a model."""
 
     async def process(
         self,
@@ -74,19 +73,19 @@ class CycleFacade(ABC):
         *,
         on_result: OnResult | None = None,
     ) -> ToolCallCycleResult:
-        """Reads a reply, runs the calls in it, and writes their results down for the model.
+        """Parse a reply, run its calls and format their results for the model.
 
         Calls that only read run at the same time, unless `config.parallel_execution` is off; each
         other one runs alone, in its place.
 
         Args:
             reply: A whole reply in any form that the protocol parses, or a `ParsedReply`.
-            protocol: The one that told the model of the tools; None: that of the settings. Where
+            protocol: The one that showed the tools to the model; None: that of the settings. Where
                 that is a text protocol, and the reply holds calls in the form of a provider, as
                 `{"choices": ...}` does, it is the provider's.
             on_before_execute: Asked before each call, besides what the settings say of consent.
                 Without an approver, its True is the consent that the settings ask for.
-            on_result: Told of each call and its result, as soon as there is one.
+            on_result: Called with each call and its result, as soon as there is one.
 
         Returns:
             The calls and their results, and the messages with which the conversation goes on.
@@ -100,7 +99,7 @@ class CycleFacade(ABC):
             # To see whose form its parts have is to take them.
             reply = list(reply)
         config = self.toolbox.config
-        # In a turn the meter counts, which knows of the calls of the replies before.
+        # Within a turn the meter counts, since it knows the calls of earlier replies.
         most = sys.maxsize if self.meter.is_in_turn else None
         tell = _telling(on_result)
         options = _options(config, on_before_execute, on_result=tell, max_calls=most)
@@ -112,10 +111,10 @@ class CycleFacade(ABC):
         try:
             cycle = await process_tool_calls(self, reply, protocol, options)
         finally:
-            # What `prepare` is told: the calls of a reply belong to the turn that it answers.
+            # For `prepare`: the calls of a reply belong to the turn that it answers.
             self.toolbox.turn += 1
         if not self.meter.is_in_turn:
-            # Whoever takes a turn through counts a reply when it comes.
+            # The loop that runs a turn counts a reply when it comes.
             self.meter.add_tokens(cycle.reply.usage)
         # Those of calls that never came to the conversation are its results, too.
         cycle.execution_results[:] = map(as_session_result, cycle.execution_results)
@@ -127,7 +126,7 @@ class CycleFacade(ABC):
         config: ToolCallConfig | Mapping[str, Any] | None = None,
         on_before_execute: BeforeExecute | None = None,
     ) -> ToolCallCycleResult:
-        """Takes one reply of the model through: parse, execute, format. A38.
+        """Parse one reply of the model, run its calls and format the results. A38.
 
         Args:
             text: The reply, whole.
@@ -150,7 +149,7 @@ class CycleFacade(ABC):
         own = self.toolbox.config
         chosen = await _settings_of(own, config)
         if chosen.asks_always and not own.asks_always:
-            # What the conversation asks for by itself, these settings alone cannot.
+            # The session's own word about consent is not a part of these settings.
             on_before_execute = on_before_execute or _refuse
         on_before_execute = self._consenting(on_before_execute)
         timeout = chosen.timeout if "timeout" in names_said(config) else None
@@ -162,7 +161,7 @@ class CycleFacade(ABC):
             return await self._taken(text, speaking, options)
 
     def _consenting(self, ask: BeforeExecute | None) -> BeforeExecute | None:
-        """`ask`; what it allows is allowed, where nobody else can be asked."""
+        """Return `ask` such that its consent counts when there is no approver."""
         asks = asking(ask)
         can_ask_others = not callable(ask) or self.gate.approver is not None
         return ask if can_ask_others else Consenting(asks)
@@ -170,7 +169,7 @@ class CycleFacade(ABC):
     async def _speaking(
         self, protocol: ToolCallingProtocol | str | None, reply: object, settings: str | None = None
     ) -> ToolCallingProtocol:
-        """The protocol that reads a reply: the one that is named, or else that of the settings."""
+        """Return the named protocol for a reply, or else that of the settings."""
         name = protocol or settings or self.toolbox.config.protocol
         if isinstance(name, str) and name not in PROTOCOLS:
             # To look among the installed packages is to read files.
@@ -187,7 +186,7 @@ class CycleFacade(ABC):
         protocol_id: ToolCallingProtocol | str | None = None,
         calls: Sequence[ToolCall] | None = None,
     ) -> str:
-        """The results as the text that the model reads next. A39.
+        """Format results as the text that the model reads next. A39.
 
         Args:
             results: A cycle, or the results of one.
@@ -195,8 +194,8 @@ class CycleFacade(ABC):
             calls: Of results that do not say which call they belong to.
 
         Raises:
-            ConfigurationError: There is no such protocol, these are no results, or it cannot be
-                told to which call one belongs.
+            ConfigurationError: There is no such protocol, these are no results, or a call is
+                missing.
         """
         if isinstance(results, ToolCallCycleResult):
             calls = results.parsed_requests if calls is None else calls
@@ -219,7 +218,7 @@ class CycleFacade(ABC):
         config: ToolCallConfig | Mapping[str, Any] | None = None,
         agent_id: str | None = None,
     ) -> str:
-        """What the system prompt has to say about the tools that are on. A25.
+        """Return the part of the system prompt about the enabled tools. A25.
 
         Empty when tools are switched off. Kept for as long as the tools and settings are the same.
 
@@ -234,7 +233,7 @@ class CycleFacade(ABC):
         return self._discovers().generate_prompt(config, agent_id)
 
     def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
-        """The tools that are on, or those that `filter` says yes to, as tools and methods. A24.
+        """Return the enabled tools, or those that `filter` accepts, with their methods. A24.
 
         Raises:
             ToolConflictError: Two tools have one name.
@@ -242,13 +241,13 @@ class CycleFacade(ABC):
         return self._discovers().get_discovered_methods(filter)
 
     def invalidate_discovery_cache(self) -> None:
-        """Forgets the prompts that are kept. Nobody has to: a change of the tools is seen. A26."""
+        """Forget the cached prompts; not needed, since a change of the tools is noticed. A26."""
         self._discovers().invalidate_cache()
 
     def has_tool_calling_enabled(
         self, config: ToolCallConfig | Mapping[str, Any] | None = None
     ) -> bool:
-        """Whether the model may call any tool at all. A5.
+        """Return True if the model may call any tool. A5.
 
         Raises:
             ConfigurationError: The settings are none.
@@ -267,7 +266,6 @@ async def _settings_of(
 ) -> ToolCallConfig:
     name = config.get("protocol") if isinstance(config, Mapping) else None
     if isinstance(name, str) and name not in PROTOCOLS:
-        # To look among the installed packages is to read files.
         return await asyncio.to_thread(narrowed, own, config)
     return narrowed(own, config)
 

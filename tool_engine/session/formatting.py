@@ -1,4 +1,4 @@
-"""What is the whole of a result as text?
+"""How is a complete result written as text?
 
 Large outputs become text in pieces: what Python writes at one go keeps all other threads waiting,
 and with them every other call.
@@ -18,21 +18,20 @@ from tool_engine.session.weighing import PIECE, Weights
 __all__ = ["data_of", "default_text", "short_text", "text_in_pieces", "written"]
 
 _SHORT: Final = 2**64
-"""Whole numbers below it are written as they are."""
 
 
 def data_of(output: Mapping[str, Any]) -> Any:
-    """What a tool returned, of the `output` of its result: `{"result": value}` is the value."""
+    """Return the tool's value: `{"result": value}` becomes the value."""
     return output["result"] if len(output) == 1 and "result" in output else output
 
 
 def short_text(output: Mapping[str, Any]) -> str | None:
-    """The same as `default_text`, of an output that is a plain text or number; None: it is none."""
+    """Return `default_text` of a plain text or number, else None."""
     return _short(output["result"]) if len(output) == 1 and "result" in output else None
 
 
 def default_text(result: ToolExecutionResult) -> str:
-    """All of a result as text; of a failure, its error. A37, S27."""
+    """Return the full text of a result, or the error of a failure. A37, S27."""
     if not result.is_success:
         return result.error or ""
     output = result.output
@@ -41,7 +40,7 @@ def default_text(result: ToolExecutionResult) -> str:
 
 
 def text_in_pieces(value: Any) -> str:
-    """The same text as `to_text`, made so that other threads get their turn. Never raises."""
+    """Return the text of `to_text`, made in pieces to let other threads run. Never raises."""
     text = _short(value)
     if text is not None:
         return text
@@ -104,7 +103,7 @@ def _member(alone: dict[Any, Any], weights: Weights) -> Iterator[str]:
 
 
 def written(value: Any) -> str:
-    """A part of what was weighed as JSON on one line.
+    """Write a part of a weighed value as JSON on one line.
 
     Raises:
         ValueError: JSON cannot hold it.

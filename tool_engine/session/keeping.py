@@ -1,7 +1,7 @@
-"""What does a conversation remember of a call that has ended: its variables, and what was read?
+"""What does a session remember of a call that has ended?
 
-What a model reads of a call that failed, or of one whose result nobody keeps, is in no variable. It
-is somebody's text all the same, and a copy of it is found like one of a variable.
+The text of a failed call, or of one whose result is not kept, is in no variable. It is still
+foreign text, and a copy of it is found like one of a variable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REFUSED: Final = frozenset(
         ErrorType.LIMIT_REACHED,
     )
 )
-"""Of a call that was refused there is nothing to read that the refusal does not say."""
+"""Error types of refused calls: the refusal is all that there is to read."""
 _OWN_WORDS: Final = REFUSED | frozenset(
     kind.value
     for kind in (
@@ -47,31 +47,28 @@ _OWN_WORDS: Final = REFUSED | frozenset(
         ErrorType.ENGINE_CLOSED,
     )
 )
-"""How calls end of which the engine alone says something."""
+"""Error types whose messages are the engine's own words only."""
 
 
 class Ended(NamedTuple):
-    """A call that has ended, and may be read."""
-
     tool: Tool
-    """As the conversation shows it."""
+    """The tool as the conversation shows it."""
     engine_name: str
-    """What the engine calls it."""
     arguments: dict[str, Any]
-    """Without references."""
+    """The arguments, without references."""
     result: ToolExecutionResult
     put_in: frozenset[str]
-    """Where the content came from that was put into the arguments."""
+    """Labels of the content that was put into the arguments."""
     source: str = ""
-    """Which of several sources has the tool; see `source_of`."""
+    """The source of the tool among several; see `source_of`."""
 
 
 async def remember(
     store: VariableStore, call: Ended, names: NamesOfCall | None, text: str, *, is_as_kept: bool
 ) -> frozenset[str]:
-    """Keeps the variables of a call, and what tells of a text that is in none of them.
+    """Keep the variables of a call, and traces of text that is in none.
 
-    Returns where the result came from.
+    Returns the labels of the result.
 
     Args:
         store: The variables of the conversation.
@@ -94,7 +91,7 @@ async def remember(
 
 
 def remember_read(store: VariableStore, call: Ended, text: str, *, has_args: bool = False) -> None:
-    """Keeps what tells of a text that a model reads, and that no variable holds.
+    """Keep traces of a text that a model reads and no variable holds.
 
     Args:
         store: The variables of the conversation.
@@ -112,7 +109,7 @@ def remember_read(store: VariableStore, call: Ended, text: str, *, has_args: boo
 
 
 def labels_of_call(call: Ended) -> frozenset[str]:
-    """Where the result of a call came from."""
+    """Return the labels of the result of a call."""
     ran = call.result
     if ran.tool_name != call.engine_name:
         ran = msgspec.structs.replace(ran, tool_name=call.engine_name)

@@ -1,6 +1,7 @@
-"""What holds for one reply, of which a front end has settings of its own?
+"""How do a front end's settings for one reply combine with the session's?
 
-What they leave out is the conversation's. What they say holds beside it: the stricter word of both.
+A setting that they leave out is the conversation's. For the others, the stricter value of both
+holds.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ from tool_engine.session.toolbox.discovery import as_config
 __all__ = ["HOW", "in_reply", "marks_of_replies", "narrowed", "of_reply"]
 
 _REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - nobody changes it
-"""Conversation -> the settings of the reply that is taken through."""
 
 
 def _own(own: Any, said: Any) -> Any:
-    """Of the whole conversation: one reply changes nothing about it."""
+    """Keep the conversation's value: a reply does not change it."""
     del said
     return own
 
 
 def _said(own: Any, said: Any) -> Any:
-    """Asked beside the conversation's word, and the stricter answer holds; or it allows nothing."""
+    """Use the reply's value: it is checked beside the conversation's, or it allows nothing."""
     del own
     return said
 
@@ -46,7 +46,7 @@ def _least_given(own: int | None, said: int | None) -> int | None:
 
 
 def _joined(own: dict[str, int], said: dict[str, int]) -> dict[str, int]:
-    """Asked beside the conversation's word; of what it does not name, that one alone holds."""
+    """Join both: a name that only the conversation has keeps its value."""
     return {**own, **said}
 
 
@@ -80,18 +80,20 @@ HOW: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "stop_at": _own,
     "language": _said,
 }
-"""Setting -> what holds for a reply, of the conversation's word and that of other settings."""
+"""Setting -> how its value for a reply is made of the conversation's and the reply's."""
 
 _GROUPS: Final = frozenset(("group_toggles", "default_group_enabled"))
 _TOOLS: Final = frozenset(("tool_toggles", "default_tool_enabled", "toggles_by_tool_id"))
 _CONSENT: Final = frozenset(("permission", "group_permissions", "tool_permissions", "rules"))
 _TOGETHER: Final = ((_GROUPS, _GROUPS | _TOOLS), (_TOOLS, _TOOLS), (_CONSENT, _CONSENT))
-"""Where one of the first is said, all of the second are as the other settings have them: a looser
-word of the conversation that goes before theirs would undo it. It holds beside them anyway."""
+"""Settings that depend on each other: where one of the first is given, all of the second are
+taken from the reply, lest a looser value of the conversation override them. The
+conversation's own are checked beside it anyway.
+"""
 
 
 def narrowed(own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
-    """The settings of one reply.
+    """Return the settings of one reply.
 
     Args:
         own: The conversation's.
@@ -112,7 +114,7 @@ def narrowed(own: ToolCallConfig, said: ToolCallConfig | Mapping[str, Any]) -> T
 
 @contextmanager
 def in_reply(session: object, config: ToolCallConfig) -> Iterator[None]:
-    """What a conversation calls meanwhile is held to `config`, too."""
+    """Hold the calls of a conversation to `config` meanwhile, too."""
     token = _REPLY.set({**_REPLY.get(), session: config})
     try:
         yield
@@ -121,11 +123,11 @@ def in_reply(session: object, config: ToolCallConfig) -> Iterator[None]:
 
 
 def of_reply(session: object) -> ToolCallConfig | None:
-    """The settings of the reply that a call of a conversation belongs to; None: it has none."""
+    """Return the settings of the reply that a call belongs to, or None."""
     known = _REPLY.get()
     return known.get(session) if known else None
 
 
 def marks_of_replies() -> frozenset[int]:
-    """What tells the replies apart that are taken through here, as long as they are."""
+    """Return marks that identify the replies in progress here."""
     return frozenset(map(id, _REPLY.get().values()))

@@ -1,4 +1,4 @@
-"""What if the code that somebody brings does not work?"""
+"""What happens if a tool's own presentation code fails?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made_text(
     *args: Any,
     find_secrets: Callable[[], OwnSecrets | None],
 ) -> str | None:
-    """The text that `function` makes of `args`; None where it raises or makes no text.
+    """Return the text that `function` makes, or None if it fails.
 
     Args:
         findings: Gets a sentence about it then; the log gets a warning.
@@ -32,7 +32,7 @@ def made_text(
         tool_name: The tool that brought it.
         function: Plain, not async.
         args: What it is called with.
-        find_secrets: Gives the secrets of the call, for what is told of its failure.
+        find_secrets: Gives the secrets of the call, to hide them in the report of its failure.
     """
     try:
         text = function(*args)
@@ -49,7 +49,7 @@ def made_text(
 
 
 def is_unawaited(value: object) -> bool:
-    """Whether a function gave what somebody has to wait for, where nobody can; nobody will."""
+    """Return True if the function returned an awaitable, and close it."""
     if inspect.iscoroutine(value):
         value.close()
     return inspect.isawaitable(value)

@@ -1,4 +1,4 @@
-"""What may a session be made of? Said when it is made, not where it is first used."""
+"""Are the parts that a new session gets of the right kinds?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORAGE: Final = ("save", "load")
 
 
 def check_parts(presentations: object, storage: object, variables: object, parent: object) -> None:
-    """Raises `ConfigurationError` for the first part that no session can work with."""
+    """Raise `ConfigurationError` for the first part that no session can work with."""
     if presentations is not None:
         _check_presentations(presentations)
     if storage is not None and not all(callable(getattr(storage, each, None)) for each in _STORAGE):

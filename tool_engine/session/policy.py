@@ -1,4 +1,4 @@
-"""What holds for the calls of one conversation, by all that anybody has said about them? X3."""
+"""Which permission holds for a call, from all rules, groups and settings? X3."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ __all__ = ["RulesOfReplies", "SessionPolicy", "hold_rules", "rules_of_replies"]
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
 _REMEMBERED: Final = 256
-"""Tools of which it is known what is said of them."""
 _FREE: Final = Decision(ExecutionPolicy.AUTO, ResultPolicy.NEVER)
 RulesOfReplies: TypeAlias = "Mapping[SessionPolicy, tuple[SessionPolicy, ...]]"
-"""Of a conversation: what else decides, for the calls of one reply."""
+"""The further policies that decide the calls of one reply, by conversation."""
 _ALSO: Final[ContextVar[RulesOfReplies]] = ContextVar("also", default={})  # noqa: B039 - read only
 
 
@@ -63,21 +62,21 @@ def hold_rules(rules: RulesOfReplies) -> Iterator[None]:
 
 
 class _Said(NamedTuple):
-    """What is said of one tool, as long as nothing changes."""
+    """The permissions and rules for one tool, until something changes."""
 
     tool: Tool
-    """Kept, so that no other one gets its identity."""
+    """Held so that no other tool gets its identity."""
     names: list[str]
-    """All that it goes by, of which there is at least one."""
+    """All names of the tool, at least one."""
     rules: list[PermissionRule]
-    """Those that are about it: of thousands, few are."""
+    """The rules about this tool: a few of perhaps thousands."""
     places: list[Permission | None]
     unapproved: list[Permission | None] | None
-    """The places with the words of groups that nobody approved; None: it is in no such group."""
+    """The words of unapproved groups, by place; None: the tool is in no such group."""
 
 
 class SessionPolicy:
-    """Decides by rules, then by what is said of the tool, its groups and the session.
+    """Decide by rules, then by the tool, its groups and the session.
 
     Args:
         toolbox: The tools of the conversation, with its settings.
@@ -91,19 +90,19 @@ class SessionPolicy:
         self._rules = self._config.permission_rules()
         self._standing: Standing | None = None
         self._is_silent = False
-        """Whether nobody but a tool's definition says anything."""
+        """Whether only the tools' own definitions have permissions."""
         self._said: dict[int, list[_Said]] = {}
-        """What is said of a tool, by its identity: whatever nobody can tell apart, all of it."""
+        """What holds for a tool, by identity: all candidates, where its engine is unclear."""
 
     def decide(self, tool: Tool, params: Mapping[str, Any]) -> Decision:
-        """What holds for a call of a tool, in the form in which the engine has it."""
+        """Decide about a call of a tool, in the form in which the engine has it."""
         own, others = self._own(tool, params), _ALSO.get()
         for also in others.get(self, ()) if others else ():
             own = _stricter(own, also.decide(tool, params))
         return own if self._parent is None else _stricter(own, self._parent.decide(tool, params))
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
-        """The strictest word about results of a tool that there is for any arguments."""
+        """Return the strictest result policy of the tool for any arguments."""
         said = [self.decide(tool, {}).result]
         others = [*_ALSO.get().get(self, ()), *([] if self._parent is None else [self._parent])]
         said += [each.result_policy(tool) for each in others]
@@ -114,10 +113,10 @@ class SessionPolicy:
 
     @contextmanager
     def also(self, config: ToolCallConfig) -> Iterator[None]:
-        """What is called meanwhile is decided by other settings, too: the stricter word holds.
+        """Apply other settings to the calls made meanwhile, too: the stricter word holds.
 
         Args:
-            config: The other settings. That they ask before each call is left to whoever has them.
+            config: The other settings. That they ask before each call is checked by their owner.
         """
         said = replace(config, mode="auto", require_confirmation=False)
         known = _ALSO.get()
@@ -154,7 +153,7 @@ class SessionPolicy:
         return [said for owner in owners or [None] for said in self._said_of(tool, owner)]
 
     def _said_of(self, tool: Tool, owner: ToolSource | None) -> Iterator[_Said]:
-        """What is said of a tool of one source.
+        """Find the permissions for a tool of one source.
 
         A rule for what the conversation calls a tool is a rule for the tool. One for the name that
         it has in its engine, which a tool of another one has, too, only makes it stricter.
@@ -166,7 +165,7 @@ class SessionPolicy:
             yield self._said_by(tool, owner, shown or [f"another {tool.name}"])
 
     def _is_of_others(self, name: str, owner: ToolSource) -> bool:
-        """Whether something else than a tool of this source has a name, there or here."""
+        """Return True if another source's tool has the name, there or here."""
         catalog = self._toolbox.catalog
         placed = self._toolbox.standing.placed.get(name)
         is_shown = catalog.get(name) is not None and origin_of(catalog, name)[0] is not owner
@@ -186,7 +185,7 @@ class SessionPolicy:
         return _Said(tool, names, rules, places, unapproved)
 
     def _look(self, standing: Standing, config: ToolCallConfig) -> None:
-        """Forgets what was said before a change."""
+        """Forget what was found before a change."""
         if config is not self._config:
             self._config, self._rules = config, config.permission_rules()
         self._standing, self._said = standing, {}
@@ -204,13 +203,13 @@ class SessionPolicy:
     def _groups(
         self, tool: Tool, owner: ToolSource | None, names: Sequence[str]
     ) -> dict[str, list[ToolGroup]]:
-        """All groups that a tool is in by their names, of which a session may have its own, too."""
+        """Return all groups of a tool by name; a session may have its own of the same name."""
         found: dict[str, list[ToolGroup]] = {}
         standing = self._toolbox.standing
         for name in dict.fromkeys(names):
             for group in standing.memberships.get(name, ()):
                 found.setdefault(group.name, []).append(group)
-        # The model is not told of each tool that another one calls.
+        # The model does not know every tool that another tool calls.
         for name, group in self._groups_of_hidden(tool, owner, by_name=tool.name in names):
             found.setdefault(name, []).append(group)
         return found
@@ -223,7 +222,7 @@ class SessionPolicy:
         of_groups = _strictest(group.permission for each in groups.values() for group in each)
         session = config.permission or Permission()
         if config.asks_always and tool.name not in READING:
-            # Whoever wants to be asked is asked, whatever the authors of tools think of them.
+            # A session that asks for everything asks whatever the tools' authors say.
             definition, of_groups = _without_auto(definition), _without_auto(of_groups)
             asked = session.execution or ExecutionPolicy.ASK_ALWAYS
             session = Permission(execution=asked, result=session.result)
@@ -249,7 +248,7 @@ def _decided(said: _Said, params: Mapping[str, Any]) -> Decision:
     known = decide(first, params, said.rules, said.places, other_names=names)
     if said.unapproved is None:
         return known
-    # What nobody approved takes away, and adds nothing.
+    # An unapproved group may forbid, and never allow.
     new = decide(first, params, said.rules, said.unapproved, other_names=names)
     return _stricter(known, new)
 
@@ -259,7 +258,7 @@ def _is_unapproved(groups: Iterable[ToolGroup]) -> bool:
 
 
 def _strictest(permissions: Iterable[Permission | None]) -> Permission | None:
-    """What several places of one kind say together: of two words the stricter one."""
+    """Return the stricter one of the permissions that places of one kind give."""
     given = [each for each in permissions if each is not None]
     if not given:
         return None
@@ -272,7 +271,7 @@ def _strictest(permissions: Iterable[Permission | None]) -> Permission | None:
 
 
 def _stricter(own: Decision, other: Decision) -> Decision:
-    """Of each question the stricter answer; a reason that one of them keeps back is kept back."""
+    """Return the stricter answer to each question; a withheld reason stays withheld."""
     runs = max(own, other, key=lambda each: _EXECUTION.index(each.execution))
     reads = max(own, other, key=lambda each: _RESULT.index(each.result))
     return Decision(

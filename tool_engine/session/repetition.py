@@ -1,6 +1,6 @@
-"""Does a conversation go on, or does it make the same calls with the same results again and again?
+"""Does a model make the same calls with the same results again and again?
 
-What changes by itself from call to call (times, random ids, durations) does not count as progress.
+Values that differ in every call (times, random ids, durations) do not count as progress.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _VOLATILE: Final = re.compile(
 with a unit too fine for a question, or under a name that says so."""
 _REMEMBERED: Final = 64
 _LOOKED_AT: Final = 32_768
-"""Characters, at either end of a result, in which what changes by itself is found."""
+"""Characters at either end of a result that are searched for such values."""
 
 
 class Advice(Enum):
-    """What a turn should lead to."""
+    """What the loop should do about repetition."""
 
     GO_ON = "go_on"
     HINT = "hint"
-    """Tell the model that it repeats itself."""
+    """Show the model a hint that it repeats itself."""
     STOP = "stop"
-    """End the turns: the model will not find out by itself."""
+    """End the turn: the model does not notice by itself."""
 
 
 class RepetitionGuard:
-    """Counts how often the same calls had the same results, one turn after another. U47.
+    """Count how often turns had the same calls and results. U47.
 
     Order within a turn does not matter. A turn counts as repeated when it was seen among the last
     64, so that a model that goes back and forth between two calls is found, too.
 
     Args:
-        hint_at: The occurrence of a turn at which the model is told.
-        stop_at: The occurrence at which it is over.
+        hint_at: The occurrence of a turn at which the model gets a hint.
+        stop_at: The occurrence at which the turn ends.
 
     Raises:
         ConfigurationError: A number of less than 2, or a stop before the hint.
@@ -73,13 +73,13 @@ class RepetitionGuard:
 
     @property
     def most(self) -> int:
-        """How often the turn was seen that was seen most."""
+        """The count of the turn that occurred most often."""
         return max(Counter(self._turns).values(), default=0)
 
     def see(self, turn: Iterable[tuple[str, Mapping[str, Any], Any]]) -> Advice:
-        """Takes up one turn: the tool, the arguments and the result of each of its calls.
+        """Take in one turn: the tool, arguments and result of each of its calls.
 
-        A turn without calls is no repetition of anything.
+        A turn without calls never counts as repetition.
         """
         calls = sorted(_fingerprint(*each) for each in turn)
         if not calls:
@@ -92,11 +92,10 @@ class RepetitionGuard:
         return Advice.HINT if seen >= self.hint_at else Advice.GO_ON
 
     def to_dict(self) -> dict[str, Any]:
-        """What was seen, as JSON values."""
         return {"turns": list(self._turns)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Goes on from what `to_dict` wrote.
+        """Restore what `to_dict` wrote.
 
         Raises:
             msgspec.ValidationError: It is something else.
@@ -107,15 +106,13 @@ class RepetitionGuard:
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     turns: list[str]
 
 
 def _fingerprint(tool_name: str, params: Mapping[str, Any], result: Any) -> str:
-    # The arguments count as they are: to ask for another day is another question.
+    # Arguments count as they are: another day is another question.
     said = result if isinstance(result, str) else to_text(result)
-    # All of a very long one cannot be looked at while others wait.
+    # Only a part of a very long result is searched, lest it hold up the loop.
     end = max(_LOOKED_AT, len(said) - _LOOKED_AT)
     head, tail = (_VOLATILE.sub("~", each) for each in (said[:_LOOKED_AT], said[end:]))
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""How does a conversation survive the process that it began in?"""
+"""How is a conversation saved and restored?"""
 
 from __future__ import annotations
 
@@ -22,22 +22,19 @@ from tool_engine.session.variables.store import VariableStore
 __all__ = ["SavedSession"]
 
 _MOST_UNKNOWN: Final = 64
-"""Saves in a row of which nobody knows whether they happened."""
+"""The most saves in a row with an unknown outcome that are remembered."""
 _NOWHERE: Final = "nothing keeps sessions here: pass storage=..., or an engine"
 
 
 class _Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody has to register again."""
+    """The names of code that must be registered again after a restore."""
 
     tools: list[str]
-    """The tools that only the conversation has."""
     groups: list[str]
-    """Its own groups of which a function makes the rules."""
+    """The session's own groups whose rules a function makes."""
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     session_id: str
     agent_id: str
     conversation_id: str
@@ -62,20 +59,20 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SavedSession(SessionState):
-    """The part of a session that keeps it."""
+    """The part of a session that saves and restores it."""
 
     calls: SessionCalls
-    """What takes its calls through."""
     children: int = 0
-    """Helpers without a name of their own that worked for it."""
+    """The number of helpers without a name of their own so far."""
     _code = _Code([], [])
-    """What it had when it was saved."""
+    """The code that it had when it was saved."""
     revisions: tuple[str, ...] = ()
-    """What may be kept of it: the state that it goes on from, then those that it has tried to save
-    since without learning whether they were."""
+    """The revisions that the storage may hold: the state that the session continues, then those
+    of saves with an unknown outcome.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """All that the conversation is, as JSON values: it goes on with `from_dict`.
+        """Return the whole conversation as JSON values, for `from_dict`.
 
         Functions and tools registered in code are left out: pass them again. The arguments of open
         requests for approval are in it, secret ones too.
@@ -109,7 +106,6 @@ class SavedSession(SessionState):
         }
 
     def _take_up(self, kept: _Kept) -> None:
-        """Goes on from what `to_dict` wrote of a session like this."""
         self.toolbox.restore(kept.toolbox)
         self.gate.book = ApprovalBook.from_dict(kept.approvals, storage=self.gate.book.storage)
         self.meter.restore(kept.meter)
@@ -131,7 +127,6 @@ class SavedSession(SessionState):
         self._code = kept.code
 
     def _with_code(self) -> _Code:
-        """What somebody has to register again after this."""
         made = [each.name for each in self.toolbox.groups() if each.is_own and each.rules]
         return _Code(
             sorted({*self.own_tools, *self._code.tools}),
@@ -139,7 +134,7 @@ class SavedSession(SessionState):
         )
 
     def left_out(self) -> list[str]:
-        """What the conversation had when it was saved, and has no more until it is registered."""
+        """Return the tools and groups that must still be registered again."""
         made = {each.name for each in self.toolbox.groups() if each.rules}
         return [
             *(
@@ -163,7 +158,7 @@ class SavedSession(SessionState):
         approver: Approver | None = None,
         **options: Any,
     ) -> Self:
-        """The conversation that `to_dict` wrote, in another process or at another time.
+        """Make the conversation that `to_dict` wrote, in any process.
 
         Args:
             data: What it wrote.
@@ -209,19 +204,19 @@ class SavedSession(SessionState):
         as_id: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Keeps the conversation in its storage, in the place of the state that it goes on from.
+        """Save the conversation in its storage, over the state that it continues.
 
-        What somebody else has saved meanwhile, in this process or another one, stays: of two that
-        go on from one state, the one that saves first has the place, and the other one is told.
+        A save by another session object meanwhile, in any process, is kept: of two that continue
+        one state, the first to save wins, and the other one gets an error.
 
         Args:
             more: What else belongs to it, such as the messages: JSON values, for `session.more`.
             as_id: Keeps a copy under this id, of which nothing may be kept yet; the session itself
                 stays what it is.
-            overwrite: Takes the place of whatever is kept, whoever saved it.
+            overwrite: Replace what is kept, whichever process saved it.
 
         Raises:
-            SessionConflictError: Somebody else has saved it; nothing was kept.
+            SessionConflictError: Another session object has saved it; nothing was kept.
             SessionError: There is no storage, or something is no JSON value.
             RecordsUnavailableError: The database does not answer.
         """
@@ -233,7 +228,7 @@ class SavedSession(SessionState):
             return
         known = self.revisions
         revision = secrets.token_hex(8)
-        # As long as the storage has not answered, this may be what it keeps.
+        # Until the storage has answered, it may hold this revision.
         self.revisions = (*known[:1], *known[1:][-_MOST_UNKNOWN:], revision)
         data = {**self.to_dict(), "more": self.more, "revision": revision}
         if not await _saved(self.storage, self.session_id, data, known, overwrite=overwrite):
@@ -243,7 +238,7 @@ class SavedSession(SessionState):
             self.revisions = self.revisions[self.revisions.index(revision) :]
 
     async def is_behind(self) -> bool:
-        """Whether somebody else has saved the conversation, so that `save` would be refused.
+        """Return True if another session object has saved it, so that `save` would fail.
 
         Raises:
             SessionError: There is no storage, or what is kept is damaged.
@@ -266,7 +261,7 @@ class SavedSession(SessionState):
     async def restore(
         cls, engine: Source, session_id: str, approver: Approver | None = None, **options: Any
     ) -> Self | None:
-        """The conversation that `save` kept; None: nothing is kept under this id.
+        """Load the conversation that `save` kept; None: nothing is kept under this id.
 
         Args:
             engine: As for a new session.
@@ -296,7 +291,7 @@ class SavedSession(SessionState):
 
 
 def _in_place(kept: _Kept, engine: Source) -> _Kept:
-    """The same where the engines stand in another order, or others are there."""
+    """Return the state adapted to engines in another order, or to other engines."""
     moves = Moves(kept.sources, sources_of(engine))
     if moves:
         kept.variables = moves.variables(kept.variables)
@@ -308,7 +303,6 @@ def _in_place(kept: _Kept, engine: Source) -> _Kept:
 
 
 def _with_lists(value: Any) -> Any:
-    """JSON values as JSON gives them back: it knows no tuples."""
     if isinstance(value, dict):
         return {key: _with_lists(each) for key, each in value.items()}
     return [_with_lists(each) for each in value] if isinstance(value, list | tuple) else value
@@ -322,7 +316,7 @@ async def _saved(
     *,
     overwrite: bool,
 ) -> bool:
-    """Whether the data were kept; False: what is kept is none of the states that are known."""
+    """Save the data, unless the storage holds a state that is not known; return success."""
     save_if = getattr(storage, "save_if", None)
     if not overwrite and callable(save_if):
         return bool(await save_if(session_id, data, known))

@@ -1,4 +1,4 @@
-"""What does a conversation add to one of its calls, and to those that its tool makes?"""
+"""What does a session add to one of its calls, and to those that the call's tool makes?"""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tool_engine.session.variables.references import Expanded
 __all__ = ["FindOwn", "SessionScope", "changed"]
 
 _FOREIGN: Final = "source 0"
-"""In the place of `source_of`, for the tools of an engine that the conversation does not have."""
+"""Stands for `source_of` of a tool whose engine the conversation does not have."""
 
 FindOwn = Callable[[str], tuple[Tool, ToolExecutor] | None]
-"""The tools that only one conversation has."""
+"""Finds a tool that only one conversation has, with its executor."""
 
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversation")
@@ -50,11 +50,11 @@ class SessionScope:
         gate: Says what needs consent, and asks.
         expanded: What was put into the arguments: it must not get to a tool that does not accept
             where it came from, however many tools it goes through.
-        consented: The fingerprint of the call that somebody has consented to already.
-        yes: What came of it that somebody was asked about this very call before it came here: True,
-            it needs no other consent; False, it may be made as far as that one is concerned; None,
-            nobody was asked. About calls that its tool makes nobody was asked.
-        showing: What tools may tell the conversation of.
+        consented: The fingerprint of the call that has been approved already.
+        yes: The answer to a question about this very call before it came here: True, it needs no
+            other consent; False, that question does not stop it; None, there was no question.
+            Calls that its tool makes are not covered.
+        showing: Decides which tools and results the conversation may see.
         source: Which of several sources has the tool; see `source_of`.
         called_name: The name that the model called.
         catalog: What has the tool; None: only the conversation.
@@ -119,7 +119,7 @@ class SessionScope:
         self._yes = yes
         self.line = line
         self.paid = paid
-        # A thread may have the context of a call, and none of what is set around it.
+        # A thread may have the context of a call without the context variables set around it.
         self._others = others_of_replies()
         self._rules = rules_of_replies()
         self._showing = showing
@@ -128,42 +128,42 @@ class SessionScope:
         self._is_nested = is_nested
         self._home = home
         self.source = source
-        """Which of several sources has the tool; empty: the first, or the only one."""
+        """The source of the tool among several; empty: the first, or the only one."""
         self._call_id: str | None = None
         self._asks = self._asks_on_error = False
         self.tool: Tool | None = None
         """The tool that the conversation called, in the form in which the engine has it."""
         self.params: dict[str, Any] = {}
-        """The arguments that it ran with, defaults filled in."""
+        """The arguments that the tool ran with, defaults filled in."""
         self._allowed: ApprovalRequest | None = None
         self.shared: dict[str, tuple[CallScope, ...]] = {}
-        """Token of a request -> the scopes of all that have a say in its call."""
+        """Request token -> the scopes of all conversations that must agree to its call."""
         self.deferred: dict[str, bool] = {}
-        """Token of a request -> whether it is about the call itself, and none that its tool makes.
+        """Request token -> whether it is about this call itself rather than one that its tool
+        makes.
         """
         self.labels: set[str] = set(expanded.labels) if expanded.variables else set()
-        """Where the content came from that was put into its arguments, or that it has read."""
+        """The labels of content that was put into its arguments, or that it has read."""
 
     @property
     def conversation(self) -> tuple[object, ...]:
-        """What says by which rules and labels the calls go that its tool makes."""
+        """A key for the rules and labels of the calls that its tool makes."""
         return self._gate, frozenset(self.labels), marks_of_replies()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """A tool that only this conversation has."""
         return self._own(tool_name)
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why what was put into the arguments must not get to a tool; None: it may."""
+        """Return why the contents of the arguments must not reach a tool; None: they may."""
         return await refusal_in_time(tool, self._expanded, params, self._source_of(tool))
 
     @property
     def has_begun(self) -> bool:
-        """Whether the call itself has come to the engine: what comes now, its tool calls."""
+        """Return True if the call itself has reached the engine: later ones are its tool's."""
         return self._call_id is not None
 
     def uses_of(self, tool: Tool, engine: ToolSource | None) -> list[InnerUse]:
-        """A call of a tool that its own tool makes, in each book where it counts."""
+        """Return the uses to count for a call that its tool makes."""
         paid = () if self.has_begun else self.paid
         return [
             InnerUse(each, tool, engine, self._others.get(each, ()))
@@ -172,11 +172,10 @@ class SessionScope:
         ]
 
     def has_engine(self, engine: ToolSource, tool_name: str) -> bool:
-        """Whether the conversation has the tools of an engine, of which one has this name."""
+        """Return True if the conversation has this tool of the engine."""
         return self._catalog is not None and leaf_of(self._catalog, engine, tool_name) is not None
 
     def _source_of(self, tool: Tool) -> str:
-        """Which of several sources has a tool that is called now; see `source_of`."""
         engine = engine_asked(tool)
         if engine is None or self._catalog is None:
             return self.source
@@ -184,7 +183,7 @@ class SessionScope:
         return _FOREIGN if leaf is None else source_text(self._catalog, leaf)
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
-        """Whether nobody has anything to say about the call; else `consent` says it."""
+        """Return True if the call needs no consent; otherwise `consent` decides."""
         is_first = self._call_id is None or call_id == self._call_id
         if tool.accepts is not None or self._allowed is not None:
             return False
@@ -204,12 +203,12 @@ class SessionScope:
             if self._is_off is not None and self._is_off() is not None:
                 return False
             self._call_id = call_id
-            # The tool may do with its arguments as it likes.
+            # The tool may do anything with its arguments.
             self.tool, self.params = tool, copied(params)
         return True
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why the call may not run; None: it may."""
+        """Return why the call may not run; None: it may."""
         home = self._home
         if home is None or home.loop is get_running_loop():
             return await self._consent_here(call_id, tool, params)
@@ -268,7 +267,7 @@ class SessionScope:
         return fingerprint_of(tool.name, making_of(tool, place), params)
 
     def _engine_of(self, tool: Tool, is_nested: bool) -> str:
-        """Which engine has a tool; empty: the conversation alone has it, or nobody can tell."""
+        """Return the engine of a tool; empty: the conversation's own, or unknown."""
         if self._catalog is None:
             return ""
         if is_nested:
@@ -277,7 +276,7 @@ class SessionScope:
         return "" if is_own else engine_of(self._catalog, self._called_name)
 
     def allow_once(self, request: ApprovalRequest) -> None:
-        """A call that was let through, and waited for another conversation, is made now."""
+        """Let a call run that was approved and waited for another conversation."""
         self._allowed = request
 
     def _is_allowed(self, tool: Tool, params: dict[str, Any]) -> bool:
@@ -285,28 +284,28 @@ class SessionScope:
         return request is not None and request.is_about(tool) and request.params == params
 
     def share(self, token: str, parts: tuple[CallScope, ...]) -> None:
-        """Others have a say in a call that was deferred."""
+        """Note the scopes of other conversations that must agree to a deferred call."""
         self.shared[token] = parts
 
     async def take_back(self, token: str) -> None:
-        """A call that was deferred does not run, whatever is said to its request."""
+        """Withdraw a deferred call: it does not run, whatever the answer to its request."""
         self.deferred.pop(token, None)
         self.shared.pop(token, None)
         await self._gate.book.take_back(token)
 
     def take_asks(self, other: CallScope) -> None:
-        """What another conversation wants to be asked about a result, this one asks."""
+        """Take over the questions of another conversation about results."""
         self._asks |= getattr(other, "_asks", False)
         self._asks_on_error |= getattr(other, "_asks_on_error", False)
 
     def _note_result(self, tool: Tool, params: dict[str, Any]) -> None:
-        """A tool gets the result of a call that it makes: its own one may tell of it."""
+        """Note that a tool gets the result of its own call, which its result may reveal."""
         with hold_rules(self._rules):
             self._asks |= not self._gate.is_readable(tool, params, is_error=False)
             self._asks_on_error |= not self._gate.is_readable(tool, params, is_error=True)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
-        """A call shares the result of another one, whose tool has called these."""
+        """Note the tools that were called by a call whose result is shared."""
         for tool in tools:
             said = (
                 ResultPolicy.ALWAYS if self._showing is None else self._showing.result_policy(tool)
@@ -315,22 +314,21 @@ class SessionScope:
             self._asks_on_error |= said is not ResultPolicy.NEVER
 
     def asks_about_result(self, is_error: bool) -> bool:
-        """Whether somebody must be asked about the result because of calls that the tool made."""
+        """Return True if calls that the tool made require approval of the result."""
         return self._asks or (is_error and self._asks_on_error)
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why a call that was let through may not start any more; None: it may."""
+        """Return why an admitted call may not start any more; None: it may."""
         refusal = self._gate.denied(tool, params)
         if refusal is not None or self._is_off is None or call_id != self._call_id:
             return refusal
         return self._is_off()
 
     def shown_tool(self, tool: Tool) -> Tool | None:
-        """A tool of the engine as the model knows it; None: it may not be told of it."""
         return None if self._showing is None else self._showing.tool(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
-        """Why the result of a call may not be read; None: it may, and its labels come along."""
+        """Return why a result may not be read; None: it may, and its labels are added."""
         if self._showing is None:
             return Refusal(ErrorType.RESULT_REJECTED.value, "no results are read here")
         found = self._showing.result(record)
@@ -341,7 +339,7 @@ class SessionScope:
 
 
 def changed(tool_name: str) -> Refusal:
-    """Why a call does not run that somebody said yes to when its tool was another one."""
+    """Return the refusal of a call whose tool changed after it was approved."""
     message = (
         f"the tool {tool_name!r} has changed since somebody said yes to this call: call it again, "
         "so that they are asked again"

@@ -1,4 +1,4 @@
-"""What is one conversation allowed, what does it remember, and what has it spent?"""
+"""What may one conversation use, and what does it remember and spend?"""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
             some.
         session_id: Names the conversation, in records too.
         config: What it may do; of a mapping, what `ToolCallConfig.from_dict` reads in it.
-        approver: Who is asked for consent; None: nobody, so that what must be asked is refused.
+        approver: Who is asked for approval; None: calls that need approval are refused.
         agent_id: Who calls, in records; None: `session_id`.
         conversation_id: Of its calls; None: `session_id`.
-        prepare: Adapts what the model is told of each tool, in each turn.
+        prepare: Adapts how the model sees each tool, in each turn.
         presentations: Tool -> how its results become texts.
         storage: Where `save` keeps the conversation; None: where the engine keeps its records.
         variables: What it keeps from the start; None: nothing.
-        parent: The session that this one works for; it spends what that one may spend.
+        parent: The session that this one works for, whose bounds it shares.
 
     Raises:
         SessionError: An id that no storage could keep.
@@ -113,10 +113,10 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         self.agent_id = check_session_id(session_id if agent_id is None else agent_id)
         self.conversation_id = check_session_id(conversation_id or session_id)
         self.variables = VariableStore(chosen.capacity) if variables is None else variables
-        """What the conversation keeps under names: results, arguments, and what is written."""
+        """The named values that the conversation keeps: results, arguments and notes."""
         self._variable_tools = VariableTools(self.variables)
         self.own_tools: dict[str, tuple[Tool, ToolExecutor]] = {}
-        """The tools that were registered for this conversation only, and what runs them."""
+        """The tools that were registered for this conversation only, with their executors."""
         self.presentations = dict(presentations or {})
         """Tool -> how its results become texts."""
         told = telling_returns(prepare, self.presentations)
@@ -126,7 +126,6 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         # One that is empty may count as false.
         self.storage = getattr(store, "sessions", None) if storage is None else storage
         self.parent = parent
-        """The session that it works for."""
         self.home = HomeLoop() if parent is None else parent.home
         """The event loop that it lives on."""
         above = None if parent is None else parent.meter
@@ -140,7 +139,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         of_parent = None if parent is None else parent.policy
         self.policy: SessionPolicy = SessionPolicy(self.toolbox, of_parent)
         self.gate = ApprovalGate(self._book(chosen, store), approver, self.policy.decide)
-        """Says what needs consent, and asks for it."""
+        """Decides what needs consent, and asks for it."""
         self.results = ShownResults() if parent is None else parent.results
         self.showing: Shows = Showing(self, self.policy, self.results)
         self._prompt = SessionPrompt(self.toolbox, self.variables, chosen.language)
@@ -148,7 +147,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         self.calls = SessionCalls(self)
         self._protocols: dict[str, ToolCallingProtocol] = {}
         self.more: dict[str, Any] = {}
-        """What was saved beside the conversation, such as its messages: JSON values."""
+        """Data saved with the conversation, such as its messages: JSON values."""
 
     def __repr__(self) -> str:
         return f"<ToolSession {self.session_id!r}, {self.toolbox!r}, {self.meter!r}>"
@@ -168,7 +167,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
     # The tools.
 
     def tools(self) -> list[Tool]:
-        """The enabled tools, as the model is told of them.
+        """Return the enabled tools as the model sees them.
 
         Raises:
             ToolConflictError: Two of them have one name.
@@ -177,20 +176,20 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         return told if self.parent is None else [each for each in told if self.get(each.name)]
 
     def list_all(self) -> list[Tool]:
-        """The same as `tools()`: what a protocol or a sub-agent may know of."""
+        """Return the same as `tools()`, for protocols and sub-agents."""
         return self.tools()
 
     def get(self, tool_name: str) -> Tool | None:
-        """The enabled tool of this name, or None."""
+        """Return the enabled tool of this name, or None."""
         placed = self.toolbox.find(tool_name)
         if placed is None or not placed.is_enabled:
             return None
-        # What is turned off for a conversation is off for those who work for it.
+        # A tool that is turned off for a conversation is off for its helpers.
         is_off = self.parent is not None and self.parent.get(tool_name) is None
         return None if is_off and not placed.is_own else placed.tool
 
     def get_or_raise(self, tool_name: str) -> Tool:
-        """The enabled tool of this name.
+        """Return the enabled tool of this name.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest.
@@ -202,16 +201,16 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
 
     @property
     def controller(self) -> Any:
-        """What admits its calls; None: nobody knows."""
+        """The controller that admits its calls; None: unknown."""
         return getattr(self.source, "controller", None)
 
     def missing(self, tool_name: object) -> str:
-        """What to say of a tool that the conversation does not have."""
+        """Return the message for a tool that the conversation does not have."""
         shown = str(tool_name)[:_LONGEST]
         return f"there is no tool {shown!r} in this conversation{self.toolbox.hint(shown)}"
 
     def register_tool(self, tool: Tool | Mapping[str, Any], handler: Callable[..., Any]) -> Tool:
-        """Adds a tool that only this conversation has.
+        """Add a tool that only this conversation has.
 
         Its calls go the way of all others: they are validated, admitted, recorded and published.
 
@@ -241,7 +240,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         return loaded
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """A tool that only this conversation has, and what runs it."""
+        """Return a tool that only this conversation has, with its executor."""
         return (
             self.own_tools.get(tool_name)
             or self._variable_tools.own(tool_name)
@@ -249,7 +248,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         )
 
     def _registered(self) -> object:
-        # Whoever adds a tool may do so in the dictionary itself.
+        # Tools may also be added in the dictionary directly.
         return tuple(self.own_tools.values())
 
     def _all_own(self) -> tuple[Tool, ...]:
@@ -257,7 +256,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         return (*registered, *self._variable_tools.tools(), *self._prompt.tools())
 
     def protocol(self, protocol: ToolCallingProtocol | str | None = None) -> ToolCallingProtocol:
-        """The object that tells a model of these tools; the same one for the same name.
+        """Return the protocol that shows these tools to a model; always the same for one name.
 
         Args:
             protocol: The name of one, an object, which is given back, or None: that of the
@@ -279,16 +278,16 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         return self._protocols[name]
 
     def system_prompt(self, protocol: ToolCallingProtocol | str | None = None) -> str:
-        """What a model is told once: how to use tools, the rules of groups, and skills. S24.
+        """Return the system prompt: use of tools, rules of groups, and skills. S24.
 
-        With a text protocol also the tools themselves; the request tells of them otherwise.
+        With a text protocol also the tools themselves; otherwise the request contains them.
         Empty when tools are switched off. A5.
         """
         return self._prompt.text(self.protocol(protocol))
 
     @property
     def findings(self) -> list[str]:
-        """What somebody should know who expects a tool, a group or its rules to be told of."""
+        """Problems that keep a tool, a group or its rules from the model."""
         return [*self.toolbox.findings, *self._prompt.findings, *self.left_out()]
 
     # The calls.
@@ -299,7 +298,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> SessionResult:
-        """Runs one tool for the conversation.
+        """Run one tool for the conversation.
 
         Args:
             tool_name: The tool, as the model knows it.
@@ -326,13 +325,13 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> SessionResult:
-        """Ends a call that is not made, as the engine's method of this name."""
+        """End a call that is not made, as the engine's method of this name does."""
         scope = SessionScope(self.own, self.gate, Expanded({}, ()), showing=self.showing)
         bound = context_of(self, context, None, scope)
         return as_session_result(self.source.refuse(tool_name, params, bound, refusal))
 
     def sub_agent(self, agent_id: str, **options: Any) -> ToolSubAgent:
-        """A caller with a history of its own, whose calls are calls of this conversation.
+        """Make a caller with its own history, whose calls belong to this conversation.
 
         Args:
             agent_id: Who calls.
@@ -345,7 +344,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
     def derive(
         self, name: str | None = None, *, tools: Iterable[str] | None = None, **changes: Any
     ) -> ToolSession:
-        """A session for a part of the work: never with more tools, rights or means than this one.
+        """Make a session for a part of the work, with no more rights than this one.
 
         It has variables of its own, and spends what this session may spend.
 
@@ -368,15 +367,15 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """The requests that wait for an answer, the oldest first.
+        """Return the requests that wait for an answer, the oldest first.
 
-        Of other processes, which share a database with this one, `pending_anywhere` of
-        `session.gate.book` tells, too.
+        `session.gate.book.pending_anywhere` also finds those of other processes on the same
+        database.
         """
         return self.gate.book.pending()
 
     async def resume(self, token: str, decision: Answer) -> SessionResult:
-        """Takes the answer to a request that was deferred, and goes on with its call.
+        """Answer a deferred request and continue its call.
 
         The call runs with the arguments that were shown, and only if its tool is what it was.
 
@@ -397,7 +396,7 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         return await self.home.carry(partial(self.calls.resume, str(token), decided))
 
     def take_news(self) -> list[str]:
-        """What became of calls that were deferred and have ended since, for the model to read.
+        """Return the results of deferred calls that ended since, as text for the model.
 
         Each is given once.
         """
@@ -407,5 +406,5 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
     # What it has spent, and what is kept of it.
 
     def usage(self) -> Usage:
-        """What was spent so far."""
+        """Return what was spent so far."""
         return self.meter.usage()

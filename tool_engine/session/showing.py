@@ -1,7 +1,7 @@
-"""What may a tool tell a conversation of: which tools, and which results of its own calls?
+"""Which tools and results may another tool show to a conversation?
 
-`search_tools` and `read_result` know the whole engine. What is off in a conversation, or is not in
-it, it is not told of; a result that its model has not been shown is not read; and what is read
+`search_tools` and `read_result` know the whole engine. They must not show a tool that is off in, or
+missing from, the conversation, nor a result that its model has not been shown; and what is read
 carries the labels of the call that it came from.
 """
 
@@ -20,11 +20,11 @@ __all__ = ["Showing"]
 
 
 class Showing:
-    """What one conversation may be told of.
+    """Decide which tools and results a conversation may see.
 
     Args:
         session: The conversation.
-        policy: Says of which results somebody must be asked.
+        policy: Decides which results need approval.
         results: What became of its results.
     """
 
@@ -34,20 +34,20 @@ class Showing:
         self._results = results
 
     def tool(self, tool: Tool) -> Tool | None:
-        """A tool of the engine as the model knows it; None: it is off here, or not here at all."""
+        """Return an engine's tool as the model knows it; None: it is off here, or absent."""
         names = self._session.toolbox.shown_names(tool)
         return next(filter(None, map(self._session.get, names)), None)
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
-        """When somebody is asked before a result of the tool is read, whatever was sent to it."""
+        """Return when a result of the tool needs approval, whatever its arguments were."""
         return self._policy.result_policy(tool)
 
     def result(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
-        """Where the result of a call came from, which may be read; or why it may not."""
+        """Return the labels of a call's result, or why it may not be read."""
         call_id = record.call_id or ""
         if not self._is_own(record) or self._results.is_withheld(call_id):
             return _refusal(record)
-        # Of what a tool called, or another process, nobody knows here what is in it.
+        # The contents of a result of an inner call, or of another process, are unknown here.
         known = self._results.labels_of(call_id)
         return _refusal(record) if known is None else known
 

@@ -36,7 +36,7 @@ _REMEMBERED: Final = 1_000
 
 
 class Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What outlives a process. No turn does: what it came to is told, and bounds nothing."""
+    """The state that outlives a process; a turn is only reported, and bounds nothing."""
 
     turns: _Count = 0
     calls: _Count = 0
@@ -45,15 +45,13 @@ class Kept(msgspec.Struct, forbid_unknown_fields=True):
     total_tokens: _Count = 0
     by_tool: dict[str, _Count] = {}
     uses: dict[str, _Count] | None = None
-    """Calls by what says which tool it is; None: kept when names alone said that."""
+    """Calls by the tool's identity; None: saved by a version that counted by name."""
     rounds: _Count = 0
     calls_of_turn: _Count = 0
     seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Spending:
-    """What one conversation has spent, against its own bounds only; part of a `Meter`."""
-
     def __init__(
         self,
         config: ToolCallConfig,
@@ -69,9 +67,9 @@ class Spending:
         self._most: tuple[object, object, dict[str, int]] = (None, None, {})
         """The most calls by tool, and the settings and the stamp that they were found from."""
         self.uses: dict[str, int] = {}
-        """Calls of each tool, by what says which tool it is, whatever it was called."""
+        """Calls of each tool by its identity, whatever name was called."""
         self._names: dict[tuple[int, int], tuple[Tool, ToolSource, str, str]] = {}
-        """Of tools by their and their engine's ids, which are held: see `names_of`."""
+        """Tools by the ids of them and their engines, which are held: see `names_of`."""
         self.kept = Kept()
         self.rounds = 0
         self.calls_of_turn = 0
@@ -79,26 +77,25 @@ class Spending:
         self._began: float | None = None
         self._seconds = 0.0
         self.stopped: Refusal | None = None
-        """Why no further call of the turn may run, however much is left."""
+        """Why no further call of the turn may run, even within the bounds."""
 
     def begin_turn(self) -> None:
-        """The bounds of one turn begin anew."""
         self.kept.turns += 1
         self.rounds = self.calls_of_turn = 0
         self.stopped = None
         self._began = self._clock()
 
     def end_turn(self) -> None:
-        """What is called from here on belongs to no turn."""
+        """End the turn: later calls belong to none."""
         self._seconds, self._began = self.seconds, None
         self.stopped = None
 
     def tool_of(self, tool_name: str) -> str:
-        """What says which tool has a name."""
+        """Return the identity of the tool of this name."""
         return tool_name if self.identity is None else self.identity(tool_name)
 
     def names_of(self, tool: Tool, engine: ToolSource | None) -> tuple[str, str]:
-        """What the conversation calls a tool of an engine, and what says here which tool it is.
+        """Return the conversation's name for an engine's tool, and the tool's identity here.
 
         Args:
             tool: In the form in which the engine has it.
@@ -122,7 +119,7 @@ class Spending:
         return known[2:]
 
     def names_for(self, tool_name: str, other: Spending) -> tuple[str, str]:
-        """The same in the conversation `other`, of what has a name here."""
+        """Return the same in the conversation `other`, for a name of this one."""
         identity = self.tool_of(tool_name)
         if self.catalog is None or other.catalog is None:
             return tool_name, identity
@@ -137,18 +134,18 @@ class Spending:
         return other.names_of(tool, engine)
 
     def tell_turn(self, rounds: int, calls: int, seconds: float) -> None:
-        """What the last turn came to, in another process perhaps."""
+        """Set what the last turn spent, perhaps in another process."""
         self.rounds, self.calls_of_turn, self._seconds, self._began = rounds, calls, seconds, None
 
     def count_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
-        """Counts a call that may run; of the turn only what a conversation asks for."""
+        """Count a call that may run; the turn counts only what the conversation asks for."""
         self.uses[tool] = self.uses.get(tool, 0) + 1
         self.kept.calls += 1
         self.calls_of_turn += is_asked_for
         self.kept.by_tool[tool_name] = self.kept.by_tool.get(tool_name, 0) + 1
 
     def uncount_call(self, tool_name: str, tool: str, *, is_asked_for: bool = True) -> None:
-        """Takes back what `count_call` counted; a turn may have begun since."""
+        """Take back a counted call; a new turn may have begun since."""
         for counts, name in ((self.uses, tool), (self.kept.by_tool, tool_name)):
             left = counts.pop(name, 0) - 1
             if left > 0:
@@ -157,35 +154,33 @@ class Spending:
         self.calls_of_turn = max(0, self.calls_of_turn - is_asked_for)
 
     def count_tokens(self, read: int, wrote: int, total: int) -> None:
-        """Adds what one reply cost."""
+        """Add the tokens of one reply."""
         self.kept.input_tokens += read
         self.kept.output_tokens += wrote
         self.kept.total_tokens += total
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether the bounds of one turn hold."""
         return self._began is not None
 
     @property
     def seconds(self) -> float:
-        """Of the running turn so far, or of the last one."""
+        """Seconds of the running turn so far, or of the last one."""
         return self._seconds if self._began is None else self._clock() - self._began
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the turn must have ended, at least 0."""
+        """Seconds until the turn must have ended, at least 0."""
         most = self.config.max_seconds
         return None if most is None or self._began is None else max(0.0, most - self.seconds)
 
     @property
     def has_spent_tokens(self) -> bool:
-        """Whether its tokens are used up."""
         return self._spent_tokens(self.config)
 
     @property
     def spent_calls(self) -> str | None:
-        """Which calls are used up, if they are."""
+        """Return which bound of calls is used up, if one is."""
         return self._spent_turn(self.config) or _spent_whole(self.kept.calls, self.config)
 
     def _spent_tokens(self, config: ToolCallConfig) -> bool:
@@ -198,7 +193,6 @@ class Spending:
         return None
 
     def _most_uses(self, tool: str, max_uses: int | None, config: ToolCallConfig) -> int | None:
-        """The most calls of a tool, by all that is said of it under any of its names."""
         if not config.max_uses:
             return max_uses
         uses, stamp, most = self._most
@@ -210,7 +204,7 @@ class Spending:
         return most.get(tool, max_uses)
 
     def _meant(self, name: str) -> list[str]:
-        """What says which tools settings mean by a name: shown here, or else that of an engine."""
+        """Return the identities of the tools that a name in the settings means."""
         found = [self.tool_of(name)]
         if self.catalog is not None and (catalog := self.catalog()).get(name) is None:
             engines = [each for each in leaves_of(catalog) if each.get(name) is not None]
@@ -220,7 +214,7 @@ class Spending:
     def refusal(
         self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig | None = None
     ) -> Refusal | None:
-        """Why one more call may not run, by its own bounds or by those of other settings."""
+        """Return why one more call may not run, by its own or by other settings."""
         config = self.config if config is None else config
         if self.stopped is not None:
             return self.stopped
@@ -237,7 +231,7 @@ class Spending:
     def refusal_inside(
         self, tool_name: str, tool: str, max_uses: int | None, config: ToolCallConfig
     ) -> Refusal | None:
-        """Why a tool may not make one more call: bounds of what runs, and not of what is asked."""
+        """Return why a tool may not make one more call: only bounds on what runs count."""
         if self.seconds_left == 0:
             return limit_refusal(SECONDS, "the time of the turn is up")
         spent = _spent_whole(self.kept.calls, config)
@@ -264,6 +258,6 @@ def _used_up(most: int | None, unit: str, where: str) -> str:
 
 
 def limit_refusal(reason: str, message: str) -> Refusal:
-    """The refusal of a call, or a round, for which nothing is left."""
+    """Return the refusal of a call, or of a round, whose bound is reached."""
     told = f"{message}: answer with what is known, without this call"
     return Refusal(ErrorType.LIMIT_REACHED.value, told, {"reason": reason})

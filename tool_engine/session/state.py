@@ -1,4 +1,4 @@
-"""What is one conversation made of, for the parts of it that work on the others?"""
+"""Which parts does a session consist of, for those that work on the others?"""
 
 from __future__ import annotations
 
@@ -29,87 +29,76 @@ Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
 
 
 class Deferred(NamedTuple):
-    """What a request that was deferred does not say of its call."""
+    """Facts about a deferred call that its request does not contain."""
 
     labels: frozenset[str] = frozenset({"unknown"})
-    """Where the content came from that was put into its arguments."""
+    """The labels of the content that was put into its arguments."""
     tool_name: str | None = None
-    """What the conversation calls the tool; None: another tool called it."""
+    """The conversation's name for the tool; None: another tool called it."""
     rest: Rest | None = None
-    """Of a result, in the process of its call: what is left to do when somebody has answered."""
+    """What is left to do with a result after the answer, in the process of its call."""
     parts: tuple[CallScope, ...] = ()
-    """Of a call in which other conversations have a say: the scopes of all, the outermost first."""
+    """The scopes of all conversations that must agree, the outermost first."""
     scope: CallScope | None = None
-    """Which of them is the one of this conversation."""
+    """The one of them that is this conversation's."""
     paid: tuple[Spending, ...] = ()
-    """In which books it was counted when it was asked about."""
+    """What it was counted against when its approval was requested."""
 
 
 class SessionState(ABC):
-    """The parts of a session."""
-
     session_id: str
     agent_id: str
     conversation_id: str
     toolbox: Toolbox
-    """Its tools and groups, and which of them are on."""
     own_tools: dict[str, tuple[Tool, ToolExecutor]]
-    """The tools that were registered for this conversation only, and what runs them."""
+    """The tools that were registered for this conversation only, with their executors."""
     variables: VariableStore
-    """What the conversation keeps under names: results, arguments, and what is written."""
     presentations: Mapping[str, Presentation]
-    """Tool -> how its results become texts."""
     gate: ApprovalGate
-    """Says what needs consent, and asks for it."""
     meter: Meter
-    """What it has spent, against its bounds."""
     guard: RepetitionGuard
-    """Notices a model that repeats itself."""
     storage: SessionStorage | None
-    """Where it is kept."""
     parent: SessionState | None
     """The session that it works for."""
     home: HomeLoop
     """The event loop that it lives on."""
     deferred: dict[str, Deferred]
-    """Token of a request -> what it does not say; helpers ask in the conversation's name."""
+    """Request token -> further facts; helpers ask in the conversation's name."""
     results: ShownResults
-    """What became of the results of its calls, and of those of its helpers."""
+    """The shown and withheld results of its calls and of its helpers' calls."""
     showing: Shows
-    """What tools may tell it of."""
     more: dict[str, Any]
-    """What was saved beside the conversation, such as its messages: JSON values."""
+    """Data saved with the conversation, such as its messages: JSON values."""
 
     if TYPE_CHECKING:
-        # Whoever makes one of some class knows what that class takes.
+        # The caller knows the arguments of the class that it makes.
         def __init__(self, *args: Any, **options: Any) -> None: ...
 
     @property
     def config(self) -> ToolCallConfig:
-        """Its settings, with what was toggled since."""
+        """The settings, with later toggles."""
         return self.toolbox.config
 
     @property
     def source(self) -> Source:
-        """What runs its tools."""
         return self.toolbox.catalog
 
     @abstractmethod
     def tools(self) -> list[Tool]:
-        """The enabled tools, as the model is told of them."""
+        """Return the enabled tools as the model sees them."""
 
     @abstractmethod
     def get(self, tool_name: str) -> Tool | None:
-        """The enabled tool of this name, or None."""
+        """Return the enabled tool of this name, or None."""
 
     @abstractmethod
     def get_or_raise(self, tool_name: str) -> Tool:
-        """The enabled tool of this name."""
+        """Return the enabled tool of this name."""
 
     @abstractmethod
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """A tool that only this conversation has, and what runs it."""
+        """Return a tool that only this conversation has, with its executor."""
 
     @abstractmethod
     def missing(self, tool_name: object) -> str:
-        """What to say of a tool that the conversation does not have."""
+        """Return the message for a tool that the conversation does not have."""

@@ -13,20 +13,23 @@ _INPUT: Final = (
     ("prompt_token_count", "tool_use_prompt_token_count"),
     ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
 )
-"""What a model read. Anthropic counts apart what a cache holds; the others count it in. Servers in
-between tell the same under several names: the first that is told counts."""
+"""Names for the tokens that a model read. Anthropic counts cached tokens apart; the others
+include them. Servers in between report the same under several names: the first one counts.
+"""
 _OUTPUT: Final = (
     ("completion_tokens",),
     ("candidatesTokenCount", "thoughtsTokenCount"),
     ("candidates_token_count", "thoughts_token_count"),
     ("output_tokens",),
 )
-"""What a model wrote. Gemini counts its thoughts apart; the others count them in."""
+"""Names for the tokens that a model wrote. Gemini counts its thoughts apart; the others include
+them.
+"""
 _TOTAL: Final = (("total_tokens",), ("totalTokenCount",), ("total_token_count",))
 
 
 def tokens_of(usage: Mapping[str, Any]) -> tuple[int, int, int]:
-    """What a model read, what it wrote, and what both come to, or what its provider says so."""
+    """Return the tokens read, the tokens written, and the total (the provider's, if given)."""
     read, wrote = _sum(usage, _INPUT), _sum(usage, _OUTPUT)
     return read, wrote, max(read + wrote, _sum(usage, _TOTAL))
 

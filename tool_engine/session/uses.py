@@ -1,4 +1,4 @@
-"""Has a conversation a call left for one of its tools, which calls another one?"""
+"""May a conversation's tool make one more call?"""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["InnerUse"]
 
 
 class InnerUse:
-    """One call that a tool makes, in the books of one conversation.
+    """One call that a tool makes, counted in one conversation.
 
     Args:
-        spending: The books.
+        spending: Where it is counted.
         tool: The tool that is called, in the form in which an engine has it.
         engine: Which one; None: only a conversation has the tool.
         others: The settings that bound it beside the conversation's own.
@@ -36,7 +36,7 @@ class InnerUse:
         self._others = others
 
     def refusal(self) -> Refusal | None:
-        """Why there may not be one more; None: there may."""
+        """Return why one more call may not run; None: it may."""
         spending, most = self.spending, self._tool.max_uses
         for config in (spending.config, *self._others):
             refusal = spending.refusal_inside(self._name, self._identity, most, config)
@@ -45,9 +45,9 @@ class InnerUse:
         return None
 
     def count(self) -> None:
-        """Counts it; the model has not asked for it."""
+        """Count the call, which the model did not ask for."""
         self.spending.count_call(self._name, self._identity, is_asked_for=False)
 
     def give_back(self) -> None:
-        """Counts it no more: it has not run."""
+        """Take the count back: the call has not run."""
         self.spending.uncount_call(self._name, self._identity, is_asked_for=False)

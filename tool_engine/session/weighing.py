@@ -1,4 +1,4 @@
-"""Where may a large value be cut, so that each part of it is dealt with in a moment?"""
+"""How is a large value split so that each part is processed in a moment?"""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Final
 __all__ = ["PIECE", "Weights"]
 
 PIECE: Final = 65_536
-"""Characters and values that are dealt with at one go: a millisecond or two."""
+"""Characters and values that are processed at once: a millisecond or two."""
 _CONTAINERS: Final = (dict, list, tuple)
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _TEXT: Final = frozenset((str,))
 _PLAIN: Final = _NUMBERS | _TEXT
 _OPEN: Final = -1
-"""The weight of what is still being weighed."""
+"""The weight of a container that is still being weighed."""
 
 
 class Weights:
-    """How many characters and values there are in a value, and in each that stands in it.
+    """The number of characters and values in a value and in each of its parts.
 
     All of it is weighed once, from the inside out: to weigh each level by itself would take as
     often as long as there are levels. They hold as long as the value stays as it is.
@@ -49,15 +49,15 @@ class Weights:
             pending.pop()
 
     def of(self, value: Any) -> int:
-        """The weight of the value, or of one that stands in it."""
+        """Return the weight of the value, or of one in it."""
         if isinstance(value, str):
             return 1 + len(value)
         return self._known.get(id(value), 1) if isinstance(value, _CONTAINERS) else 1
 
     def parts(self, value: Any) -> Iterator[Any]:
-        """A list, tuple or mapping in parts of the same kind, in order, of at most a piece each.
+        """Return a list, tuple or mapping in parts of the same kind, of at most a piece each.
 
-        An entry that alone is more than that is a part of its own.
+        An entry that is larger than a piece is a part of its own.
         """
         is_dict = isinstance(value, dict)
         few: Any = {} if is_dict else []
@@ -92,7 +92,6 @@ def _length_of_keys(item: dict[Any, Any]) -> int:
 
 
 def _length(inside: Collection[Any]) -> int:
-    """The characters of all texts in there."""
     if _NUMBERS.issuperset(map(type, inside)):
         return 0
     return sum([len(each) for each in inside if isinstance(each, str)])

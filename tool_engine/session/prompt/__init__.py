@@ -1,1 +1,1 @@
-"""What is a model told once, at the beginning?"""
+"""What does the system prompt of a conversation contain?"""

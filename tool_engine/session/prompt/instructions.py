@@ -1,4 +1,4 @@
-"""In which words is a model told how to use tools, rules, variables and skills? S24."""
+"""Which fixed texts explain tools, rules, variables and skills to a model? S24."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ class Norms(NamedTuple):
     """The fixed texts of one language."""
 
     tools: str
-    """How tools are used."""
     variables: str
-    """How results are kept and referred to."""
     reading: str
-    """How variables are looked at; only where the tools for that are there."""
+    """How variables are read; used only while the tools for that are there."""
     group: str
     """The heading of a group: `{name}`."""
     skills: str
-    """What stands before the table of skills that are read on demand."""
+    """The text before the table of skills that are read on demand."""
     skill: str
-    """The heading of a skill that is always there: `{name}`."""
+    """The heading of a skill that is always shown: `{name}`."""
     columns: tuple[str, str, str]
-    """Of the table: name, what it is about, when to read it."""
+    """The columns of the table: name, subject, when to read it."""
 
 
 _ENGLISH: Final = Norms(

@@ -1,4 +1,4 @@
-"""What is a model told once, at the beginning: norms, rules of groups, skills, and tools? S24.
+"""Which norms, rules, skills and tools does the system prompt contain? S24.
 
 The same tools, groups and settings give the same text, character by character: what a provider
 keeps of a prompt stays good from turn to turn.
@@ -32,15 +32,13 @@ _VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
 
 
 class _Told:
-    """The tools of a conversation, so that their prompt is known for as long as they stand."""
-
     def __init__(self, toolbox: Toolbox) -> None:
         self.index = toolbox.standing
         self.list_all = toolbox.tools
 
 
 class SessionPrompt:
-    """Tells the model of one conversation what holds for its tools.
+    """Write the system prompt of one conversation.
 
     Args:
         toolbox: The tools and groups of the conversation.
@@ -58,19 +56,18 @@ class SessionPrompt:
 
     @property
     def findings(self) -> list[str]:
-        """What could not be told the model, and why; of the last time that it was made."""
+        """Problems that kept something out of the last prompt."""
         return [*self._failures.values(), *self._skills.findings]
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools that the conversation has because of its groups: `call_skill`, or none."""
+        """The tools that exist because of groups: `call_skill`, or none."""
         return self._skills.tools()
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """Such a tool, and what runs it."""
         return self._skills.own(tool_name)
 
     def text(self, protocol: ToolCallingProtocol) -> str:
-        """The whole: the rules, and for a text protocol the tools.
+        """Return the complete prompt: rules and, for a text protocol, the tools.
 
         Raises:
             ToolConflictError: Two tools have one name.
@@ -82,7 +79,7 @@ class SessionPrompt:
         return "\n\n".join(part for part in parts if part)
 
     def rules(self) -> str:
-        """The norms, then the rules and the skills of each group that is on: `toolRules()`. S24.
+        """Return the norms, then rules and skills of each enabled group: `toolRules()`. S24.
 
         Empty while the model has neither tools nor groups.
 
@@ -92,7 +89,7 @@ class SessionPrompt:
         standing, skills = self._toolbox.standing, self._skills.skills()
         if self._told is None or self._told[0] is not standing or self._told[1] is not skills:
             text = self._rules(skills) if self._is_on() else ""
-            # What a function says may be another thing the next time.
+            # A function may return another text the next time.
             is_fixed = all(each.rules is None for each in standing.groups.values())
             self._told = (standing, skills, text) if is_fixed else None
             return text
@@ -152,7 +149,6 @@ class SessionPrompt:
         return ""
 
     def _index(self, skills: Sequence[KnownSkill]) -> list[str]:
-        """The table of the skills that are read on demand."""
         if not skills:
             return []
         rows = [(each.name, each.skill.desc, each.skill.when) for each in skills]
@@ -161,7 +157,7 @@ class SessionPrompt:
 
 
 def rendered(rules: str, tools: Sequence[str], enabled_tools: Sequence[str]) -> str:
-    """The rules of a group as its model reads them. S11.
+    """Return the rules of a group as its model reads them. S11.
 
     A line that begins with `{{if NAME}}` stays, without that, while the tool NAME is on; of several
     at the beginning each must be. `{{tools}}` becomes the names of the group's tools.

@@ -1,4 +1,4 @@
-"""Which skills may the model of one conversation read, and how does it get them? S12, R14."""
+"""Which skills may a model read, and how does it get them? S12, R14."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["CALL_SKILL", "READING", "KnownSkill", "SkillReader"]
 
 CALL_SKILL: Final = "call_skill"
 READING: Final = frozenset({*VARIABLE_TOOLS, CALL_SKILL})
-"""The tools with which a model reads what its conversation keeps, and writes notes of its own."""
+"""The tools with which a model reads kept content and writes notes of its own."""
 _TAG: Final = "skill"
-"""Marks the variables that belong to skills: they go when their group does."""
+"""Marks the variables of skills, which go when their group does."""
 _DESCRIPTIONS: Final = {
     "en": "Reads the instructions of a skill. Read them before you begin with work of its kind.",
     "zh": "读取一个技能的说明。在开始这类工作之前阅读。",
@@ -36,22 +36,19 @@ _PARAMETERS: Final = {
 
 
 class KnownSkill(NamedTuple):
-    """A skill of a group that is on."""
-
     name: str
-    """What a model calls it: its own name, after `group/` where two groups have one of that name.
-    """
+    """The name for the model: after `group/` where two groups have a skill of that name."""
     group: str
     skill: Skill
 
     @property
     def variable(self) -> str:
-        """The variable that holds its instructions. S21."""
+        """The name of the variable with its instructions. S21."""
         return f"Rule/{self.group}/{self.skill.name}"
 
 
 class SkillReader:
-    """The skills of the groups that are on: as variables, and through the tool `call_skill`.
+    """Offer the skills of enabled groups as variables and through `call_skill`.
 
     Args:
         toolbox: Says which groups are on.
@@ -69,10 +66,9 @@ class SkillReader:
         self._skills: list[KnownSkill] = []
         self._tool: tuple[Tool, ...] = ()
         self.findings: list[str] = []
-        """Skills that could not be kept as variables, and why."""
 
     def skills(self) -> list[KnownSkill]:
-        """The skills of the groups that are on, by group, in the order of each."""
+        """Return the skills of the enabled groups, by group, in the order of each."""
         groups = self._toolbox.enabled_groups()
         if groups is not self._groups and groups != self._groups:
             self._skills = _known(groups)
@@ -83,19 +79,18 @@ class SkillReader:
         return self._skills
 
     def tools(self) -> tuple[Tool, ...]:
-        """`call_skill`, while there is a skill that is read on demand."""
+        """Return `call_skill` while there is a skill to read on demand."""
         self.skills()
         return self._tool
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """The tool of this name, and what runs it."""
         tools = self.tools() if tool_name == CALL_SKILL else ()
         return (tools[0], self) if tools else None
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> str:
-        """The instructions of one skill.
+        """Return the instructions of one skill.
 
         Raises:
             ToolExecutionError: There is none of this name now.
@@ -110,7 +105,7 @@ class SkillReader:
         raise ToolExecutionError(f"there is no skill {name[:80]!r}{hint}", is_final=True)
 
     def _keep(self) -> None:
-        """Keeps each skill as a variable, and forgets those of groups that are off."""
+        """Keep each skill as a variable, and remove those of groups that are off."""
         wanted = {each.variable: each for each in self._skills}
         kept = self._variables.find(kind=VariableKind.RULE, tag=_TAG)
         self._variables.forget_rules(each.name for each in kept if each.name not in wanted)

@@ -1,4 +1,4 @@
-"""What does a log show of a call's arguments and of its result, in a line or two?
+"""How do a call's arguments and result become short texts for logs?
 
 Secrets are hidden before anything is cut: half of one would not be recognised.
 """
@@ -31,9 +31,9 @@ _LONGEST_TEXT: Final = 50
 _LONGEST_PLACE: Final = 500
 """Characters of an id or a path, which says nothing once it is cut."""
 _LONGEST: Final = 1_000
-"""Characters of all arguments, and of what a tool's own function makes."""
+"""Characters of all arguments, and of the result of a tool's own function."""
 _LOOKED_AT: Final = 8_192
-"""Characters of each text that are looked at."""
+"""Characters of each text that are searched for secrets."""
 _MOST_VALUES: Final = 500
 _MAX_DEPTH: Final = 16
 _WORDS: Final = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+")
@@ -44,14 +44,14 @@ _ELLIPSIS: Final = "…"
 def compressed_args(
     args: Mapping[str, Any], presentation: Presentation | None = None, tool: Tool | None = None
 ) -> str:
-    """The arguments of a call as a short JSON text for logs, at most 1,000 characters. S8, U41.
+    """Return the arguments as a short JSON text for logs, at most 1,000 characters. S8, U41.
 
     Texts are cut at 50 characters, all but ids and paths. Never raises: where
     `presentation.compress_args` does, or returns no text, the default is used.
 
     Args:
         args: The arguments.
-        presentation: What code says of the tool.
+        presentation: The presentation of the tool.
         tool: The tool, whose secret parameters are hidden.
     """
     own = None if presentation is None else presentation.compress_args
@@ -69,14 +69,14 @@ def compressed_result(
     args: Mapping[str, Any] | None = None,
     tool: Tool | None = None,
 ) -> str:
-    """The beginning of a result for logs, at most 200 characters. S8, U41.
+    """Return the beginning of a result for logs, at most 200 characters. S8, U41.
 
     Never raises: where `presentation.compress_result` does, or returns no text, the default is
     used. What that function makes may have 1,000 characters.
 
     Args:
         result: The finished call.
-        presentation: What code says of the tool.
+        presentation: The presentation of the tool.
         args: Its arguments: where the tool has secret ones, those that the result repeats are
             hidden, and without `args` nothing of the result is shown.
         tool: The tool. Without it no argument is known to be secret.
@@ -112,7 +112,7 @@ def _compressed(
 
 
 class _Start:
-    """Copies the beginning of a value, so that a large one costs no more than a small one."""
+    """Copy the beginning of a value; a large one costs no more than a small one."""
 
     def __init__(self, secrets: OwnSecrets) -> None:
         self._left = _MOST_VALUES
@@ -137,7 +137,6 @@ class _Start:
 
 
 def _begin(text: str, secrets: OwnSecrets) -> str:
-    """The beginning of a text, with secrets hidden."""
     return secrets.text(_start(text, secrets))
 
 
@@ -150,7 +149,6 @@ def _start(text: str, secrets: OwnSecrets) -> str:
 
 
 def _short(value: Any, name: str) -> Any:
-    """The value with its texts cut; `name` is the key that it stands under."""
     if isinstance(value, str):
         words = _WORDS.findall(name)
         is_place = bool(words) and words[-1].lower() in _PLACES

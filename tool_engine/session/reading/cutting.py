@@ -1,4 +1,4 @@
-"""What is shown of a text that is too long for a model?
+"""How is a text cut that is too long for a model?
 
 Its beginning and its end, and between them a line that says how much was left out. That line counts
 in the limit. What is shown never reads as another value: no cut goes through a character, a number
@@ -21,29 +21,26 @@ _MARKERS: Final = {
 }
 _ELLIPSIS: Final = "…"
 _LEAST_SHOWN: Final = 20
-"""Characters without which the line between them says more than the text does."""
+"""The fewest characters that are worth showing beside the line between them."""
 
 
 class CutText(NamedTuple):
-    """What is shown of a text."""
+    """The shown parts of a text."""
 
     head: str
-    """Its beginning."""
     marker: str
-    """What stands in the place of what was left out; empty where nothing was."""
+    """The line in place of the left-out part; empty if nothing was left out."""
     tail: str
-    """Its end."""
     left_out: int
-    """Characters."""
+    """The number of characters that were left out."""
 
     @property
     def text(self) -> str:
-        """All that is shown."""
         return f"{self.head}{self.marker}{self.tail}"
 
 
 def cut_text(text: str, room: int, splits: Splits, *, language: str = "en") -> CutText:
-    """`text` in at most `room` characters.
+    """Cut `text` to at most `room` characters.
 
     Where there is no room for both ends and the line between them, the beginning is shown with an
     ellipsis behind it. Takes time in proportion to `room`, not to the text.

@@ -1,4 +1,4 @@
-"""In which words is a model told that it reads less than there is, and how it gets the rest?"""
+"""Which hint says that a result was shortened, and how to read the rest?"""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NEXT: Final = {"en": "\nTo read on: {}", "zh": "\n继续读取: {}"}
 
 
 class Shortened(NamedTuple):
-    """What of a text is shown, in characters."""
+    """What part of a text is shown, in characters."""
 
     shown: int
     total: int
     start: int
-    """Where the variable is read on."""
+    """The position in the variable from which to read on."""
     left_out: int
     """Characters from there on that the model has not read, at least 1."""
 
@@ -35,7 +35,7 @@ class Shortened(NamedTuple):
 def hints_of(
     cut: Shortened, variable: str | None, language: str, *, has_reader: bool = True
 ) -> list[str]:
-    """The hint in its wordings, the most helpful first; the last one is empty. U39, S30.
+    """Return the hint in several wordings, the most helpful first, the last one empty. U39, S30.
 
     Args:
         cut: What is shown.

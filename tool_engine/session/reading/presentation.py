@@ -1,4 +1,4 @@
-"""How does the result of a call become what a model reads?
+"""How does the result of a call become text for a model?
 
 data -> `formatted_text`: all of it, as text -> `final_text`: what fits, and how to get the rest.
 """
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 DEFAULT_LIMIT: Final = 8000
-"""Characters of a result that a model reads where nobody says it. U38."""
+"""The default limit of a result, in characters. U38."""
 _LIMIT: Final = "limit"
-"""The argument that every tool takes, though none declares it. U39."""
+"""The argument `limit`, which every tool takes without declaring it. U39."""
 _LEAST_BODY: Final = 100
 """Characters of the result that a hint must leave room for."""
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 class ReturnType(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
-    """What a tool returns, in words for the model. S9."""
+    """What a tool returns, described for the model. S9."""
 
     type: str
     """Such as `string` or `{title: string, rows: number}[]`."""
@@ -65,32 +65,32 @@ class ReturnType(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
 
 
 class Presentation(msgspec.Struct, frozen=True, kw_only=True, metaclass=KnownFields):
-    """How the results of one tool are shown to models, in code.
+    """How code shows the results of one tool to models.
 
     The functions are plain ones and read what they are given without changing it; those of a large
     result run in a thread. Where one raises, or returns no text, the default is used and
     `Presented.findings` says so.
 
     Raises:
-        ConfigurationError: A field has a value that it cannot have.
+        ConfigurationError: A field has an invalid value.
     """
 
     format: Callable[[Any, Mapping[str, Any]], str] | None = None
-    """What the tool returned, and the arguments -> all of it as text. S3."""
+    """Turns the tool's value and the arguments into the full text. S3."""
     truncate: Callable[[str, Mapping[str, Any]], str] | None = None
-    """The formatted text and the arguments -> what is shown of it, in place of the limit. S4."""
+    """Cuts the formatted text, given the arguments, in place of the limit. S4."""
     is_whole: bool = False
-    """Whether nothing is ever left out. S5."""
+    """Whether the text is never cut. S5."""
     is_kept: bool = True
-    """Whether its arguments and results are kept as variables. S6."""
+    """Whether the arguments and results are kept as variables. S6."""
     limit: int | None = None
-    """The most characters; 0 or -1: all; None: as the session says. S7."""
+    """The most characters; 0 or -1: all; None: the session's limit. S7."""
     compress_args: Callable[[Mapping[str, Any]], str] | None = None
-    """The arguments -> a short text for logs. S8."""
+    """Turns the arguments into a short text for logs. S8."""
     compress_result: Callable[[ToolExecutionResult], str] | None = None
-    """The result -> a short text for logs. S8."""
+    """Turns the result into a short text for logs. S8."""
     return_type: ReturnType | None = None
-    """What the model is told that the tool returns."""
+    """The return type that the model sees."""
 
     def __post_init__(self) -> None:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -121,13 +121,13 @@ class Presented(msgspec.Struct, frozen=True):
     """A result as a model reads it. S15."""
 
     formatted_text: str
-    """All of it."""
+    """The full text."""
     final_text: str
-    """What the model reads."""
+    """The text that the model reads."""
     is_truncated: bool
-    """Whether that is less than there is."""
+    """Whether `final_text` is less than `formatted_text`."""
     findings: list[str] = []
-    """What went wrong on the way, a sentence each: the default was used instead."""
+    """Failures on the way, a sentence each; the default was used instead."""
 
 
 _DEFAULT: Final = Presentation()
@@ -144,7 +144,7 @@ async def present_in_time(
     language: str = "en",
     has_reader: bool = True,
 ) -> Presented:
-    """The same as `present`; what is large is dealt with in a thread."""
+    """Do the same as `present`; process large results in a thread."""
     present_it = partial(
         present,
         result,
@@ -170,7 +170,7 @@ def present(
     language: str = "en",
     has_reader: bool = True,
 ) -> Presented:
-    """What a model reads of a result. S15, S28. Never raises.
+    """Return the text of a result for a model. S15, S28. Never raises.
 
     A text that is too long is cut by `presentation.truncate`, or else so that its beginning and its
     end stay. The limit counts everything that the model reads: text, marker and hint. Where there
@@ -181,7 +181,7 @@ def present(
         args: Its arguments; `limit` among them goes before all other limits, unless the tool
             declares a parameter of that name. Errors it can only make longer.
         tool: The tool that was called.
-        presentation: What code says of its results.
+        presentation: The presentation of its results.
         limit: The most characters; 0 or -1: all; None: `presentation.limit`, else 8,000.
         variable: The variable that holds what the tool returned, for the hint.
         language: Of marker and hint: `en` or `zh`.
@@ -219,7 +219,7 @@ def _formatted(
     findings: list[str],
     find_secrets: Callable[[], OwnSecrets | None],
 ) -> tuple[str, bool]:
-    """All of a result as text, and whether a variable with the output has the same text."""
+    """Return the full text, and whether a variable with the output has the same text."""
     name = result.tool_name
     if result.is_success and presentation.format is not None:
         data = data_of(result.output)
@@ -237,7 +237,7 @@ def _formatted(
 
 
 def _is_as_kept(output: dict[str, Any], text: str) -> bool:
-    """Whether a variable with the output has that text, so that places in it are the same.
+    """Return True if positions are the same in the text of a variable with the output.
 
     A variable holds JSON: of a date or half a character it holds the letters, which as text are
     without the quotes, or with one more backslash.
@@ -248,7 +248,6 @@ def _is_as_kept(output: dict[str, Any], text: str) -> bool:
 
 
 def _most(*limits: int | None) -> float:
-    """The first limit that says something."""
     for limit in limits:
         if limit is not None:
             return limit if limit > 0 else math.inf
@@ -256,7 +255,7 @@ def _most(*limits: int | None) -> float:
 
 
 def _asked_limit(args: Mapping[str, Any], tool: Tool | None) -> int | None:
-    """The limit that the model asked for, 0 for all; None where it did not."""
+    """Return the limit that the model asked for, 0 for all; None without one."""
     limit = args.get(_LIMIT)
     if limit is None or _declares_limit(tool):
         return None
@@ -273,13 +272,13 @@ def _declares_limit(tool: Tool | None) -> bool:
 
 
 def with_limit(arguments: dict[str, Any], params: Any) -> dict[str, Any]:
-    """The arguments that the tool ran with, and the limit that is not for the tool. U39."""
+    """Return the arguments, with the `limit` that is not for the tool. U39."""
     asked = params.get("limit") if isinstance(params, dict) else None
     return arguments if asked is None else {"limit": asked, **arguments}
 
 
 def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str, Any]:
-    """The arguments for the tool: without the `limit` that is meant for `present`. U39.
+    """Return the arguments without the `limit` that is meant for `present`. U39.
 
     Args:
         params: What the model sent; it is not changed.
@@ -293,7 +292,7 @@ def without_hidden_limit(params: dict[str, Any], tool: Tool | None) -> dict[str,
 def telling_returns(
     prepare: Callable[[Tool, int], Tool | None] | None, presentations: Mapping[str, Presentation]
 ) -> Callable[[Tool, int], Tool | None] | None:
-    """`prepare`, which also tells what tools return, if any presentation says it. S9."""
+    """Return a `prepare` that also adds return types to descriptions. S9."""
     if all(each.return_type is None for each in presentations.values()):
         return prepare
 
@@ -308,7 +307,7 @@ def telling_returns(
 
 
 def with_return_type(tool: Tool, return_type: ReturnType | None) -> Tool:
-    """The tool with a description that tells the model what it returns. S9."""
+    """Return the tool with its return type in the description. S9."""
     if return_type is None:
         return tool
     told = f"Returns {return_type.type}" + (f": {return_type.note}" if return_type.note else "")
@@ -319,7 +318,7 @@ def with_return_type(tool: Tool, return_type: ReturnType | None) -> Tool:
 
 
 class _Hinting(NamedTuple):
-    """What the words behind a text that was cut depend on."""
+    """What the hint behind a cut text depends on."""
 
     variable: str | None
     is_as_kept: bool
@@ -328,14 +327,14 @@ class _Hinting(NamedTuple):
     has_reader: bool
 
     def hints(self, shown: int, total: int, head: int) -> list[str]:
-        """The hint in its wordings, the most helpful first; the last one is empty."""
+        """Return the hint's wordings, the most helpful first, the last one empty."""
         start = head if self.is_as_kept else 0
         left_out = total - shown if self.is_as_kept else total
         cut = Shortened(shown, total, start, left_out)
         return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
 
     def longest(self, total: int) -> list[str]:
-        """The same with numbers as long as that of all characters: none is longer."""
+        """Return the wordings with the longest numbers that can occur."""
         cut = Shortened(total, total, total, total)
         return hints_of(cut, self.variable, self.language, has_reader=self.has_reader)
 
@@ -355,7 +354,7 @@ def _cut(text: str, most: int, secrets: OwnSecrets, hinting: _Hinting) -> str:
 
 
 def _cut_by_tool(text: str, cut: str, hinting: _Hinting) -> str:
-    """What a tool's own function made of the text, with the hint if that is not all of it."""
+    """Return the tool's own cut of the text, with a hint if anything is missing."""
     if cut == text:
         return cut
     if not text.startswith(cut):

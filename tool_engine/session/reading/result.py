@@ -1,4 +1,4 @@
-"""How did a call of a conversation end, and what does its model read of it?"""
+"""How did a session's call end, and what does the model read of it?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WITH_DATA: Final = (ResultStatus.SUCCESS, ResultStatus.RESULT_REJECTED)
 
 
 class SessionResult(ToolExecutionResult, kw_only=True):
-    """A result with what a conversation makes of it. S14, S15.
+    """The result of a call in a session. S14, S15.
 
     `output` goes to the program, `formatted_text` is all of it as text, and `final_text` is what
     the model reads.
@@ -50,11 +50,11 @@ class SessionResult(ToolExecutionResult, kw_only=True):
 
     formatted_text: str = ""
     final_text: str | None = None
-    """None: the model may not read it (`result_rejected`)."""
+    """The text for the model; None: the model may not read it (`result_rejected`)."""
     is_truncated: bool = False
-    """Whether the model reads less than there is."""
+    """Whether the model reads less than the full text."""
     reject_reason: str | None = None
-    """Why somebody refused the call, or its result."""
+    """The reason for which the call or its result was refused."""
     result_variable: str | None = None
     """The variable that holds the whole output."""
     args_variable: str | None = None
@@ -71,7 +71,7 @@ class SessionResult(ToolExecutionResult, kw_only=True):
 
     @property
     def approval_token(self) -> str | None:
-        """Of a call that ended as `approval_required`: what `session.resume` takes."""
+        """The token for `session.resume`, if the call ended as `approval_required`."""
         if self.error_type != ErrorType.APPROVAL_REQUIRED.value:
             return None
         details = self.metadata.get("error_details")
@@ -79,9 +79,9 @@ class SessionResult(ToolExecutionResult, kw_only=True):
 
 
 def as_session_result(result: ToolExecutionResult) -> SessionResult:
-    """The result of a call that ended before the conversation made anything of it.
+    """Turn a result that the conversation has not processed into a `SessionResult`.
 
-    Such as one that was not asked for rightly, or not allowed: there is only why to be read.
+    For example of an invalid or forbidden call: its text is only the reason.
     """
     if isinstance(result, SessionResult):
         return result
@@ -92,14 +92,14 @@ def as_session_result(result: ToolExecutionResult) -> SessionResult:
 
 
 def reason_of(result: ToolExecutionResult) -> str | None:
-    """Why somebody refused the call; None: nobody said."""
+    """Return the reason for which the call was refused; None: no reason was given."""
     details = result.metadata.get("error_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return reason if isinstance(reason, str) else None
 
 
 def as_tool_call_result(result: SessionResult) -> dict[str, Any]:
-    """A result in the form of the founding document, for front ends. S14.
+    """Return a result in the form of the founding document, for front ends. S14.
 
     `data` is what the tool returned; None where it did not run to its end.
     """

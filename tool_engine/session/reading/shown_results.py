@@ -1,4 +1,4 @@
-"""Which results of its calls has a conversation been shown, and where did they come from?"""
+"""Which results has a session's model read, and which were withheld?"""
 
 from __future__ import annotations
 
@@ -14,63 +14,62 @@ from tool_engine.model.tool import Tool
 __all__ = ["ShownResults", "Shows"]
 
 _MOST: Final = 10_000
-"""Calls of which it is known whether their results may be read, and where these came from."""
+"""The most calls whose results' readability and origins are remembered."""
 
 
 _MOST_KEPT: Final = 1_000
-"""Calls of which that is kept with the conversation."""
+"""The most calls whose shown results are saved with the conversation."""
 
 
 class Shows(Protocol):
-    """Says what tools may tell a conversation of; see `Showing`."""
+    """Decides which tools and results other tools may show to a conversation; see `Showing`."""
 
     def tool(self, tool: Tool) -> Tool | None:
-        """A tool of the engine as the model knows it; None: it may not be told of it."""
+        """Return an engine's tool as the model knows it; None: the model must not see it."""
 
     def result_policy(self, tool: Tool) -> ResultPolicy:
-        """When somebody is asked before a result of the tool is read, whatever was sent to it."""
+        """Return when a result of the tool needs approval, whatever its arguments were."""
 
     def result(self, record: ToolCallRecord) -> frozenset[str] | Refusal:
-        """Where the result of a call came from, which may be read; or why it may not."""
+        """Return the labels of a call's result, or why it may not be read."""
 
 
 class ShownResults:
-    """What became of the results of a conversation's calls, and of those of its helpers."""
+    """The results of a conversation and its helpers: shown or withheld."""
 
     def __init__(self) -> None:
         self._labels: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._withheld: OrderedDict[str, None] = OrderedDict()
 
     def note(self, call_id: str | None, labels: frozenset[str]) -> None:
-        """The model has read a result, or its beginning, which came from there."""
+        """Note that the model has read a result, or its beginning, with these labels."""
         if call_id is not None and call_id not in self._withheld:
             keep_newest(self._labels, call_id, labels, _MOST)
 
     def withhold(self, call_id: str | None) -> None:
-        """Somebody has refused to show a result: whatever is allowed later, it stays so."""
+        """Note that a result was refused to the model, for good unless `allow` follows."""
         if call_id is not None:
             self._labels.pop(call_id, None)
             keep_newest(self._withheld, call_id, None, _MOST)
 
     def allow(self, call_id: str | None) -> None:
-        """Somebody who was asked about a result later on lets it be read."""
+        """Note that a result was approved after all."""
         self._withheld.pop(call_id or "", None)
 
     def is_withheld(self, call_id: str) -> bool:
-        """Whether somebody has refused to show it."""
         return call_id in self._withheld
 
     def labels_of(self, call_id: str) -> frozenset[str] | None:
-        """Where a result came from that the model has been shown; None: it has not been."""
+        """Return the labels of a shown result; None: it was not shown."""
         return self._labels.get(call_id)
 
     @property
     def shown(self) -> dict[str, list[str]]:
-        """Call -> where its result came from, of the newest that the model has been shown."""
+        """Return the labels of the newest shown results, by call."""
         newest = list(self._labels.items())[-_MOST_KEPT:]
         return {call_id: sorted(labels) for call_id, labels in newest}
 
     @property
     def withheld(self) -> list[str]:
-        """The calls of which somebody has refused to show the result, the oldest first."""
+        """Return the calls whose results were refused, the oldest first."""
         return list(self._withheld)

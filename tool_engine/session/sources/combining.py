@@ -1,4 +1,4 @@
-"""How do several sources give one conversation their tools and groups, none hidden by another?"""
+"""How do several sources give one conversation their tools, so that none hides another?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["CombinedSource", "whole"]
 
 
 class CombinedSource(CombinedTools):
-    """Many sources as one, for a conversation: with their groups, and what is refused recorded."""
+    """Many sources as one, with their groups and with records of refused calls."""
 
     def __init__(self, sources: Mapping[str, ToolSource], *, on_conflict: str = "refuse") -> None:
         self._grouped: tuple[object, list[Any], dict[str, ToolGroup]] | None = None
@@ -42,7 +42,7 @@ class CombinedSource(CombinedTools):
 
     @classmethod
     def around(cls, combined: CombinedTools) -> Self:
-        """The same sources, with the same names, for a conversation."""
+        """Return the same sources under the same names, for a conversation."""
         return cls(combined.sources, on_conflict=combined.on_conflict)
 
     def __repr__(self) -> str:
@@ -50,20 +50,20 @@ class CombinedSource(CombinedTools):
 
     @property
     def generation(self) -> Any:
-        """Another value after each change of a source, also of what is not shown here."""
+        """A value that changes with every change of a source, also of hidden tools."""
         roof = self._current()
         # A group may say something else of a tool that only other tools call.
         return roof.number, roof.state
 
     @property
     def store(self) -> Any:
-        """Where the calls are recorded; None where that is not one place."""
+        """The store with the records of the calls; None if there are several."""
         stores = [getattr(source, "store", None) for source in self._sources.values()]
         return stores[0] if all(each is stores[0] for each in stores) else None
 
     @property
     def controller(self) -> Any:
-        """What admits the calls; of several the one that lets the fewest run at once."""
+        """The controller that admits the calls; of several, the one with the fewest slots."""
         found: list[Any] = [getattr(each, "controller", None) for each in self._sources.values()]
         known = [each for each in found if hasattr(each, "config")]
         return min(known, key=lambda each: each.config.max_concurrent, default=None)
@@ -79,7 +79,7 @@ class CombinedSource(CombinedTools):
         return kept[2]
 
     def list_all(self) -> list[Tool]:
-        """All tools, by name.
+        """Return all tools, by name.
 
         Raises:
             ToolConflictError: Two sources have a tool or a group of one name, and that is refused.
@@ -90,7 +90,7 @@ class CombinedSource(CombinedTools):
         return tools
 
     def listed(self) -> tuple[list[Tool], str | None]:
-        """The tools whose names are clear, and what is wrong with another name, if any is."""
+        """Return the tools with unambiguous names, and the message about any other name."""
         roof = self._current()
         wrong = [self._conflict(name) for name in sorted(roof.refused)]
         wrong += [self._group_conflict(name) for name in self._refused_groups()]
@@ -100,7 +100,7 @@ class CombinedSource(CombinedTools):
         return tools, wrong[0] if wrong else None
 
     def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
-        """The names under which a tool is shown that an engine runs."""
+        """Return the names under which an engine's tool is shown."""
         inner = {
             name: shown_names(each, engine_tool, owner) for name, each in self._sources.items()
         }
@@ -110,7 +110,7 @@ class CombinedSource(CombinedTools):
     def memberships(
         self, engine_tool: Tool, owner: ToolSource | None = None
     ) -> dict[str, ToolGroup]:
-        """The groups that a tool is in which an engine runs, whether it is shown or not."""
+        """Return the groups of an engine's tool, whether it is shown or not."""
         counts = Counter(name for each in self._sources.values() for name in groups_of(each))
         return {
             _group_name(source, name, counts): group
@@ -119,13 +119,13 @@ class CombinedSource(CombinedTools):
         }
 
     def near_names(self, tool_name: str) -> list[str]:
-        """The names that tools have here which have this one somewhere further in."""
+        """Return the shown names of tools that have this name in an inner source."""
         inner = {name: near_names(each, tool_name) for name, each in self._sources.items()}
         entries = self._current().entries
         return [name for name, each in entries.items() if each.own.name in inner[each.source]]
 
     def origin(self, tool_name: str) -> tuple[ToolSource, str]:
-        """The innermost source that has a tool, and the name that it has there."""
+        """Return the innermost source of a tool, and its name there."""
         entry = self._current().entries.get(tool_name)
         return (
             (self, tool_name)
@@ -134,18 +134,17 @@ class CombinedSource(CombinedTools):
         )
 
     def leaves(self) -> list[ToolSource]:
-        """The innermost sources."""
         return [leaf for each in self._sources.values() for leaf in leaves_of(each)]
 
     def bound(self, turn: Callable[[], int]) -> Self:
-        """The same for one conversation, whose turns `turn` tells."""
+        """Return the same view for one conversation, whose current turn `turn` returns."""
         sources = {name: bound(source, turn) for name, source in self._sources.items()}
         if all(sources[name] is source for name, source in self._sources.items()):
             return self
         return type(self)(sources, on_conflict=self.on_conflict)
 
     def has_room(self, tool_name: str) -> bool:
-        """Whether a conversation's own tool of this name takes the place of no other one."""
+        """Return True if a conversation's own tool of this name replaces no other."""
         return any(has_room(source, tool_name) for source in self._sources.values())
 
     async def execute(
@@ -154,7 +153,7 @@ class CombinedSource(CombinedTools):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """Runs one tool in its source; the result bears the name that it has here."""
+        """Run one tool in its source; the result has the name shown here."""
         if tool_name in self._current().entries:
             return await super().execute(tool_name, params, context)
         if is_own_tool(context, tool_name):
@@ -173,7 +172,7 @@ class CombinedSource(CombinedTools):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        """Ends a call that whoever made it does not let run; see `ToolEngine.refuse`."""
+        """Record a call that its caller does not allow to run; see `ToolEngine.refuse`."""
         entry = self._current().entries.get(tool_name)
         if entry is None:
             source, own = next(iter(self._sources.values())), tool_name
@@ -214,9 +213,9 @@ class CombinedSource(CombinedTools):
 
 
 def whole(source: ToolSource) -> ToolSource:
-    """The source; of what combines some for a model alone, with all that a conversation asks for.
+    """Return the source; extend a plain combination with what a conversation needs.
 
-    Which engine has a tool, and under which name, only that one tells.
+    Only the extended one knows which engine has a tool, and under which name.
     """
     if isinstance(source, CombinedTools) and not isinstance(source, CombinedSource):
         return CombinedSource.around(source)
@@ -224,5 +223,5 @@ def whole(source: ToolSource) -> ToolSource:
 
 
 def _group_name(source: str, name: str, counts: Mapping[str, int]) -> str:
-    # Also where that is refused: what a group says of consent is never lost.
+    # Even if that is refused: a group's word about consent is never lost.
     return f"{source}_{name}" if counts[name] > 1 else name

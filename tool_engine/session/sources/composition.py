@@ -1,4 +1,4 @@
-"""How are tools put together, renamed, left out and told differently, without changing them?
+"""How are tools combined, renamed, left out and described differently, without changing them?
 
 Each of these functions gives something that stands in the place of an engine; they nest in any
 order. Nothing is hidden silently: where two tools would have one name, there is an error.
@@ -33,18 +33,18 @@ __all__ = [
 ]
 
 Keep = Callable[[Tool], bool]
-"""Whether a tool is shown."""
+"""Returns True if a tool is shown."""
 Prepare = Callable[[Tool, int], Tool | None]
-"""Tells what a model is told of a tool in a turn, the first of which is 0; None: nothing."""
+"""Returns how a model sees a tool in a turn, the first of which is 0; None: not at all."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 _PREFIX: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _TOLD: Final = ("description", "parameters", "examples", "output", "status")
-"""What a model is told of a tool, and may be told otherwise."""
+"""The fields that a model sees of a tool, which `prepare` may change."""
 
 
 def combine(*sources: ToolSource) -> Source:
-    """The tools and the groups of several sources as one.
+    """Combine the tools and the groups of several sources into one.
 
     Raises:
         ToolConflictError: Two have a tool, or a group, of one name; so does a later question, when
@@ -57,7 +57,7 @@ def combine(*sources: ToolSource) -> Source:
 
 
 def prefix(source: ToolSource, text: str) -> Source:
-    """The tools and the groups of a source, with `text` before each name.
+    """Put `text` before the names of a source's tools and groups.
 
     Raises:
         ConfigurationError: No name can begin so.
@@ -71,7 +71,7 @@ def prefix(source: ToolSource, text: str) -> Source:
 
 
 def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
-    """The tools of a source, some of them under other names: old -> new.
+    """Show some tools of a source under other names: old -> new.
 
     A name that no tool has yet is a finding, not an error.
 
@@ -95,13 +95,13 @@ def rename(source: ToolSource, names: Mapping[str, str]) -> Source:
 
 
 def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
-    """Those tools of a source that a function says yes to, or that are named; no others.
+    """Show only the tools that a function accepts, or that are named.
 
     Tools may still call the others from inside.
 
     Raises:
-        ConfigurationError: It is neither a function nor a list of names. When the tools are listed:
-            the function failed, or is async.
+        ConfigurationError: It is neither a function nor a list of names; or, raised when the
+            tools are listed, the function failed or is async.
     """
     if not callable(tools) and (isinstance(tools, str | bytes) or not _are_names(tools)):
         raise ConfigurationError(f"keep takes a function of a tool, or names, got {tools!r}")
@@ -109,15 +109,15 @@ def keep(source: ToolSource, tools: Keep | Collection[str]) -> Source:
 
 
 def prepare(source: ToolSource, tell: Prepare) -> Source:
-    """The tools of a source, of which a model is told what `tell` makes of them in each turn.
+    """Show the tools of a source as `tell` changes them in each turn.
 
     `tell` may change the description, the examples and the output, leave out parameters or change
-    their schemas, or give None, so that the tool is not told of, and a call of it refused. Calls
+    their schemas, or give None, so that the tool is hidden and calls of it are refused. Calls
     are validated and run by the definition as it is.
 
     Raises:
-        ConfigurationError: `tell` is no function. When the tools are listed: it failed, gave
-            something else, or tells of parameters that calls would be refused for.
+        ConfigurationError: `tell` is no function. When the tools are listed: it failed, returned
+            something else, or shows parameters for which calls would be refused.
     """
     if not callable(tell):
         raise ConfigurationError(f"prepare takes a function of a tool and a turn, got {tell!r}")
@@ -130,7 +130,6 @@ class _Prefixed(ToolView):
         self._text = text
 
     def bound(self, turn: Callable[[], int]) -> _Prefixed:
-        """The same view for one conversation."""
         source = bound(self._source, turn)
         return self if source is self._source else _Prefixed(source, self._text)
 
@@ -147,13 +146,12 @@ class _Renamed(ToolView):
         self._names = dict(names)
 
     def bound(self, turn: Callable[[], int]) -> _Renamed:
-        """The same view for one conversation."""
         source = bound(self._source, turn)
         return self if source is self._source else _Renamed(source, self._names)
 
     @property
     def findings(self) -> list[Any]:
-        """Also names of tools to rename that no tool has."""
+        """Include the names of tools to rename that do not exist."""
         known = [tool.name for tool in self._source.list_all()]
         return super().findings + [
             f"rename: there is no tool {old!r} to be called {new!r}{suggest_near(old, known)}"
@@ -172,15 +170,14 @@ class _Kept(ToolView):
         self._keeps = tools if callable(tools) else frozenset(tools)
 
     def bound(self, turn: Callable[[], int]) -> _Kept:
-        """The same view for one conversation."""
         source = bound(self._source, turn)
-        # What a function says may be another thing for the next conversation.
+        # The function may decide differently in the next conversation.
         is_shared = source is self._source and not callable(self._keeps)
         return self if is_shared else _Kept(source, self._keeps)
 
     @property
     def findings(self) -> list[Any]:
-        """Also names of tools to keep that no tool has."""
+        """Include the names of tools to keep that do not exist."""
         if callable(self._keeps):
             return super().findings
         known = [tool.name for tool in self._source.list_all()]
@@ -200,7 +197,7 @@ class _Kept(ToolView):
                 f"keep failed for the tool {tool.name!r}: {type(error).__name__}: {error}"
             ) from error
         if is_unawaited(is_kept):
-            # It would count as a yes, whatever it comes to.
+            # A coroutine would count as True.
             raise ConfigurationError(
                 f"keep gave {type(is_kept).__name__} for the tool {tool.name!r}: pass a plain "
                 "function that gives True or False"
@@ -217,12 +214,11 @@ class _Prepared(ToolView):
         self._turn = turn
 
     def bound(self, turn: Callable[[], int]) -> _Prepared:
-        """The same view for one conversation."""
         return _Prepared(bound(self._source, turn), self._tell, turn)
 
     @property
     def generation(self) -> Any:
-        """That of the source and the turn: outside a conversation, nobody knows when to ask."""
+        """A value for the source and the turn; None outside a conversation."""
         inner = super().generation
         return None if inner is None or self._turn is None else (inner, self._turn())
 
@@ -247,7 +243,7 @@ class _Prepared(ToolView):
 
 
 def as_source(source: ToolSource) -> Source:
-    """What a conversation takes its tools from: the engine or view itself, or one around it.
+    """Return the engine or view itself, or a view around it, as a `Source`.
 
     Raises:
         ConfigurationError: It is no source of tools.
@@ -263,7 +259,7 @@ def _are_names(tools: object) -> bool:
 
 
 def _told(tool: Tool, told: Tool) -> Tool:
-    """The tool with what a model is told otherwise, and with nothing else changed."""
+    """Return the tool with the fields that a model may see changed, and no others."""
     if told.name != tool.name:
         raise ConfigurationError(
             f"prepare gave the tool {tool.name!r} the name {told.name!r}: use rename() for that"

@@ -1,4 +1,4 @@
-"""Which tool is meant by a name, whatever it is called in a conversation?"""
+"""How is a tool recognised whose name differs between conversations?"""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = [
 
 
 class _Told(NamedTuple):
-    """By what an engine is known."""
+    """How an engine is recognised."""
 
     anywhere: str
-    """The same in every process; two may have it in common."""
+    """The same in every process; two engines may share it."""
     here: str
-    """Of this one object."""
+    """A mark of this one object."""
 
 
 _PROCESS: Final = secrets.token_hex(16)
@@ -41,10 +41,10 @@ _told: Final[WeakKeyDictionary[ToolSource, _Told]] = WeakKeyDictionary()
 
 
 def engine_of(catalog: ToolSource, shown_name: str) -> str:
-    """Which engine has a tool, as a text that is the same after a restart, in whatever order.
+    """Return a text for a tool's engine that is stable across restarts and orders.
 
-    Of two that share a name, or without one their folder and their databases, nobody can tell which
-    is which after a restart: in a conversation that has both, each is known in its process only.
+    Two engines that share a name, or without one their folder and databases, cannot be
+    distinguished after a restart: a conversation with both knows each in its process only.
 
     Args:
         catalog: An engine, or a view of some.
@@ -54,7 +54,7 @@ def engine_of(catalog: ToolSource, shown_name: str) -> str:
 
 
 def engine_text(catalog: ToolSource, engine: ToolSource) -> str:
-    """The same of one of the innermost sources of `catalog`."""
+    """Return the same for one of the innermost sources of `catalog`."""
     told = _told_of(engine)
     others = [each for each in leaves_of(catalog) if each is not engine]
     is_alike = any(_told_of(each).anywhere == told.anywhere for each in others)
@@ -80,7 +80,7 @@ def _said_of(source: ToolSource) -> list[object]:
         return ["name", config.name]
     # By its path, which stays the same where a link leads to the newest release.
     folder = os.path.normpath(os.path.join(folder_of_now(), config.tools_directory))  # noqa: PTH118 - follows no link
-    # Without passwords, which change.
+    # Without passwords, since they change.
     databases = {
         name: each.to_dict()["url"] for name, each in checked_sources(config.sources).items()
     }
@@ -89,12 +89,12 @@ def _said_of(source: ToolSource) -> list[object]:
 
 def _hashed(said: list[object]) -> str:
     text = json.dumps(said, sort_keys=True)
-    # Loaded by name: most programs ask nobody.
+    # Loaded late: most programs never ask for approval.
     return str(import_module("hashlib").sha256(text.encode()).hexdigest())
 
 
 def identity_of(catalog: ToolSource, shown_name: str) -> str:
-    """What a tool has in common with itself under other names, and with no other tool.
+    """Return an identity that a tool keeps under all its names.
 
     It is the same in another process whose sources are put together in the same order.
 
@@ -108,26 +108,26 @@ def identity_of(catalog: ToolSource, shown_name: str) -> str:
 
 
 def identity_in(catalog: ToolSource, source: ToolSource, name: str) -> str:
-    """The same of the tool that one of the innermost sources, or a foreign one, has by a name."""
+    """Return the same for the tool that an innermost or a foreign source has under a name."""
     which = source_text(catalog, source)
     # No tool has a space in its name.
     return f"{name} of {which}" if which else name
 
 
 def identity_of_own(tool_name: str) -> str:
-    """The same of a tool that only the conversation has."""
+    """Return the same for a tool that only the conversation has."""
     return f"{tool_name} of the session"
 
 
 def source_of(catalog: ToolSource, shown_name: str) -> str:
-    """Which of several sources has a tool, in words; empty of the first, or the only one."""
+    """Return which of several sources has a tool, in words; empty for the first or only one."""
     if not callable(getattr(catalog, "leaves", None)):
         return ""
     return source_text(catalog, origin_of(catalog, shown_name)[0])
 
 
 def source_text(catalog: ToolSource, source: ToolSource) -> str:
-    """The same of one of the innermost sources of `catalog`."""
+    """Return the same for one of the innermost sources of `catalog`."""
     if not callable(getattr(catalog, "leaves", None)):
         return ""
     number = next((at for at, each in enumerate(leaves_of(catalog)) if each is source), 0)
@@ -135,7 +135,7 @@ def source_text(catalog: ToolSource, source: ToolSource) -> str:
 
 
 def origin_of(source: ToolSource, shown_name: str) -> tuple[ToolSource, str]:
-    """The innermost source that has a tool, and the name that it has there."""
+    """Return the innermost source of a tool, and its name there."""
     find = getattr(source, "origin", None)
     return (
         cast("tuple[ToolSource, str]", find(shown_name)) if callable(find) else (source, shown_name)
@@ -143,7 +143,6 @@ def origin_of(source: ToolSource, shown_name: str) -> tuple[ToolSource, str]:
 
 
 def leaves_of(source: ToolSource) -> list[ToolSource]:
-    """The innermost sources, each once."""
     find = getattr(source, "leaves", None)
     if not callable(find):
         return [source]

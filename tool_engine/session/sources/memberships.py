@@ -1,4 +1,4 @@
-"""Which groups is a tool in, whether a conversation shows it or not?
+"""Which groups contain a tool, even one that a conversation hides?
 
 What a group says of consent holds for the calls that other tools make, too: to leave a tool out of
 a conversation must not take away what its groups say of it.
@@ -20,7 +20,7 @@ __all__ = ["engine_of_inner", "is_tool_of", "leaf_of", "memberships", "owners_of
 
 
 def is_tool_of(source: ToolSource, engine_tool: Tool) -> bool:
-    """Whether an engine has this tool: another one may have another tool of its name."""
+    """Return True if an engine has this tool, not just another one of its name."""
     own = source.get(engine_tool.name)
     return own is engine_tool or (
         own is not None and own.definition_hash == engine_tool.definition_hash != ""
@@ -28,7 +28,7 @@ def is_tool_of(source: ToolSource, engine_tool: Tool) -> bool:
 
 
 def owners_of(catalog: ToolSource, engine_tool: Tool) -> list[ToolSource]:
-    """The innermost sources that may have this very tool: one, but where nobody can tell which.
+    """Return the innermost sources that may have this very tool: one, if it is clear.
 
     Two engines may have the same definition, of which one works on a copy and the other one on
     what matters. Of a call that came through another engine it is known; that may be none of them.
@@ -43,7 +43,7 @@ def owners_of(catalog: ToolSource, engine_tool: Tool) -> list[ToolSource]:
 
 
 def leaf_of(catalog: ToolSource, engine: ToolSource, tool_name: str) -> ToolSource | None:
-    """The innermost source that is an engine, or stands around it; None: it is not in `catalog`.
+    """Return the innermost source that is or wraps an engine; None: it is not in `catalog`.
 
     Args:
         catalog: An engine, or a view of some.
@@ -59,7 +59,7 @@ def leaf_of(catalog: ToolSource, engine: ToolSource, tool_name: str) -> ToolSour
 
 
 def engine_of_inner(catalog: ToolSource, called_name: str, engine_tool: Tool) -> str:
-    """Which engine has a tool that another one calls; see `engine_of`.
+    """Return the engine of a tool that another tool calls; see `engine_of`.
 
     Args:
         catalog: An engine, or a view of some.
@@ -69,14 +69,14 @@ def engine_of_inner(catalog: ToolSource, called_name: str, engine_tool: Tool) ->
     owners = owners_of(catalog, engine_tool)
     if len(owners) == 1:
         return engine_text(catalog, owners[0])
-    # It is an engine's that the conversation does not have, or nobody can tell whose.
+    # Its engine is not in the conversation, or several may have it.
     return f"{len(owners)} from {engine_of(catalog, called_name)}"
 
 
 def memberships(
     source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
 ) -> Mapping[str, ToolGroup]:
-    """The groups of a source that a tool is in, by the names that they have there.
+    """Return the groups of a source that contain a tool, by their names there.
 
     Args:
         source: An engine, or a view of some.

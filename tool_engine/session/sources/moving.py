@@ -1,4 +1,4 @@
-"""What of a kept conversation tells sources by their places, which are others now?"""
+"""How does a saved conversation find its sources again in another order?"""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _USED: Final = re.compile(r"(\S+)(?: of source (\d+))?")
 
 
 def sources_of(catalog: ToolSource) -> list[str]:
-    """The engines of a conversation, in their order; see `engine_of`."""
+    """Return the engines of a conversation, in their order; see `engine_of`."""
     return [engine_text(catalog, each) for each in leaves_of(catalog)]
 
 
 class Moves:
-    """Where the sources of a conversation are now.
+    """Map the former places of a conversation's sources to the present ones.
 
     Args:
-        before: Those that it had when it was kept; none: nobody has noted them.
+        before: Those that it had when it was kept; none: they are unknown.
         now: Those that it has.
     """
 
@@ -37,16 +37,16 @@ class Moves:
         return any(before != now for before, now in self._places.items())
 
     def labels(self, labels: Iterable[str]) -> frozenset[str]:
-        """The same labels, which name the tools of the same sources."""
+        """Return the labels with the present places of their sources."""
         return frozenset(_WORD.sub(self._word, each) for each in labels)
 
     def variables(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """What a `VariableStore` has written, with such labels."""
+        """Return the saved variables of a `VariableStore` with such labels."""
         moved = {name: list(map(self._labelled, data.get(name, ()))) for name in _LABELLED}
         return {**data, **moved}
 
     def uses(self, uses: Mapping[str, int]) -> dict[str, int]:
-        """How often each tool was called; what cannot be told stays with its place."""
+        """Return the counts by tool; one whose source is unclear keeps its place."""
         moved: dict[str, int] = {}
         for tool, count in uses.items():
             found = _USED.fullmatch(tool)
@@ -66,7 +66,7 @@ class Moves:
 
     def _labelled(self, data: Any) -> Any:
         if not isinstance(data, Mapping) or not isinstance(data.get("labels"), list):
-            return data  # whoever reads it says what is wrong
+            return data  # the reader reports what is wrong
         return {**data, "labels": sorted(self.labels(data["labels"]))}
 
 

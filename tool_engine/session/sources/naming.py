@@ -1,8 +1,8 @@
-"""By which name does a model read of a tool that its conversation shows under another one?
+"""How does a result get the name under which the model knows the tool?
 
 An engine knows nothing of the names that `prefix`, `rename` and `combine` give, and a model knows
-no others: what it reads of a call must be about the tool that it called. Only the engine's own
-words have that name: those of a person, a tool or a server stay as they are.
+no others. Only the engine's own words are renamed: those of a person, a tool or a server stay as
+they are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tool_engine.model.outcome import ErrorType
 __all__ = ["named", "named_twice", "refusal_named"]
 
 _OF_OTHERS: Final = (None, ErrorType.EXECUTION_ERROR.value, ErrorType.VALIDATION_ERROR.value)
-"""How calls end of which a tool, or the names of arguments, say something: that stays as it is."""
+"""Error types whose message is by a tool, or about argument names: it stays as it is."""
 _WITH_WORDS: Final = frozenset(
     (
         ErrorType.EXECUTION_REJECTED.value,
@@ -28,11 +28,11 @@ _WITH_WORDS: Final = frozenset(
         ErrorType.TOOL_QUARANTINED.value,
     )
 )
-"""How calls end of which the engine says something, and behind a colon why: in others' words."""
+"""Error types whose message is the engine's, with a foreign reason behind a colon."""
 
 
 def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
-    """The result under the name that the model called, which its error says, too.
+    """Return the result with the shown name, in its error too.
 
     Args:
         result: It bears the name that its source knows.
@@ -50,7 +50,7 @@ def named(result: ToolExecutionResult, shown: str) -> ToolExecutionResult:
 
 
 def named_twice(result: ToolExecutionResult, inner: str) -> ToolExecutionResult:
-    """The result of a call; where it is a rule about the other name that said no, it has both.
+    """Return the result with both names, if a rule about the other name refused the call.
 
     Args:
         result: It bears the name that is shown.
@@ -65,7 +65,7 @@ def named_twice(result: ToolExecutionResult, inner: str) -> ToolExecutionResult:
 
 
 def refusal_named(refusal: Refusal, inner: str, shown: str) -> Refusal:
-    """The same of a refusal that has not become a result yet."""
+    """Return the same of a refusal that has not become a result yet."""
     if inner == shown:
         return refusal
     name = _name(refusal.details, inner, shown)
@@ -82,7 +82,6 @@ def _name(details: Any, inner: str, shown: str) -> str:
 
 
 def _is_of_tool(result: ToolExecutionResult, error: str, name: str) -> bool:
-    """Whether a tool says it, and not the engine."""
     if result.error_type in _OF_OTHERS:
         return True
     # Of a call that has run the engine names the tool only where it took too long.
@@ -92,11 +91,11 @@ def _is_of_tool(result: ToolExecutionResult, error: str, name: str) -> bool:
 
 
 def _told(error_type: str | None, error: str, details: Any, old: str, name: str) -> tuple[str, Any]:
-    """What the engine said of a tool, and the reason that programs read, with another name."""
+    """Return the engine's message and the reason for programs, with another name."""
     head, colon, why = error.partition(": ") if error_type in _WITH_WORDS else (error, "", "")
     told = f"{_renamed(head, old, name)}{colon}{why}"
     if isinstance(details, dict) and details.get("reason") == error:
-        # It is the engine's own reason, and not somebody's.
+        # The reason is the engine's own, not a person's.
         details = {**details, "reason": told}
     return told, details
 

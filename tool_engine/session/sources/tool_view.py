@@ -1,4 +1,4 @@
-"""How does a part of a catalog, perhaps under other names, stand in the place of the catalog?"""
+"""How does a part of a catalog, perhaps under other names, take the place of the catalog?"""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 _LONGEST_NAME: Final = 80
-"""More of a name that nobody has is not looked at, nor told."""
+"""The most characters of an unknown name that are compared and shown."""
 _NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})
 _CONDITION: Final = re.compile(r"\{\{if\s+([^{}\s]+)\s*\}\}")
 
 
 class Source(ToolSource, Protocol):
-    """Where the tools of a conversation come from: a `ToolEngine`, or a view of one."""
+    """A source of a conversation's tools: a `ToolEngine`, or a view of one."""
 
     def refuse(
         self,
@@ -55,30 +55,28 @@ class Source(ToolSource, Protocol):
         refusal: Refusal,
         /,
     ) -> ToolExecutionResult:
-        """Ends a call that whoever made it does not let run."""
+        """Record a call that its caller does not allow to run."""
 
 
 class _Entry(NamedTuple):
     own: Tool
-    """As the source knows it."""
     shown: Tool
-    """As it is known here."""
 
 
 class _Seen(NamedTuple):
-    """What the source came to, when it was in this state."""
+    """The shown tools for one state of the source."""
 
     state: tuple[Any, ...]
     entries: dict[str, _Entry]
     conflicts: dict[str, str]
-    """Name -> what is wrong with it, of the names that several tools would have."""
+    """Name -> the message about a name that several tools would have."""
     conflict: str | None
-    """What is wrong with a name, here or in the source."""
+    """The message about any conflict of names, here or in the source."""
     groups: dict[str, ToolGroup]
 
 
 class ToolView(ABC):
-    """The tools of one source as they are shown: some of them, or under other names.
+    """The tools of one source as they are shown: some, or under other names.
 
     Stands wherever an engine does: in a `ToolSession`, in `process_tool_calls`, in another view.
     Calls run in the source, under its names, which is what records and events bear; results bear
@@ -88,7 +86,7 @@ class ToolView(ABC):
         source: An engine, or another view.
 
     Raises:
-        ConfigurationError: The source is none.
+        ConfigurationError: The source is invalid.
     """
 
     def __init__(self, source: ToolSource) -> None:
@@ -103,44 +101,43 @@ class ToolView(ABC):
 
     @abstractmethod
     def _show(self, tool: Tool) -> Tool | None:
-        """The tool as it is known here; None: it is not."""
+        """Return the tool as it is known here, or None to hide it."""
 
     def _group_name(self, name: str) -> str:
-        """The name that a group has here."""
         return name
 
     @property
     def generation(self) -> Any:
-        """Another value after each change of the tools; None where nobody tells of changes."""
+        """A value that changes with the tools; None if the source reports no changes."""
         return getattr(self._source, "generation", None)
 
     @property
     def store(self) -> Any:
-        """Where the calls are recorded; None: nobody knows."""
+        """The store with the records of the calls; None: unknown."""
         return getattr(self._source, "store", None)
 
     @property
     def controller(self) -> Any:
-        """What admits the calls; None: nobody knows."""
+        """The controller that admits the calls; None: unknown."""
         return getattr(self._source, "controller", None)
 
     @property
     def groups(self) -> Mapping[str, ToolGroup]:
-        """The groups of the source, with their tools under the names that are shown."""
+        """The groups of the source, with their tools under the shown names."""
         return self._current().groups
 
     @property
     def findings(self) -> list[Any]:
-        """What the source has to tell of its names."""
+        """The source's findings about its names."""
         return list(getattr(self._source, "findings", ()))
 
     def get(self, tool_name: str) -> Tool | None:
-        """The tool of this name, as it is known here; or None."""
+        """Return the tool of this name, as it is known here, or None."""
         entry = self._current().entries.get(tool_name)
         return None if entry is None else entry.shown
 
     def get_or_raise(self, tool_name: str) -> Tool:
-        """The tool of this name.
+        """Return the tool of this name.
 
         Raises:
             ToolNotFoundError: There is none; the message names the nearest.
@@ -151,10 +148,10 @@ class ToolView(ABC):
         return tool
 
     def list_all(self) -> list[Tool]:
-        """All tools that are shown, by name.
+        """Return all shown tools, by name.
 
         Raises:
-            ToolConflictError: Two tools would have one name; the message names both, and the cure.
+            ToolConflictError: Two tools would have one name; the message names both and a remedy.
         """
         tools, conflict = self.listed()
         if conflict is not None:
@@ -162,25 +159,25 @@ class ToolView(ABC):
         return tools
 
     def listed(self) -> tuple[list[Tool], str | None]:
-        """The tools whose names are clear, and what is wrong with another name, if any is."""
+        """Return the tools with unambiguous names, and the message about any other name."""
         seen = self._current()
         return [seen.entries[name].shown for name in sorted(seen.entries)], seen.conflict
 
     def shown_names(self, engine_tool: Tool, owner: ToolSource | None = None) -> list[str]:
-        """The names under which a tool is shown that an engine runs: none, one, or several."""
+        """Return the names under which an engine's tool is shown: none, one, or several."""
         inner = shown_names(self._source, engine_tool, owner)
         return [name for name, each in self._current().entries.items() if each.own.name in inner]
 
     def memberships(
         self, engine_tool: Tool, owner: ToolSource | None = None
     ) -> dict[str, ToolGroup]:
-        """The groups that a tool is in which an engine runs, whether it is shown or not."""
+        """Return the groups of an engine's tool, whether it is shown or not."""
         inner = memberships(self._source, engine_tool, owner)
         return {self._group_name(name): group for name, group in inner.items()}
 
     @abstractmethod
     def bound(self, turn: Callable[[], int]) -> ToolView:
-        """The same view for one conversation, whose turns `turn` tells: see `prepare`."""
+        """Return the same view for one conversation; `turn` returns its turn: see `prepare`."""
 
     async def execute(
         self,
@@ -188,7 +185,7 @@ class ToolView(ABC):
         params: Mapping[str, Any] | None = None,
         context: ToolExecutionContext | None = None,
     ) -> ToolExecutionResult:
-        """Runs one tool in the source; the result bears the name that is shown.
+        """Run one tool in the source; the result has the shown name.
 
         Args:
             tool_name: The tool.
@@ -210,27 +207,26 @@ class ToolView(ABC):
         context: ToolExecutionContext | None,
         refusal: Refusal,
     ) -> ToolExecutionResult:
-        """Ends a call that whoever made it does not let run; see `ToolEngine.refuse`."""
+        """Record a call that its caller does not allow to run; see `ToolEngine.refuse`."""
         entry = self._current().entries.get(tool_name)
         own = tool_name if entry is None else entry.own.name
         return named(refused(self._source, own, params, context, refusal), tool_name)
 
     def near_names(self, tool_name: str) -> list[str]:
-        """The names that tools have here which have this one somewhere further in."""
+        """Return the shown names of tools that have this name in an inner source."""
         inner = near_names(self._source, tool_name)
         return [name for name, each in self._current().entries.items() if each.own.name in inner]
 
     def origin(self, tool_name: str) -> tuple[ToolSource, str]:
-        """The innermost source that has a tool, and the name that it has there."""
+        """Return the innermost source of a tool, and its name there."""
         entry = self._current().entries.get(tool_name)
         return origin_of(self._source, tool_name if entry is None else entry.own.name)
 
     def leaves(self) -> list[ToolSource]:
-        """The innermost sources."""
         return leaves_of(self._source)
 
     def has_room(self, tool_name: str) -> bool:
-        """Whether a conversation's own tool of this name takes the place of no other one."""
+        """Return True if a conversation's own tool of this name replaces no other."""
         return has_room(self._source, tool_name)
 
     def _missing(self, tool_name: str) -> Refusal:
@@ -277,18 +273,17 @@ class ToolView(ABC):
 
 
 def bound(source: ToolSource, turn: Callable[[], int]) -> ToolSource:
-    """The source for one conversation; one that has nothing to do with turns is what it was."""
+    """Return the source for one conversation; unchanged if it does not depend on turns."""
     bind = getattr(source, "bound", None)
     return cast("ToolSource", bind(turn)) if callable(bind) else source
 
 
 def groups_of(source: object) -> Mapping[str, ToolGroup]:
-    """The groups that a source has."""
     return getattr(source, "groups", None) or _NO_GROUPS
 
 
 def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
-    """The tools of a source whose names are clear, and what is wrong with another name."""
+    """Return a source's tools with unambiguous names, and the message about another name."""
     find = getattr(source, "listed", None)
     if callable(find):
         return cast("tuple[list[Tool], str | None]", find())
@@ -298,7 +293,7 @@ def listed(source: ToolSource) -> tuple[list[Tool], str | None]:
 def shown_names(
     source: ToolSource, engine_tool: Tool, owner: ToolSource | None = None
 ) -> list[str]:
-    """The names under which a source shows a tool that an engine runs: `owner`, if it is given."""
+    """Return the names under which a source shows a tool of an engine (of `owner`, if given)."""
     find = getattr(source, "shown_names", None)
     if callable(find):
         return cast("list[str]", find(engine_tool, owner))
@@ -307,21 +302,21 @@ def shown_names(
 
 
 def near_names(source: ToolSource, tool_name: str) -> list[str]:
-    """The names that tools of a source have which once had this one."""
+    """Return a source's names of tools that have this name in an inner source."""
     find = getattr(source, "near_names", None)
     inner = cast("list[str]", find(tool_name)) if callable(find) else []
     return inner if source.get(tool_name) is None else [*inner, tool_name]
 
 
 def has_room(source: ToolSource, tool_name: str) -> bool:
-    """Whether a source can run a conversation's own tool of this name: its own ones go first."""
+    """Return True if a source can run a conversation's own tool of this name."""
     find = getattr(source, "has_room", None)
     is_free = source.get(tool_name) is None
     return is_free and (not callable(find) or bool(find(tool_name)))
 
 
 def is_own_tool(context: ToolExecutionContext | None, tool_name: str) -> bool:
-    """Whether only the conversation that calls has a tool of this name."""
+    """Return True if only the calling conversation has a tool of this name."""
     scope = context.scope if context is not None and check_context(context) else None
     return scope is not None and scope.own(tool_name) is not None
 
@@ -333,7 +328,7 @@ def refused(
     context: ToolExecutionContext | None,
     refusal: Refusal,
 ) -> ToolExecutionResult:
-    """The end of a call that does not run; recorded where the source does that."""
+    """Return the result of a refused call; record it where the source has records."""
     refuse = getattr(source, "refuse", None)
     if callable(refuse):
         return cast("ToolExecutionResult", refuse(tool_name, params, context, refusal))
@@ -351,7 +346,7 @@ def refused(
 def renamed_group(
     group: ToolGroup, name: str, tools: Iterable[Tool], names: Mapping[str, str]
 ) -> ToolGroup:
-    """A group of a source as it is shown: with exactly its tools, whatever else is shown.
+    """Return a source's group as it is shown, with exactly its tools.
 
     Args:
         group: As the source has it.
@@ -383,5 +378,5 @@ def _conflict(name: str, first: Tool, second: Tool) -> str:
 
 
 def described(tool: Tool) -> str:
-    """A tool for people: its name, and where it comes from."""
+    """Return a tool's name and origin, for people."""
     return f"{tool.name!r} of {'code' if tool.source is None else tool.source}"

@@ -1,4 +1,4 @@
-"""Which tools does a front end find, and what is a model told of them? A23-A26, A40."""
+"""Which tools does a front end find, and what does the prompt say about them? A23-A26, A40."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 MethodFilter = Callable[[Tool], bool]
-"""Whether a tool is discovered, in the place of whether it is on. A24."""
+"""Returns True if a tool is discovered, in place of whether it is on. A24."""
 
 _MAX_PROMPTS: Final = 32
-"""Kept by one service; the longest unused one goes."""
+"""The most prompts that one service keeps; the longest unused one goes."""
 
 
 class DiscoveredTool(TypedDict):
@@ -45,8 +45,6 @@ class DiscoveredTool(TypedDict):
 
 
 class _HasTools(Protocol):
-    """A conversation's own view of the tools."""
-
     toolbox: Toolbox
 
     def protocol(
@@ -55,11 +53,11 @@ class _HasTools(Protocol):
 
 
 class ToolDiscoveryService:
-    """Finds tools, and makes the prompt that tells a model of them, once for as long as it holds.
+    """Find tools, and make and cache the prompt that shows them to a model.
 
     Args:
         toolbox: The tools, and which of them are on.
-        protocol: Gives the protocol of a name; None: one that is shared by all who ask so.
+        protocol: Gives the protocol of a name; None: a shared one.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class ToolDiscoveryService:
         return f"ToolDiscoveryService({self._toolbox!r}, {len(self._prompts)} prompts kept)"
 
     def get_discovered_methods(self, filter: MethodFilter | None = None) -> list[DiscoveredTool]:  # noqa: A002 - the founding document's word
-        """The tools that are on, each as a tool and a method. A24, A35.
+        """Return the enabled tools, each as a tool with its methods. A24, A35.
 
         A name is split at its last `_`: `web_page_read` is the method `read` of `web_page`; a name
         without one is a tool whose only method has the same name.
@@ -108,10 +106,10 @@ class ToolDiscoveryService:
         config: ToolCallConfig | Mapping[str, Any] | None = None,
         agent_id: str | None = None,
     ) -> str:
-        """What the system prompt has to say about the tools that are on. A25.
+        """Return the part of the system prompt about the enabled tools. A25.
 
-        Empty when tools are switched off, and for a protocol whose request tells of the tools. It
-        is made anew when a tool has changed, whether or not anybody invalidates anything.
+        Empty when tools are switched off, and for a protocol whose request contains the tools. It
+        is made anew when a tool has changed, even without `invalidate_cache`.
 
         Args:
             config: Other settings than those of the conversation, for this prompt.
@@ -136,14 +134,14 @@ class ToolDiscoveryService:
         return kept[1]
 
     def invalidate_cache(self) -> None:
-        """Forgets every prompt that is kept. A26."""
+        """Forget every cached prompt. A26."""
         self._prompts.clear()
 
 
 def create_tool_discovery_service(
     catalog: ToolSource | _HasTools, config: ToolCallConfig | None = None
 ) -> ToolDiscoveryService:
-    """A service that finds the tools of an engine, or of a conversation. A23.
+    """Make a service that finds the tools of an engine or a conversation. A23.
 
     Args:
         catalog: A `ToolEngine`, what `combine` and the like make of some, or a `ToolSession`.
@@ -161,7 +159,7 @@ def create_tool_discovery_service(
 
 
 def as_config(config: ToolCallConfig | Mapping[str, Any]) -> ToolCallConfig:
-    """The settings, given as such or as a mapping (also of the founding document's names).
+    """Return the settings, given as such or as a mapping (also of the founding document's names).
 
     Raises:
         ConfigurationError: They are none.
@@ -203,7 +201,6 @@ def _method(tool: Tool, name: str, is_callable: bool) -> dict[str, Any]:
 
 
 def _hash_of(config: ToolCallConfig) -> str:
-    """The same for the same settings, in whatever order they were given."""
     content = msgspec.json.encode(config, order="deterministic")
     return hashlib.sha256(content).hexdigest()[:16]
 

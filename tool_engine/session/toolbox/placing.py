@@ -1,4 +1,4 @@
-"""How does a tool, or a group of tools, stand in one conversation?"""
+"""How are tools and groups represented in one conversation?"""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from tool_engine.session.config import ToolCallConfig
 __all__ = ["GroupRules", "GroupState", "Placed", "group_from", "split_name", "toggle_of"]
 
 GroupRules = Callable[[list[str]], str]
-"""Makes the rules of a group from the names of its tools that are on. S11."""
+"""Makes the rules of a group from the names of its enabled tools. S11."""
 
 
 class Placed(NamedTuple):
-    """A tool, and how it stands in the conversation."""
+    """A tool and its state in the conversation."""
 
     name: str
-    """What the catalog knows it by, and runs."""
+    """The name by which the catalog knows and runs it."""
     tool: Tool
-    """As the model is told of it."""
+    """The tool as the model sees it."""
     is_enabled: bool
-    """Whether the model is told of it, and may call it."""
+    """Whether the model sees it and may call it."""
     is_own: bool
     """Whether only this conversation has it."""
     groups: tuple[str, ...] = ()
-    """The groups it is in that are on."""
+    """The enabled groups that contain it."""
 
 
 class GroupState(NamedTuple):
-    """A group, and how it stands in the conversation."""
+    """A group and its state in the conversation."""
 
     group: ToolGroup
     is_enabled: bool
     tools: tuple[str, ...]
-    """The names of its tools, whether they are on or not."""
+    """The names of its tools, on or off."""
     enabled_tools: tuple[str, ...]
-    """Those of which the model is told."""
+    """The names of its tools that the model sees."""
     rules: GroupRules | None = None
-    """What makes its rules; None: `group.rules` is the text of them."""
+    """Makes its rules; None: `group.rules` is their text."""
     is_own: bool = False
     """Whether only this conversation has it."""
 
@@ -53,10 +53,10 @@ class GroupState(NamedTuple):
 
 
 def group_from(fields: Mapping[str, Any]) -> ToolGroup:
-    """The group that the keys of a definition describe; no file is needed.
+    """Return the group that the keys of a definition describe; no file is needed.
 
     Raises:
-        ConfigurationError: They describe none; the message names every fault.
+        ConfigurationError: They describe no group; the message names every fault.
     """
     if not isinstance(fields, Mapping):
         raise ConfigurationError(
@@ -76,13 +76,13 @@ def _place(fault: Any) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The `toolId` and the method of a tool's name, which is split at its last `_`. A35."""
+    """Return the `toolId` and the method of a tool's name, split at its last `_`. A35."""
     owner, _, method = name.rpartition("_")
     return (owner, method) if owner and method else (name, name)
 
 
 def toggle_of(name: str, config: ToolCallConfig) -> bool | None:
-    """What the toggles say of a tool, by its name or else by its `toolId`; None: nothing. A7."""
+    """Return the toggle of a tool, by its name or else its `toolId`; None: it has none. A7."""
     toggles = config.tool_toggles
     if name in toggles or not config.toggles_by_tool_id:
         return toggles.get(name)

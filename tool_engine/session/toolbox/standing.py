@@ -1,7 +1,7 @@
-"""How do all tools and groups of one conversation stand, and which conversations share the answer?
+"""Which tools and groups of a conversation are on, and which conversations share the answer?
 
-To look at each tool of a large catalog takes milliseconds, and what is found takes room: it is
-found once for all conversations of a catalog that have the same switches.
+To look at each tool of a large catalog takes milliseconds and room: it is done once for all
+conversations of a catalog that have the same switches.
 """
 
 from __future__ import annotations
@@ -22,43 +22,37 @@ from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
 __all__ = ["OwnGroup", "Seen", "Standing", "is_on", "named_groups", "standing_of"]
 
 _SHARED_AT_ONCE: Final = 8
-"""Different switches of conversations of one catalog whose standings are kept for the next ones."""
+"""The most different switches of one catalog whose standings are kept."""
 
 
 class OwnGroup(NamedTuple):
-    """A group by its name, and what makes its rules."""
-
     group: ToolGroup
     rules: GroupRules | None
 
 
 class Standing(msgspec.Struct, frozen=True, eq=False, weakref=True):
-    """What everything came to; nobody changes it."""
+    """The state of all tools and groups. Immutable."""
 
     placed: dict[str, Placed]
     groups: dict[str, GroupState]
     memberships: dict[str, tuple[ToolGroup, ...]]
-    """Tool -> the groups it is in, whether they are on or not."""
+    """Tool -> the groups that contain it, on or off."""
     conflict: str | None
-    """What is wrong with a name that several tools have; it stands for none of them."""
+    """The message about a name that several tools have; it then stands for none of them."""
     told: list[Tool]
     """The tools that are on."""
 
 
 class Seen(NamedTuple):
-    """What a standing was found from."""
-
     generation: object
     config: ToolCallConfig
     own: Sequence[Tool]
-    """The tools that only the conversation has."""
     groups: Mapping[str, ToolGroup]
-    """The catalog's."""
     own_groups: dict[str, OwnGroup]
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What says whether it would be found again; no change of the settings reaches it."""
+        """Return a key that is equal if the standing would be; a copy of the settings."""
         config = self.config
         switches = (
             config.enabled,
@@ -68,7 +62,7 @@ class Seen(NamedTuple):
             dict(config.group_toggles),
             config.default_group_enabled,
         )
-        # Tools are equal of which one says 1 and the other true, and may still change.
+        # Tools are equal if one has 1 where the other has true, and may still change.
         own = [tool.definition_hash or id(tool) for tool in self.own]
         return self.generation, switches, own, self.own, self.groups
 
@@ -79,7 +73,7 @@ _shared: Final[WeakKeyDictionary[Any, tuple[tuple[tuple[Any, ...], Standing], ..
 
 
 def standing_of(catalog: Source, seen: Seen) -> Standing:
-    """How the tools and groups of a catalog stand, found anew or known from a conversation like it.
+    """Return the state of a catalog's tools and groups, found now or shared.
 
     Args:
         catalog: Where the tools are, as the conversation sees it.
@@ -104,14 +98,14 @@ def standing_of(catalog: Source, seen: Seen) -> Standing:
 
 
 def named_groups(catalog: Source, own_groups: Mapping[str, OwnGroup]) -> dict[str, OwnGroup]:
-    """All groups by name; the conversation's own go before the catalog's."""
+    """Return all groups by name; the conversation's own replace the catalog's."""
     named = {name: OwnGroup(group, None) for name, group in groups_of(catalog).items()}
     named |= own_groups
     return {name: named[name] for name in sorted(named)}
 
 
 def is_on(group: ToolGroup, config: ToolCallConfig) -> bool:
-    """Whether a group is on, where anything is. S21, S22."""
+    """Return True if a group is on while tools are on at all. S21, S22."""
     if group.is_quarantined:
         return False
     if group.name in config.group_toggles:
@@ -133,7 +127,7 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
     for (name, each), tools_of_group in zip(named.items(), found, strict=True):
         of_group[name] = [tool.name for tool in tools_of_group]
         if name in seen.own_groups:
-            # A selector of a file knows nothing of a conversation's tools, and takes none of them.
+            # A selector in a file does not cover a conversation's own tools.
             of_group[name] += [tool.name for tool in single if tool.name in each.group.tools]
         for tool_name in of_group[name]:
             members.setdefault(tool_name, []).append(each.group)
@@ -142,7 +136,7 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
     if not any(is_on(each.group, config) for each in named.values()):
         _turn_off_idle(placed, config)
     if like is not None:
-        # Most tools stand as they do for another conversation: that takes no room twice.
+        # A tool that stands as in another conversation shares its memory.
         for name, known in like.placed.items():
             if not known.is_own and placed.get(name) == known:
                 placed[name] = known
@@ -157,7 +151,7 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
         )
         for name, each in named.items()
     }
-    # A group that gave way to the session's one of its name still says who is asked.
+    # A group that the session's own one replaces still decides who approves.
     for name in seen.groups.keys() & seen.own_groups.keys():
         for tool in seen.groups[name].members(clear):
             members.setdefault(tool.name, []).append(seen.groups[name])
@@ -171,7 +165,6 @@ def _found(catalog: Source, seen: Seen, like: Standing | None = None) -> Standin
 
 
 def _conflicts_of(own: Sequence[Tool], names: set[str], catalog: Source) -> dict[str, str]:
-    """Name -> what is wrong with it, of the session's own tools."""
     taken: dict[str, str] = {}
     seen: set[str] = set()
     for tool in own:
@@ -203,7 +196,7 @@ def _placed(tool: Tool, groups: Iterable[ToolGroup], config: ToolCallConfig) -> 
 
 
 def _turn_off_idle(placed: dict[str, Placed], config: ToolCallConfig) -> None:
-    """Where no other tool is on, there is nothing to keep as a variable. S23."""
+    """Turn off the variable tools where no other tool is on. S23."""
     idle = [name for name in VARIABLE_TOOLS if name in placed and placed[name].is_own]
     if any(each.is_enabled for name, each in placed.items() if name not in idle):
         return

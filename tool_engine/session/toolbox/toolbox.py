@@ -1,4 +1,4 @@
-"""Of which tools is the model of one conversation told, and which of them may it call?"""
+"""Which tools does a conversation's model see, and which may it call?"""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["Found", "GroupRules", "GroupState", "Placed", "Toolbox"]
 
 
 _MANY: Final = 500
-"""Tools that a name is compared with one by one."""
+"""The most tools with which a name is compared one by one."""
 _LIKELY: Final = 20
 
 
 class Found(NamedTuple):
-    """How everything stood when it was looked at last, and what says whether it still does."""
+    """The standing at the last look, and what shows whether it is still valid."""
 
     standing: Standing
     stamp: object
@@ -50,8 +50,6 @@ class Found(NamedTuple):
 
 
 class _On(NamedTuple):
-    """The groups that are on, and what they were found from."""
-
     config: ToolCallConfig
     groups: Mapping[str, ToolGroup]
     own: dict[str, OwnGroup]
@@ -59,7 +57,7 @@ class _On(NamedTuple):
 
 
 class Toolbox:
-    """The tools and the groups of one conversation, and what of them is on.
+    """The tools and groups of one conversation, and which of them are on.
 
     A reload of the engine is seen at the next question; where nothing changed, a question costs
     next to nothing.
@@ -69,7 +67,7 @@ class Toolbox:
             and `prepare` make of some.
         config: What is on from the start; what is toggled changes `toolbox.config`.
         own: Gives the tools that only this conversation has.
-        prepare: Adapts what the model is told of each tool in each turn: see `prepare`.
+        prepare: Adapts how the model sees each tool in each turn: see `prepare`.
         stamp: Gives something equal for as long as `own` gives the same, while the toolbox itself
             is as it was; None: `own` is asked each time.
     """
@@ -85,14 +83,14 @@ class Toolbox:
     ) -> None:
         self.config = ToolCallConfig() if config is None else config
         self.turn = 0
-        """Which turn it is, for `prepare`: counted by whoever asks the model."""
+        """The present turn, for `prepare`: the model's loop counts it."""
         self.catalog: Source = _of_one(catalog, prepare, lambda: self.turn)
-        """What runs the tools: knows each one as the model does."""
+        """The catalog that runs the tools, under the model's names."""
         self._own = own
         self._stamp = stamp or (lambda: tuple(own()))
         self._groups: dict[str, OwnGroup] = {}
         self.found: Found | None = None
-        """What the last question came to: another object after each change that was noticed."""
+        """The last standing that was found: another object after each noticed change."""
         self._on: _On | None = None
 
     def __repr__(self) -> str:
@@ -103,18 +101,18 @@ class Toolbox:
         tools = sum(each.is_enabled for each in self.all())
         return f"Toolbox({tools} tools on, groups {', '.join(groups) or 'none'})"
 
-    # What the model is told of.
+    # The tools that the model sees.
 
     @property
     def standing(self) -> Standing:
-        """How everything stands: another object as soon as anything does otherwise."""
+        """Return the present standing: another object after every change."""
         return self._current()
 
     def tools(self) -> list[Tool]:
-        """The tools that are on, as the model is told of them; the session's own stand last.
+        """Return the enabled tools as the model sees them, the session's own last.
 
         Raises:
-            ToolConflictError: Two tools have one name; the message names both, and the cure.
+            ToolConflictError: Two tools have one name; the message names both and a remedy.
         """
         standing = self._current()
         if standing.conflict is not None:
@@ -122,34 +120,33 @@ class Toolbox:
         return standing.told.copy()
 
     def all(self) -> list[Placed]:
-        """Every tool whose name is clear, on or off; the session's own stand last."""
+        """Return every tool with an unambiguous name, on or off; the session's own last."""
         return list(self._current().placed.values())
 
     def find(self, shown_name: str) -> Placed | None:
-        """The tool that the model knows by this name, on or off; None: none, or more than one."""
+        """Return the tool that the model knows by this name, on or off; None: none or several."""
         return self._current().placed.get(shown_name)
 
     def hint(self, name: str) -> str:
-        """`; did you mean 'x'?` where a tool that is on has nearly this name, else nothing."""
+        """Return `; did you mean 'x'?` if an enabled tool has nearly this name, else ""."""
         placed = self._current().placed
         return suggest_near(name, (each for each in self._likely(name) if placed[each].is_enabled))
 
     def _likely(self, name: str) -> set[str]:
-        """The names of the tools that a name may be meant for."""
         names = set(self._current().placed)
         find = getattr(getattr(self.catalog, "index", None), "nearest", None)
         if len(names) > _MANY and find is not None:
-            # An engine finds the likely ones of thousands in no time.
+            # An engine finds the likely ones of thousands at once.
             own = (each.name for each in self._own())
             names &= {*find(name, _LIKELY), *own}
         return names
 
     def groups(self) -> list[GroupState]:
-        """All groups by name, on or off."""
+        """Return all groups by name, on or off."""
         return list(self._current().groups.values())
 
     def enabled_groups(self) -> tuple[ToolGroup, ...]:
-        """The groups that are on, by name; asks for no tools, not even the session's own."""
+        """Return the enabled groups, by name, without a look at any tool."""
         config, groups, own, on = self.config, groups_of(self.catalog), self._groups, self._on
         if on is None or on.config is not config or on.groups is not groups or on.own is not own:
             named = named_groups(self.catalog, own).values() if config.enabled else ()
@@ -158,12 +155,12 @@ class Toolbox:
         return on.enabled
 
     def groups_of(self, shown_name: str) -> list[str]:
-        """The names of all groups that a tool is in, on or off."""
+        """Return the names of all groups that contain a tool, on or off."""
         groups = self._current().memberships.get(shown_name, ())
         return list(dict.fromkeys(group.name for group in groups))
 
     def permissions_of(self, shown_name: str) -> list[Permission]:
-        """What the groups that a tool is in say of it, in the order of `groups_of`.
+        """Return the permissions of a tool's groups, in the order of `groups_of`.
 
         A group that is off counts, too: a tool may be on without it.
         """
@@ -171,7 +168,7 @@ class Toolbox:
         return [group.permission for group in groups if group.permission is not None]
 
     def shown_names(self, tool: Tool) -> list[str]:
-        """The names under which the model is told of a tool, of which the engine has this form."""
+        """Return the names under which the model sees an engine's tool."""
         placed = self._current().placed.get(tool.name)
         if placed is not None and placed.is_own:
             return [tool.name]
@@ -180,7 +177,7 @@ class Toolbox:
 
     @property
     def findings(self) -> list[str]:
-        """What somebody should know who expects a tool or a group to be there."""
+        """Problems that keep a tool or a group from the conversation."""
         findings = list(getattr(self.catalog, "findings", ()))
         told = [getattr(each, "message", each) for each in findings]
         hidden = sorted(self._groups.keys() & groups_of(self.catalog).keys())
@@ -199,14 +196,13 @@ class Toolbox:
         return told if standing.conflict is None else [*told, standing.conflict]
 
     def _is_named_so(self, engine_name: str) -> bool:
-        """Whether an engine knows one of the tools by this name."""
         near = (self.find(name) for name in near_names(self.catalog, engine_name))
         return any(self.shown_names(replace(each.tool, name=engine_name)) for each in near if each)
 
-    # What is on. S22.
+    # Which are on. S22.
 
     def is_group_enabled(self, name: str) -> bool:
-        """Whether a group is on.
+        """Return True if a group is on.
 
         Raises:
             ConfigurationError: There is no such group; the message names the nearest.
@@ -214,7 +210,7 @@ class Toolbox:
         return self._group(name).is_enabled
 
     def toggle_group_enabled(self, name: str, enabled: bool | None = None) -> bool:
-        """Turns a group on or off, for this conversation only.
+        """Turn a group on or off, for this conversation only.
 
         Args:
             name: The group.
@@ -225,7 +221,7 @@ class Toolbox:
 
         Raises:
             ConfigurationError: There is no such group; the message names the nearest. Or it is to
-                be on, and nobody approved it: see `ToolGroup.is_quarantined`.
+                be on and is not approved: see `ToolGroup.is_quarantined`.
         """
         wanted = not self._group(name).is_enabled if enabled is None else _flag(enabled)
         group = self._group(name).group
@@ -236,7 +232,7 @@ class Toolbox:
         return wanted
 
     def is_tool_enabled(self, name: str) -> bool:
-        """Whether the model is told of a tool, and may call it.
+        """Return True if the model sees a tool and may call it.
 
         Raises:
             ConfigurationError: There is no such tool; the message names the nearest.
@@ -244,7 +240,7 @@ class Toolbox:
         return self._tool(name).is_enabled
 
     def set_tool_enabled(self, name: str, enabled: bool) -> None:
-        """Turns a tool on or off, for this conversation only; goes before its groups.
+        """Turn a tool on or off, for this conversation only, whatever its groups say.
 
         A tool that its definition does not offer to models (a draft, a deprecated one) stays off.
 
@@ -258,14 +254,14 @@ class Toolbox:
     def register_group(
         self, group: ToolGroup | Mapping[str, Any], rules: GroupRules | None = None
     ) -> ToolGroup:
-        """Adds a group that only this conversation has, in the place of its last one of that name.
+        """Add a group for this conversation only; replace its own one of that name.
 
         Args:
             group: The group, or its definition as a mapping.
             rules: Makes its rules from the names of its tools that are on; None: `group.rules`.
 
         Raises:
-            ConfigurationError: The mapping is no group.
+            ConfigurationError: The mapping describes no group.
             ToolConflictError: The catalog has a group of that name.
         """
         made = group if isinstance(group, ToolGroup) else group_from(group)
@@ -280,17 +276,17 @@ class Toolbox:
         return made
 
     def under(self, config: ToolCallConfig) -> Toolbox:
-        """The same tools and groups under other settings, for a question or two."""
+        """Return the same tools and groups under other settings, for a few questions."""
         if config == self.config:
             return self
         made = copy.copy(self)
         made.config = config
         return made
 
-    # Keeping it.
+    # Saving.
 
     def to_dict(self) -> dict[str, Any]:
-        """What was toggled, and the session's own groups, as JSON values for `restore`.
+        """Return the toggles and the session's own groups as JSON values, for `restore`.
 
         Functions that make rules are left out: register them again.
         """
@@ -302,7 +298,7 @@ class Toolbox:
         return dict(msgspec.to_builtins(kept))
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Takes up what `to_dict` wrote.
+        """Restore what `to_dict` wrote.
 
         Raises:
             SessionError: The data is not what `to_dict` writes; the message names the place.
@@ -334,7 +330,7 @@ class Toolbox:
             raise ConfigurationError(f"there is no tool {name!r:.80}{suggest_near(name, placed)}")
         return placed[name]
 
-    # Looking.
+    # Finding.
 
     def _current(self) -> Standing:
         found = self.found
@@ -359,15 +355,13 @@ class Toolbox:
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     tool_toggles: dict[str, bool]
     group_toggles: dict[str, bool]
     groups: list[ToolGroup]
 
 
 def _of_one(catalog: ToolSource, adapt: Prepare | None, turn: Callable[[], int]) -> Source:
-    """The catalog as one conversation sees it: nobody else's turns count."""
+    """Return the catalog as one conversation sees it, with its own turns only."""
     source = as_source(catalog)
     return as_source(bound(source if adapt is None else prepare(source, adapt), turn))
 

@@ -1,7 +1,7 @@
-"""Which settings of a conversation are about tools and groups that are not there?
+"""Which settings name tools and groups that do not exist?
 
 Such a name is no error, since its file may come later. But a misspelled one leaves a tool on that
-somebody has turned off, so somebody has to be told.
+was to be off, so each is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["strangers_in"]
 _WILD: Final = frozenset("*?[")
 _BY_EITHER: Final = ("tool_permissions", "rules", "max_uses")
 _MOST_HINTS: Final = 10
-"""Settings of which the nearest name is told: to look for it among thousands takes its time."""
+"""The most settings whose nearest name is looked up, which is slow among thousands."""
 
 
 def strangers_in(
@@ -28,7 +28,7 @@ def strangers_in(
     was_named: Callable[[str], bool],
     likely: Callable[[str], Iterable[str]],
 ) -> list[str]:
-    """A sentence for each setting that is about nothing; the first ones name the nearest.
+    """Return a sentence for each setting without a target; the first name the nearest.
 
     Args:
         config: The settings.

@@ -1,7 +1,7 @@
-"""Which kept texts are repeated word for word in arguments, whoever typed them?
+"""Which kept texts do arguments repeat word for word?
 
-Only letters and digits count, whatever their case and width, so that line breaks, escapes and
-punctuation hide nothing. What was translated, encoded or told in other words is not found.
+Only letters and digits count, in any case and width, so that line breaks, escapes and punctuation
+hide nothing. Translated, encoded or reworded text is not found.
 """
 
 from __future__ import annotations
@@ -18,35 +18,33 @@ from tool_engine.session.variables.traces import EDGE, Trace, Traced, beginning
 __all__ = ["LEAST", "MOST_SEARCHED", "MOST_SOUGHT", "Copy", "copies"]
 
 MOST_SOUGHT: Final = 131_072
-"""The most letters and digits of the arguments that are looked at, from their beginning."""
+"""The most letters and digits of the arguments that are searched, from the beginning."""
 MOST_SEARCHED: Final = 2_097_152
-"""The most characters of variables that are looked at; those that were used last go first."""
+"""The most characters of variables that are searched, the last used first."""
 _BLOCK: Final = 16
 """Each run of `LEAST` holds a whole block, wherever blocks begin."""
 
 
 class Copy(NamedTuple):
-    """A text that stands in the arguments and in variables."""
+    """A text that occurs both in the arguments and in variables."""
 
     variable: Variable
-    """The one that held it first."""
+    """The variable that held it first."""
     size: int
-    """Letters and digits in a row that are the same."""
+    """The number of equal letters and digits in a row."""
 
 
 class _Holder(NamedTuple):
-    """A variable, and what it may have in common with the arguments."""
-
     variable: Variable
     pieces: Iterable[str]
     text: str | None
-    """All its letters; None: it is gone, and nobody knows more of it than the pieces."""
+    """All its letters; None: it is gone, and only the found pieces are known."""
 
 
 def copies(
     value: Any, variables: Iterable[Variable], traces: Iterable[Trace] = ()
 ) -> Iterator[Copy]:
-    """The variables of which a long piece stands in `value`.
+    """Find the variables of which a long piece occurs in `value`.
 
     A piece belongs to the variable that held it first: what a tool echoed later is no other text.
 
@@ -75,12 +73,11 @@ def copies(
 
 
 def _is_held(piece: str, texts: Iterable[str], parts: Iterable[str]) -> bool:
-    """Whether an older variable held a piece; of one that is gone its ends are not known."""
+    """Return True if an older variable held a piece; the ends of a traced one are unknown."""
     return any(piece in each for each in texts) or any(piece[EDGE:-EDGE] in each for each in parts)
 
 
 def _gone(ways: list[str], traces: Iterable[Trace]) -> list[_Holder]:
-    """What of variables that are gone stands in the arguments."""
     sought = [Traced(letters) for letters in ways]
     found = []
     for each in traces:
@@ -92,16 +89,16 @@ def _gone(ways: list[str], traces: Iterable[Trace]) -> list[_Holder]:
 
 
 class _Sought:
-    """Texts, and where in each of them each block begins first."""
+    """Texts with the first place of each block in each of them."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = [(text, _places(text)) for text in texts]
         first = self._texts[0][1]
-        # Most blocks of other texts are nowhere: that is found out at once.
+        # Most blocks of other texts occur nowhere, which is quickly seen.
         self._blocks = first.keys() if len(texts) == 1 else {*chain(*(at for _, at in self._texts))}
 
     def pieces(self, other: str) -> Iterator[str]:
-        """The longest runs that are the same here and in `other`, at least `LEAST` long."""
+        """Find the longest equal runs here and in `other`, of at least `LEAST` letters."""
         place = done = 0
         while place + _BLOCK <= len(other):
             begin = end = 0
@@ -114,7 +111,7 @@ class _Sought:
                 place += _BLOCK
 
     def _longest(self, block: str, other: str, place: int, floor: int) -> tuple[int, int]:
-        """Where the longest run in `other` begins and ends that has the block at `place` in it."""
+        """Return where the longest equal run around a block begins and ends in `other`."""
         runs = [
             _grown(text, places[block], other, place, floor)
             for text, places in self._texts
@@ -129,7 +126,7 @@ def _places(text: str) -> dict[str, int]:
 
 
 def _grown(text: str, mine: int, other: str, place: int, floor: int) -> tuple[int, int]:
-    """Where the run in `other` begins and ends that is the same as the one at `mine`."""
+    """Return where the run in `other` begins and ends that equals the one at `mine`."""
     before = 0
     while (
         before < min(mine, place - floor) and text[mine - before - 1] == other[place - before - 1]
@@ -143,7 +140,6 @@ def _grown(text: str, mine: int, other: str, place: int, floor: int) -> tuple[in
 
 
 def _searched(variables: Iterable[Variable]) -> list[tuple[Variable, str]]:
-    """As many as may be searched, with their letters."""
     left = MOST_SEARCHED
     searched = []
     for variable in variables:
@@ -159,7 +155,7 @@ def _searched(variables: Iterable[Variable]) -> list[tuple[Variable, str]]:
 
 
 def _ways(value: Any) -> Iterable[str]:
-    """The letters of a value in their order: all, and those of what is told between others.
+    """Return the letters of a value in order: all, and without keys, other values or both.
 
     A model that repeats rows writes their keys and numbers, too; one that hides a text may put them
     between its words.
@@ -172,7 +168,7 @@ def _ways(value: Any) -> Iterable[str]:
 
 
 def _told(value: Any) -> Iterator[tuple[str, str]]:
-    """The letters of all that a value has, however deep: texts `t`, keys `k`, and the rest `n`."""
+    """Find the letters of a value at any depth: texts `t`, keys `k`, and the rest `n`."""
     rest = [(value, "t")]
     while rest:
         item, kind = rest.pop()

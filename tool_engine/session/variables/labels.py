@@ -1,11 +1,11 @@
-"""Where does a content come from, and may it get to a tool?
+"""Where does content come from, and may it reach a tool?
 
 A label is a text that says where content came from, in one word or several: `user`, `model`,
 `rule`, `tool:fetch_page effect:read host:example.com`. A content has one label for each origin; a
 tool that `accepts` labels takes the content when each of them has a word that it accepts.
 
 In a conversation with several sources, `tool:search` is the tool of the same source as the one that
-accepts it, and `tool:source-2:search` the one of the second source, whoever says it.
+accepts it, and `tool:source-2:search` that of the second source, in any tool's `accepts`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ __all__ = [
 ]
 
 _ADDRESSES: Final = ("url", "final_url")
-"""The keys of arguments and of outputs that hold an address."""
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _NONE: Final[Sequence[str]] = ()
 _REMEMBERED: Final = 1024
-"""Tools of which it is known where their calls go."""
+"""The most tools whose hosts are remembered."""
 _LITTLE: Final = 262_144
-"""Characters of variables that are looked through on the event loop."""
+"""The most characters of variables that are searched on the event loop."""
 _SPACE: Final = re.compile(r"\s")
 _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 
@@ -53,7 +52,7 @@ _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 def refused_labels(
     labels: Iterable[str], accepts: Iterable[str] | None, source: str = ""
 ) -> list[str]:
-    """The labels that a tool does not accept, sorted; none with `accepts` None.
+    """Return the labels that a tool does not accept, sorted; none with `accepts` None.
 
     Args:
         labels: Where a content came from.
@@ -63,7 +62,7 @@ def refused_labels(
     if accepts is None:
         return []
     own = _number(source)
-    # Hosts are spelled small in labels.
+    # Hosts are in lower case in labels.
     patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
     told = (" ".join(_seen_from(own, word) for word in label.split()) for label in labels)
     return sorted(label for label in told if not _is_accepted(label, patterns, own))
@@ -76,10 +75,10 @@ def labels_of_result(
     used: Iterable[str] = (),
     source: str = "",
 ) -> frozenset[str]:
-    """Where the result of a call came from: its tool, and whatever was put into its arguments.
+    """Return the labels of a call's result: of its tool and of its arguments' contents.
 
     The host is the one of the URL that the definition names, where it names one, else of the
-    argument `url`; a result that tells an address under `url` or `final_url` came from there, too.
+    argument `url`; a result with an address under `url` or `final_url` came from there, too.
 
     Args:
         tool: The tool as the catalog has it.
@@ -100,7 +99,7 @@ def labels_of_result(
 
 
 def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
-    """Where the pieces came from that `value` repeats from variables, word for word.
+    """Return the labels of the pieces that `value` repeats from variables, word for word.
 
     What the model wrote before it was in any result is its own, and has no label here.
     """
@@ -108,7 +107,7 @@ def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
 
 
 async def labels_of_copies_in_time(value: Any, store: VariableStore) -> frozenset[str]:
-    """The same as `labels_of_copies`; what is much is looked through in a thread."""
+    """Do the same as `labels_of_copies`; search large values in a thread."""
     if _is_little(value, store):
         return labels_of_copies(value, store)
     return await asyncio.to_thread(_labels_of_copies, value, *_texts_of(store))
@@ -124,7 +123,7 @@ def _labels_of_copies(
 def refusal_of_labels(
     tool: Tool, expanded: Expanded, params: dict[str, Any] | None = None, source: str = ""
 ) -> Refusal | None:
-    """Why content must not get to a tool that says what it accepts; None: it may.
+    """Return why content must not reach a tool that limits what it accepts; None: it may.
 
     Args:
         tool: Its `accepts`; None there: it takes everything.
@@ -144,7 +143,7 @@ def refusal_of_labels(
 async def refusal_in_time(
     tool: Tool, expanded: Expanded, params: dict[str, Any], source: str = ""
 ) -> Refusal | None:
-    """The same as `refusal_of_labels`; what is much is looked through in a thread."""
+    """Do the same as `refusal_of_labels`; search large values in a thread."""
     store = expanded.store
     if tool.accepts is None or store is None or _is_little(params, store):
         return refusal_of_labels(tool, expanded, params, source)
@@ -156,13 +155,13 @@ async def refusal_in_time(
 
 
 def _is_little(value: Any, store: VariableStore) -> bool:
-    """Whether it takes a few milliseconds to look for copies."""
+    """Return True if the search for copies takes only milliseconds."""
     chars = sum(each.chars + each.traces.chars for each in _stores(store))
     return is_quick(value) and chars <= _LITTLE
 
 
 def _stores(store: VariableStore) -> Iterator[VariableStore]:
-    """That of a conversation, and those of the conversations that it works for."""
+    """Return the store of a conversation and those of the conversations above it."""
     each: VariableStore | None = store
     while each is not None:
         yield each
@@ -170,11 +169,11 @@ def _stores(store: VariableStore) -> Iterator[VariableStore]:
 
 
 def _texts_of(store: VariableStore) -> tuple[list[Variable], list[Trace]]:
-    """What they hold, the last used first, and what tells of what they held."""
+    """Return their variables, the last used first, and the traces of removed ones."""
     stores = list(_stores(store))
     if len(stores) == 1:
         return store.find(), list(store.traces)
-    # In turns: so many of the one do not keep those of the other from being looked at.
+    # In turns, so that many of one store do not crowd out those of another.
     turns = zip_longest(*(each.find() for each in stores))
     variables = [variable for turn in turns for variable in turn if variable is not None]
     return variables, [trace for each in stores for trace in each.traces]
@@ -197,10 +196,10 @@ def _of_copies(
 ) -> Refusal | None:
     for copy in copies(list(sent.values()), variables, traces):
         variable = copy.variable
-        # What the model wrote before a tool echoed it came from nowhere else.
+        # What the model wrote before a tool echoed it has no other origin.
         refused = refused_labels(variable.labels - OWN_WORDS, tool.accepts, source)
         if refused:
-            # What is no variable is told in words.
+            # What is no variable is described in words.
             name = variable.name if " " in variable.name else f"the variable {variable.name!r}"
             what = f"a text of {copy.size} letters and digits from {name}"
             return _refusal(tool, variable, refused, what)
@@ -228,12 +227,12 @@ def _is_accepted(label: str, patterns: list[str], own: int) -> bool:
 
 
 def _number(source: str) -> int:
-    """The place of a source among several, from 1; see `source_of`."""
+    """Return the place of a source among several, from 1; see `source_of`."""
     return int(source.rpartition(" ")[2]) if source else 1
 
 
 def _seen_from(own: int, word: str) -> str:
-    """A word as a tool of a source reads it: of another source's tool it says which."""
+    """Return a word as a source's tool reads it: it names other sources."""
     found = _TOOL.fullmatch(word)
     if found is None or int(found[1] or 1) == own:
         return word
@@ -248,7 +247,7 @@ def _forms(word: str, own: int) -> tuple[str, ...]:
 
 
 def _hosts(values: Any) -> Sequence[str]:
-    """The hosts of the addresses that arguments or an output hold under the known keys."""
+    """Return the hosts of the addresses under the known keys."""
     if type(values) is not dict and not isinstance(values, Mapping):
         return _NONE
     if "url" not in values and "final_url" not in values:
@@ -259,12 +258,12 @@ def _hosts(values: Any) -> Sequence[str]:
 
 
 class _Asks(NamedTuple):
-    """What a definition says of the hosts that its calls ask."""
+    """How a definition determines the hosts that its calls reach."""
 
     tool: Tool
-    """Kept, so that no other one gets its identity."""
+    """Held so that no other tool gets its identity."""
     is_fixed: bool
-    """Whether its arguments, whatever they are called, cannot change where its request goes."""
+    """Whether no argument can change where its request goes."""
     host: str | None
 
 
@@ -281,7 +280,7 @@ def _asks_of(tool: Tool) -> _Asks:
 
 
 def _read(tool: Tool) -> _Asks:
-    # Read once: a loaded tool makes the mapping anew each time.
+    # Read once: a loaded tool makes the mapping anew at each access.
     request = tool.implementation_config.get("request")
     if not isinstance(request, Mapping):
         return _Asks(tool, False, None)
@@ -291,10 +290,10 @@ def _read(tool: Tool) -> _Asks:
 
 
 def _host(address: str) -> str | None:
-    """The host that is dialled for an address, as the tools that dial read it."""
+    """Return the host that the tools would dial for an address, or None."""
     if _ORIGIN.match(address) is None:
         return None
-    # Loaded by name: whoever dials has loaded it, and nobody else needs it.
+    # Loaded late: only tools that dial need it.
     try:
         url = import_module("tool_engine.executors.http.url").parse_url(address)
     except ToolExecutionError:
@@ -304,12 +303,12 @@ def _host(address: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _label(name: str, source: str, effect: str, host: str | None) -> frozenset[str]:
-    """The one label of what came from a tool."""
+    """Return the one label of content from a tool."""
     place = f"source-{_number(source)}:" if source else ""
     told = "" if host is None else f" host:{host}"
     return frozenset({f"tool:{place}{_word(name)} effect:{_word(effect)}{told}"})
 
 
 def _word(text: str) -> str:
-    """A text as one word: a name must not say that it came from somewhere else, too."""
+    """Return a text as one word, so that a name cannot forge another origin."""
     return _SPACE.sub("_", text)

@@ -1,4 +1,4 @@
-"""What of a text counts when texts are compared, however they are written?"""
+"""Which letters of a text count when texts are compared?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["LEAST", "letters_of"]
 
 LEAST: Final = 48
-"""Letters and digits in a row that make a copy: about eight words."""
+"""The fewest letters and digits in a row that make a copy: about eight words."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf])")
 _PERCENT: Final = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _NO_LETTER: Final = re.compile(r"[\W_]+")
@@ -18,7 +18,7 @@ _LOWER: Final = bytes(range(256)).lower()
 
 
 def letters_of(text: str) -> str:
-    """The letters and digits of a text, small, whatever their width and whatever escapes them."""
+    """Return a text's letters and digits in lower case, without widths and escapes."""
     if "%" in text:
         text = _PERCENT.sub(_decoded, text)
     if "\\" in text:
@@ -29,5 +29,5 @@ def letters_of(text: str) -> str:
 
 
 def _decoded(found: re.Match[str]) -> str:
-    """What stands for itself in an address only as `%20` and the like."""
+    """Return the character that an address may hold only as `%20` and the like."""
     return bytes.fromhex(found[0].replace("%", "")).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Which variables do arguments refer to, and what do the arguments become?
+"""Which variables do arguments refer to, and how are the references replaced?
 
 `$VAR_REF{{name}}` stands for the whole of a variable, `$VAR_REF{{name:start}}` for its text from a
 character on, `$VAR_REF{{name:start:length}}` for that many characters. References are replaced
@@ -29,9 +29,8 @@ __all__ = [
 ]
 
 MAX_EXPANDED: Final = 16_777_216
-"""The most characters that the references of one call may come to."""
+"""The most characters that the references of one call may expand to."""
 BEGIN: Final = "$VAR_REF{{"
-"""What every reference begins with."""
 _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 REFERENCE: Final = (
     rf"\$(\$?)VAR_REF\{{\{{(?:({NAME})(?::([0-9]{{1,1000}})(?::([0-9]{{1,1000}}))?)?\}}\}})?"
@@ -42,31 +41,30 @@ _ONLY: Final = re.compile(rf"(?:{REFERENCE})+")
 
 
 class Expanded(NamedTuple):
-    """Arguments without references."""
-
     params: dict[str, Any]
     variables: tuple[Variable, ...]
-    """What was put in, each once, in the order of its first reference."""
+    """The variables that were put in, each once, in the order of the first reference."""
     store: VariableStore | None = None
-    """Where they, and all others that the conversation keeps, are."""
+    """The store of these and all other variables of the conversation."""
     texts: frozenset[str] = frozenset()
-    """The places of the texts of which a value may be read that the references make: of a list or
-    an object, only where nothing but references stood."""
+    """The places of texts that may be read as values: of a list or an object, only where it was
+    nothing but references.
+    """
 
     @property
     def labels(self) -> frozenset[str]:
-        """Where the content that was put in came from."""
+        """The labels of the content that was put in."""
         return frozenset[str]().union(*(each.labels for each in self.variables))
 
 
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:
-    """The text that refers to a variable, or to a part of it."""
+    """Return the text that refers to a variable, or to a part of it."""
     place = "" if start is None else f":{start}"
     return f"{BEGIN}{name}{place}{'' if length is None or start is None else f':{length}'}}}}}"
 
 
 def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
-    """The arguments with every reference replaced, in texts at any depth. S25.
+    """Return the arguments with every reference replaced, in texts at any depth. S25.
 
     A text that is nothing but one reference to a whole variable becomes its value, of whatever
     type; elsewhere the text of the value is put in. `$$VAR_REF{{` stands for the literal
@@ -91,7 +89,7 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
 
 
 async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
-    """Makes the texts of large variables that the arguments refer to, before `expand` needs them.
+    """Make the texts of referenced large variables, before `expand` needs them.
 
     Args:
         params: The arguments.
@@ -104,7 +102,7 @@ async def make_ready(params: dict[str, Any], store: VariableStore) -> None:
 
 
 def refers(params: dict[str, Any]) -> bool:
-    """Whether a text in the arguments holds what may be a reference."""
+    """Return True if a text in the arguments holds what may be a reference."""
     for key, item in params.items():
         if isinstance(key, str) and BEGIN in key:
             return True
@@ -118,14 +116,14 @@ def refers(params: dict[str, Any]) -> bool:
 
 def _holds(value: Any) -> bool:
     try:
-        # To write it is many times as quick as to look at each of its parts.
+        # Writing it is much quicker than looking at each of its parts.
         return BEGIN.encode() in msgspec.json.encode(value)
     except Exception:  # noqa: BLE001 - no JSON, or too deep: its texts count all the same
         return any(BEGIN in text for text in _texts(value))
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, keys too, however deep it is, and even if it holds itself."""
+    """Find every text in a value, keys too, at any depth, even if it contains itself."""
     rest, seen = [value], set[int]()
     while rest:
         item = rest.pop()
@@ -138,8 +136,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class _Expansion:
-    """Replaces the references of one call."""
-
     def __init__(self, store: VariableStore) -> None:
         self.used: dict[str, Variable] = {}
         self.texts: list[str] = []
@@ -170,7 +166,7 @@ class _Expansion:
         if whole is not None and not whole[1] and whole[2] and whole[3] is None:
             variable, text = self._take(whole, path)
             self._spend(len(text), path)
-            # Its value is what its text says: a copy that the tool may do with as it likes.
+            # A copy of the value, which the tool may change.
             if not isinstance(variable.value, str):
                 return json.loads(text)
             self.texts.append(path)

@@ -1,4 +1,4 @@
-"""What does one conversation keep under a name, and what goes when there is too much?"""
+"""How are a conversation's variables kept, and which go when there are too many?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["MAX_CHARS", "NAME", "Variable", "VariableKind", "VariableStore", "as
 NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
 """The names that a variable may have."""
 MAX_CHARS: Final = 67_108_864
-"""The most characters that all variables of a conversation come to, rules not counted."""
+"""The most characters of all variables of a conversation, without rules."""
 _NAME: Final = re.compile(NAME)
 _LONGEST: Final = 200
 _TEXT: Final = frozenset((str,))
@@ -35,7 +35,7 @@ _PLAIN: Final = frozenset((str, int, bool, type(None)))
 
 
 class VariableKind(str, Enum):
-    """Where a variable came from. U40."""
+    """Who or what made a variable. U40."""
 
     RULE = "RULE"
     """A rule or a skill of a group: always kept, never written by a model."""
@@ -43,9 +43,9 @@ class VariableKind(str, Enum):
     TOOL_CALL_ARGS = "ToolCallArgs"
     MESSAGE_CACHE = "MessageCache"
     LLM_ADD = "LLMAdd"
-    """The model wrote it."""
+    """Written by the model."""
     USER_ADD = "USER_ADD"
-    """The embedding program, or its user, wrote it."""
+    """Written by the embedding program or its user."""
 
 
 _LABELS: Final = {
@@ -54,7 +54,7 @@ _LABELS: Final = {
     VariableKind.USER_ADD: "user",
 }
 _UNKNOWN: Final = "unknown"
-"""The label of what came from a call or a message of which nobody said more."""
+"""The label of content from a call or message of unknown origin."""
 
 
 class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
@@ -65,11 +65,12 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
     """A JSON value; read it, do not change it."""
     kind: VariableKind = VariableKind.USER_ADD
     desc: str = ""
-    """What it holds, for people and models."""
+    """A description for people and models."""
     tags: tuple[str, ...] = ()
     labels: frozenset[Annotated[str, msgspec.Meta(pattern=r"\S")]] = frozenset()
-    """Where its content came from: a text for each origin, such as `user` or
-    `tool:fetch_page effect:read host:example.com`. None given: what its kind says."""
+    """Where its content came from: a text for each origin, such as `user` or `tool:fetch_page
+    effect:read host:example.com`. Without any, the kind decides.
+    """
     created: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
     updated: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
     chars: int = 0
@@ -87,7 +88,7 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
 
 
 def as_kept(variable: Variable) -> Variable:
-    """The same variable with a value of its own, of JSON values only, and with a label.
+    """Return the variable with its own copy of the value, as JSON values, and a label.
 
     Takes time in proportion to the value, and may do so in a thread.
     """
@@ -117,18 +118,18 @@ class VariableStore(KnownArguments):
         self.capacity = capacity
         self.max_chars = max_chars
         self.evicted = 0
-        """How many went because there were too many."""
+        """The number of variables that were removed for lack of room."""
         self.traces = Traces()
-        """What tells of those that are gone, and of what they held before, without their texts."""
+        """Traces of removed variables and former values, without their texts."""
         self.texts = KeptTexts()
-        """The texts of large ones, which take long to make."""
+        """The texts of large variables, which take long to make."""
         self.outer: VariableStore | None = None
-        """What the conversation keeps that this one works for: its texts are known here, too."""
+        """The store of the conversation above: its texts are known here, too."""
         self.has_large = False
         """Whether there ever was a large one."""
         self.origins: set[str] = set()
-        """The labels of all that was ever kept, rules not counted."""
-        # In the order of their last use. A plain dict would look for its first entry ever longer.
+        """The labels of all that was ever kept, without rules."""
+        # In the order of last use. A plain dict would search ever longer for its first entry.
         self._used: OrderedDict[str, Variable] = OrderedDict()
         self._kept: dict[str, Variable] = {}
         self._chars = 0
@@ -144,15 +145,15 @@ class VariableStore(KnownArguments):
 
     @property
     def chars(self) -> int:
-        """The characters of all texts, rules not counted."""
+        """The characters of all texts, without rules."""
         return self._chars
 
     def __iter__(self) -> Iterator[Variable]:
-        """All variables: the rules, then the others, the longest unused first."""
+        """Iterate over all variables: rules first, then the longest unused."""
         return iter([*self._kept.values(), *self._used.values()])
 
     def add(self, variable: Variable) -> Variable:
-        """Keeps a variable, in the place of one of the same name, whose `created` it takes over.
+        """Keep a variable; replace one of the same name, and take over its `created`.
 
         What is kept is a copy of the value, of JSON values only: of anything else, such as a date,
         a set or a NaN, what a model reads of it (`to_text`).
@@ -167,13 +168,13 @@ class VariableStore(KnownArguments):
         return self.take(as_kept(_checked(variable)))
 
     def take(self, variable: Variable) -> Variable:
-        """The same as `add`, for what `as_kept` made already.
+        """Do the same as `add`, for a variable from `as_kept`.
 
         Raises:
             VariableError: As for `add`.
         """
         name = variable.name
-        # What could be the name of a Python variable needs no closer look: names of calls are such.
+        # A Python identifier needs no closer look; names of calls are such.
         is_plain = name.isascii() and name.isidentifier() and len(name) <= _LONGEST
         if not is_plain or name in self._kept:
             self._check_name(variable)
@@ -193,7 +194,7 @@ class VariableStore(KnownArguments):
         return variable
 
     def note_read(self, name: str, labels: frozenset[str], text: str) -> None:
-        """Remembers what a model has read that no variable holds, so that copies of it are found.
+        """Remember a text that a model has read and no variable holds, to find copies of it.
 
         Args:
             name: What it was, such as `a result of 'fetch_page'`.
@@ -204,7 +205,7 @@ class VariableStore(KnownArguments):
         self.traces.add(name, labels, datetime.now(UTC), text, len(text))
 
     def get(self, name: str) -> Variable:
-        """The variable of that name, which counts as a use of it.
+        """Return the variable of that name, and count this as a use of it.
 
         Raises:
             VariableError: There is none; the message lists the nearest names.
@@ -220,7 +221,7 @@ class VariableStore(KnownArguments):
         return variable
 
     def remove(self, names: str | Iterable[str]) -> list[str]:
-        """Forgets variables, and tells which of the names there were; a text is one name.
+        """Remove variables and return the names that existed; a text is one name.
 
         Raises:
             VariableError: One of them is a rule; then none is forgotten.
@@ -232,18 +233,18 @@ class VariableStore(KnownArguments):
         return [name for name in listed if self._forget(name)]
 
     def forget_rules(self, names: Iterable[str]) -> None:
-        """Forgets rules, for the conversation itself: those of groups that are off."""
+        """Remove rules, for the conversation itself: those of groups that are off."""
         for name in names:
             self._kept.pop(name, None)
 
     def find(
         self, *, kind: VariableKind | None = None, search: str = "", tag: str | None = None
     ) -> list[Variable]:
-        """The variables that fit, the last used first, rules at the end.
+        """Return the matching variables, the last used first, rules at the end.
 
         Args:
             kind: Where they came from.
-            search: What is in the name or the description, in whatever case.
+            search: A text in the name or the description, in any case.
             tag: One of their tags.
         """
         wanted = search.casefold()
@@ -256,7 +257,7 @@ class VariableStore(KnownArguments):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """All variables as JSON values, for `from_dict`; the same variables, the same values."""
+        """Return all variables as JSON values, for `from_dict`."""
         return {
             "capacity": self.capacity,
             "max_chars": self.max_chars,
@@ -267,7 +268,7 @@ class VariableStore(KnownArguments):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The store that `to_dict` wrote.
+        """Return the store that `to_dict` wrote.
 
         Raises:
             VariableError: The data is not what `to_dict` writes; the message names the place.
@@ -306,7 +307,7 @@ class VariableStore(KnownArguments):
         if old.chars > LARGE:
             self.texts.forget(old)
         if old.chars >= LEAST:
-            # What was read from it must not be typed out now that it is gone.
+            # Copies of what was read from it are still found now that it is gone.
             self.traces.add(old.name, old.labels, old.updated, old.value, old.chars)
 
     def _evict(self) -> None:
@@ -319,14 +320,14 @@ class VariableStore(KnownArguments):
     def _near(self, name: str) -> str:
         if not len(self):
             return "; nothing is kept yet"
-        # So many take a tenth of a second; more would hold up the other calls.
+        # So many take a tenth of a second; more would hold up other calls.
         known = [*self._used, *self._kept][-1000:]
         near = find_near(name, known, like_enough=0.4) or known[-3:]
         return f"; near are {', '.join(near)}"
 
 
 def _checked(variable: Any) -> Variable:
-    """What a program wants to keep, with fields of the right types, or it could not be read back.
+    """Check the types of a program's variable, so that it can be read back.
 
     Raises:
         VariableError: It is no variable, or has a field of another type.
@@ -342,8 +343,6 @@ def _checked(variable: Any) -> Variable:
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     capacity: int
     evicted: Annotated[int, msgspec.Meta(ge=0)]
     variables: list[Variable]
@@ -352,9 +351,9 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _as_dict(variable: Variable) -> dict[str, Any]:
-    """A variable as JSON values: sets in order, and the keys of its value as they are.
+    """Return a variable as JSON values: sets sorted, the keys of its value in order.
 
-    The places in its text that a model was told of are the same then.
+    Positions in its text that a model knows stay the same.
     """
     rest = msgspec.structs.replace(variable, value=None)
     fields: dict[str, Any] = msgspec.to_builtins(rest, order="deterministic")
@@ -363,7 +362,7 @@ def _as_dict(variable: Variable) -> dict[str, Any]:
 
 
 def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
-    """A value as it is kept, which nobody else holds, and how many characters its text has.
+    """Return a copy of a value as JSON values, and the length of its text.
 
     Args:
         value: The value.
@@ -388,7 +387,7 @@ def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:
 
 
 def _chars_of_plain(value: Any) -> int | None:
-    """Characters of the text of what JSON gives back as it is, and is no deeper than one level.
+    """Return the length of the text of a flat, plain JSON value.
 
     None: it may be something else. The text itself is not written: only its length is needed.
     """

@@ -1,6 +1,6 @@
-"""What is the text of a large variable, without making it again at every look?
+"""How is the text of a large variable made without holding up the loop?
 
-To write a million rows down takes a third of a second, in which nothing else would run: it happens
+To write a million rows takes a third of a second, in which nothing else would run: it is done
 once, in a thread and in pieces.
 """
 
@@ -19,9 +19,9 @@ from tool_engine.session.weighing import PIECE, Weights
 __all__ = ["LARGE", "MOST_READY", "HasText", "KeptTexts", "kept_in_pieces", "without_halves"]
 
 LARGE: Final = 262_144
-"""Characters from which on the text of a variable is made in a thread: some milliseconds."""
+"""Characters from which a variable's text is made in a thread: some milliseconds."""
 MOST_READY: Final = 33_554_432
-"""The most characters of texts that are ready; the one that was made last is, whatever it has."""
+"""The most characters of texts kept ready; the last one made is kept at any length."""
 _HALF: Final = re.compile(r"(\\\\)|(\\ud[89a-f])")
 
 
@@ -30,11 +30,11 @@ class HasText(Protocol):
 
     @property
     def value(self) -> Any:
-        """What it holds; nobody changes it."""
+        """The value, which must not be changed."""
 
     @property
     def text(self) -> str:
-        """The same as a model reads it."""
+        """The value as a model reads it."""
 
     @property
     def chars(self) -> int:
@@ -42,18 +42,16 @@ class HasText(Protocol):
 
 
 class KeptTexts:
-    """The texts of the large variables that were read last."""
-
     def __init__(self) -> None:
         self._made: OrderedDict[int, tuple[Any, str]] = OrderedDict()
 
     def of(self, variable: HasText) -> str:
-        """The text of a variable; at once, if it is ready or short."""
+        """Return the text of a variable; at once, if it is ready or short."""
         made = self._made.get(id(variable.value))
         return variable.text if made is None else made[1]
 
     async def make(self, variable: HasText) -> None:
-        """Makes a text ready, unless it is short or ready."""
+        """Make a text ready, unless it is short or ready."""
         value = variable.value
         if variable.chars <= LARGE or isinstance(value, str) or id(value) in self._made:
             return
@@ -66,12 +64,11 @@ class KeptTexts:
             self._made.popitem(last=False)
 
     def forget(self, variable: HasText) -> None:
-        """Lets go of the text of a variable that is gone."""
         self._made.pop(id(variable.value), None)
 
 
 def kept_in_pieces(value: Any) -> tuple[Any, int] | None:
-    """A large value as it is kept, and how many characters its text has; see `copied`.
+    """Return a large value as it is kept and the length of its text; see `copied`.
 
     Other threads get their turn meanwhile. None: it can only be copied as a whole.
     """
@@ -90,7 +87,7 @@ def _kept(value: Any, weights: Weights) -> tuple[Any, int]:
     chars = 0
     for part in weights.parts(value):
         kept, size = _read(part) if len(part) > 1 else _kept_alone(part, weights)
-        # Of two parts, two brackets go, and a comma with its space comes: as many characters.
+        # Two parts lose two brackets and gain a comma with its space: the length stays.
         chars += size
         if isinstance(value, dict):
             made |= kept
@@ -100,7 +97,7 @@ def _kept(value: Any, weights: Weights) -> tuple[Any, int]:
 
 
 def _kept_alone(part: Any, weights: Weights) -> tuple[Any, int]:
-    """The same of a part of one entry, which may be large."""
+    """Return the same for a part of one entry, which may be large."""
     if isinstance(part, list):
         kept, size = _kept(part[0], weights)
         return [kept], size + 2
@@ -117,5 +114,5 @@ def _read(value: Any) -> tuple[Any, int]:
 
 
 def without_halves(text: str) -> str:
-    """JSON in which half of a surrogate pair is the letters of its escape, which can be written."""
+    """Return JSON with each half of a surrogate pair replaced by its escape."""
     return _HALF.sub(lambda found: found[1] or f"\\{found[2]}", text) if "\\ud" in text else text

@@ -1,7 +1,7 @@
-"""What was in a variable that is gone, for whoever looks for copies of it?
+"""How are copies of a removed variable still found?
 
-The text itself is not kept: only a checksum of each eight letters of it, from which nobody can read
-it, but whose order tells whether another text repeats it.
+Not the text itself is kept but a checksum of each eight letters of it: they do not reveal the
+text, but their order shows whether another text repeats it.
 """
 
 from __future__ import annotations
@@ -33,21 +33,19 @@ __all__ = [
 ]
 
 MOST_TRACED: Final = 524_288
-"""The most characters of variables that are gone of which there are traces; the oldest go."""
+"""The most characters of removed variables that have traces; the oldest go first."""
 OWN_WORDS: Final = frozenset({"model", "rule"})
-"""What the model wrote itself, or was told to do: to repeat it gives nothing away."""
+"""Labels of the model's own words and of rules: repeating these reveals nothing."""
 _LONGEST: Final = 131_072
-"""The most characters of one of them, from its beginning."""
+"""The most characters of one variable that are traced, from the beginning."""
 _BLOCK: Final = 8
 EDGE: Final = _BLOCK - 1
 """The most letters that a run has before its whole blocks, and after them."""
 _FEWEST: Final = (LEAST - EDGE) // _BLOCK
-"""Whole blocks in a row that every run of `LEAST` letters holds, wherever they begin."""
+"""Whole blocks in a row in every run of `LEAST` letters, wherever they begin."""
 
 
 class KeptTrace(msgspec.Struct, forbid_unknown_fields=True):
-    """A trace as JSON values."""
-
     name: str
     labels: frozenset[str]
     updated: datetime
@@ -55,14 +53,14 @@ class KeptTrace(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Trace:
-    """One variable that is gone.
+    """The trace of one removed variable.
 
     Args:
         name: Its name.
         labels: Where its content came from.
         updated: When it got what it held.
         value: What it held; `marks` forgets it.
-        marks: What `marks` gives, of one whose value nobody has any more.
+        marks: What `marks` gives, of one whose value is gone.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class Trace:
 
     @property
     def marks(self) -> Sequence[int]:
-        """A checksum of each block of its letters."""
+        """Return a checksum of each block of its letters."""
         # In this order: two threads may ask at once, and the value goes when the marks are there.
         value = self._value
         if self._marks is None:
@@ -93,7 +91,7 @@ class Trace:
 
 
 class Traces:
-    """The variables of a conversation that are gone, the newest up to `MOST_TRACED` characters.
+    """Traces of removed variables, the newest up to `MOST_TRACED` characters.
 
     What the model wrote itself is counted apart: no chatter makes the rest forgotten.
     """
@@ -106,7 +104,6 @@ class Traces:
 
     @property
     def chars(self) -> int:
-        """The characters of all of them."""
         return sum(ring.chars for ring in self._rings)
 
     def __iter__(self) -> Iterator[Trace]:
@@ -115,7 +112,7 @@ class Traces:
     def add(
         self, name: str, labels: frozenset[str], updated: datetime, value: Any, chars: int
     ) -> None:
-        """Remembers one; the letters of its value are looked at when somebody asks for them.
+        """Add a trace; its value's letters are processed when first needed.
 
         Args:
             name: Its name.
@@ -131,11 +128,11 @@ class Traces:
         self._keep(Trace(name, labels, updated, value), chars)
 
     def clear(self) -> None:
-        """Forgets them: what they held may be typed from now on."""
+        """Remove all traces: their contents count as copies no more."""
         self._rings = (_Ring(), _Ring())
 
     def to_list(self) -> list[dict[str, Any]]:
-        """All of them as JSON values, for `restore`; no text is in it."""
+        """Return all traces as JSON values, for `restore`; they contain no text."""
         kept = [
             KeptTrace(each.name, each.labels, each.updated, _packed(each.marks)) for each in self
         ]
@@ -143,7 +140,7 @@ class Traces:
         return found
 
     def restore(self, kept: Iterable[KeptTrace]) -> None:
-        """Takes up what `to_list` wrote."""
+        """Restore what `to_list` wrote."""
         self.clear()
         for each in kept:
             marks = _unpacked(each.marks)
@@ -159,16 +156,14 @@ class Traces:
 
 
 class _Ring:
-    """The newest ones of one kind."""
-
     def __init__(self) -> None:
         self.kept: deque[tuple[Trace, int]] = deque()
-        """Each with its characters."""
+        """Each trace with its characters."""
         self.chars = 0
 
 
 class Traced:
-    """A text in which pieces of what is gone are looked for.
+    """A text that is searched for pieces of removed variables.
 
     Args:
         letters: Its letters.
@@ -178,7 +173,7 @@ class Traced:
         self._letters = letters
 
     def pieces(self, marks: Sequence[int]) -> Iterator[str]:
-        """The runs of whole blocks that are the same here and in what has left these marks."""
+        """Find the runs of whole blocks that occur here and in these marks."""
         done = 0
         for at, mark in enumerate(marks):
             place = self._places.get(mark) if at >= done else None
@@ -191,17 +186,15 @@ class Traced:
 
     @cached_property
     def _marks(self) -> Sequence[int]:
-        """The checksum of the block at each place."""
         letters = self._letters
         return array("I", [_mark(letters, at) for at in range(len(letters) - _BLOCK + 1)])
 
     @cached_property
     def _places(self) -> dict[int, int]:
-        """Where each block begins first."""
         return {mark: at for at, mark in reversed(list(enumerate(self._marks)))}
 
     def _grown(self, marks: Sequence[int], at: int, place: int) -> tuple[int, int]:
-        """How many blocks before the place are the same, and how many from there on."""
+        """Return how many equal blocks come before the place, and how many from there on."""
         mine = self._marks
         before, after = 0, 1
         while before < min(at, place // _BLOCK) and (
@@ -219,7 +212,7 @@ def _mark(letters: str, at: int) -> int:
 
 
 def _packed(marks: Sequence[int]) -> bytes:
-    """The same bytes on every machine."""
+    """Return the same bytes on every machine."""
     found = array("I", marks)
     if sys.byteorder == "big":  # pragma: no cover - few machines are
         found.byteswap()
@@ -235,7 +228,7 @@ def _unpacked(data: bytes) -> Sequence[int]:
 
 
 def beginning(value: Any, most: int) -> str:
-    """The first characters of the text of a value, without writing many more than that."""
+    """Return the first characters of a value's text, without writing many more."""
     if isinstance(value, str):
         return value[:most]
     parts: list[str] = []

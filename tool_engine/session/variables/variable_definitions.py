@@ -1,4 +1,4 @@
-"""What is a model told of the tools that read and write variables? U40."""
+"""How are the variable tools defined for a model? U40."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tool_engine.session.variables.store import NAME, VariableKind
 __all__ = ["FILTERS", "VARIABLE_TOOLS", "check_arguments", "definition_of"]
 
 VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
-"""The names of the tools, in the order in which a model is told of them."""
+"""The names of the tools, in the order in which a model sees them."""
 _MOST_READ: Final = 4_000
 _MOST_LISTED: Final = 100
 _ANY_JSON: Final = {"type": ["string", "number", "boolean", "array", "object", "null"]}
 FILTERS: Final = ("type", "search", "tag")
-"""What `list_vars` can choose by."""
+"""The criteria of `list_vars`."""
 _KINDS: Final = [each.value for each in VariableKind]
 _RAW: Final[Mapping[str, Mapping[str, Any]]] = {
     "value": _ANY_JSON,
@@ -178,7 +178,6 @@ _DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @cache
 def definition_of(name: str) -> Tool:
-    """The tool of this name, which is one of `VARIABLE_TOOLS`."""
     definition = {
         "name": name,
         "version": "1.0.0",
@@ -196,7 +195,7 @@ def definition_of(name: str) -> Tool:
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Says what is no argument of a tool, which would be left out without the model noticing.
+    """Raise an error for an unknown argument, which would otherwise be ignored.
 
     Raises:
         VariableError: The message names the nearest.

@@ -1,4 +1,4 @@
-"""How does a model read and write variables, and which variables does each call leave behind?"""
+"""How does a model read and write variables, and which variables does a call leave?"""
 
 from __future__ import annotations
 
@@ -44,23 +44,21 @@ _NUMBERS: Final = frozenset((int, float, bool, type(None)))
 _INSTANT: Final = timedelta(microseconds=1)
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_./-]")
 _DEEPEST: Final = 64
-"""Levels of arguments: no call of more is validated."""
+"""The most levels of arguments, the same as in validation."""
 _LONGEST: Final = 160
-"""Characters of a tool's name in the name of a variable, which has at most 200."""
+"""The most characters of a tool's name in a variable's name, which has at most 200."""
 _OF_CALL: Final = re.compile(r".*_[0-9]+_(?:result|args)(?:-[0-9]+)?")
 
 
 @runtime_checkable
 class CarriesLabels(Protocol):
-    """What the `scope` of a call says of the content that is in it, and gets to know."""
+    """The `scope` of a call that carries the labels of its content."""
 
     labels: set[str]
-    """Where the content came from that was put into its arguments, or that was read meanwhile."""
+    """The labels of content in its arguments, or that was read meanwhile."""
 
 
 class NamesOfCall(NamedTuple):
-    """The variables of one call."""
-
     result: str
     args: str
 
@@ -76,18 +74,17 @@ class VariableTools:
         self._executor = _VariableExecutor(store)
 
     def tools(self) -> list[Tool]:
-        """`read_var`, `list_vars`, `write_var` and `remove_vars`."""
         return [definition_of(name) for name in VARIABLE_TOOLS]
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """The tool of this name and what runs it; None: it is none of these."""
+        """Return the tool of this name and its executor, or None."""
         if tool_name not in VARIABLE_TOOLS:
             return None
         return definition_of(tool_name), self._executor
 
 
 class _VariableExecutor:
-    """Runs the tools; a mistake of the model fails the call with a message that has the cure."""
+    """Run the tools; a model's mistake fails the call with a message and a remedy."""
 
     def __init__(self, store: VariableStore) -> None:
         self._store = store
@@ -100,7 +97,7 @@ class _VariableExecutor:
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
     ) -> dict[str, Any]:
-        """What the tool returns; a coroutine, since the store belongs to the event loop."""
+        """Return the tool's output; a coroutine, since the store belongs to the event loop."""
         try:
             if tool.name == "read_var":
                 await self._store.texts.make(self._store.get(params["name"]))
@@ -179,12 +176,12 @@ class _VariableExecutor:
         return _listed(self._store.add(new))
 
     async def _labels(self, value: Any, context: ToolExecutionContext) -> frozenset[str]:
-        """Where a value came from: neither a copy nor a detour makes it the model's own."""
+        """Return the labels of a value; a copied text keeps its origins."""
         labels = {"model"} | await labels_of_copies_in_time(value, self._store)
         scope = context.scope
         labels |= scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN}
         if context.is_for_tool:
-            # A tool wrote it, with what it read from somewhere else.
+            # A tool wrote it, with content that it read elsewhere.
             labels.add(_UNKNOWN)
         return frozenset(labels)
 
@@ -195,7 +192,6 @@ class _VariableExecutor:
 
 
 def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What `list_vars` is to choose by, as one object or beside it."""
     alone = {key: params[key] for key in FILTERS if params.get(key) is not None}
     wanted = {key: item for key, item in (params.get("filter") or {}).items() if item is not None}
     for key in alone.keys() & wanted.keys():
@@ -205,10 +201,10 @@ def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def names_of_call(tool_name: str, number: int, store: VariableStore | None = None) -> NamesOfCall:
-    """The names of a call's variables: `{tool}_{number}_result` and `{tool}_{number}_args`. S29.
+    """Return the names of a call's variables: `{tool}_{number}_result` and `..._args`. S29.
 
     Args:
-        tool_name: The tool; what no name can hold becomes `_`.
+        tool_name: The tool; invalid characters become `_`.
         number: The number of the call in its conversation.
         store: Where they will be kept; names that are taken there get `-2`, `-3` and so on.
     """
@@ -235,7 +231,7 @@ def keep_call(
     labels: frozenset[str],
     used: frozenset[str] | None = None,
 ) -> None:
-    """Keeps the arguments of a call and, if it succeeded, its output as variables. S29.
+    """Keep a call's arguments and, if it succeeded, its output as variables. S29.
 
     Secrets are hidden in the arguments. An output of `{"result": value}` is kept as the value.
 
@@ -264,7 +260,7 @@ async def keep_call_in_time(
     labels: frozenset[str],
     used: frozenset[str] | None = None,
 ) -> None:
-    """The same as `keep_call`; what is large is copied in a thread."""
+    """Do the same as `keep_call`; copy large values in a thread."""
     is_small = is_quick(result.output) and is_quick(params)
     of_call = partial(_of_call, tool, names, params, result, labels, used, in_pieces=not is_small)
     for variable in of_call() if is_small else await asyncio.to_thread(of_call):
@@ -281,7 +277,7 @@ def _of_call(
     *,
     in_pieces: bool = False,
 ) -> list[Variable]:
-    """The variables of a call, the arguments first: they were there before the result."""
+    """Return the variables of a call, the arguments first, since they existed first."""
     now = datetime.now(UTC)
     secrets = secrets_of(tool, params)
     sent = secrets.hide(_without_secrets(params, secrets.parts, secrets.names))
@@ -300,7 +296,7 @@ def _of_call(
         return [args]
     later = datetime.now(UTC)
     if later <= now:
-        # Whatever the clock says, what was sent was there before what came back.
+        # Whatever the clock says, the arguments are older than the result.
         later = now + _INSTANT
     value, chars = copied(_unwrapped(result.output), in_pieces=in_pieces)
     output = Variable(
@@ -319,7 +315,7 @@ def _of_call(
 def _without_secrets(
     value: Any, parts: frozenset[str], names: frozenset[str] = frozenset(), depth: int = 0
 ) -> Any:
-    """Arguments without what stands under the name of a secret; texts stay as they are."""
+    """Return arguments without the values of secret names; texts stay as they are."""
     if depth > _DEEPEST:
         return value
     if _has_no_secrets(value, parts, names):
@@ -337,7 +333,7 @@ def _without_secrets(
 
 
 def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) -> bool:
-    """Whether that is plain at a glance, of arguments that hold no lists and no objects."""
+    """Return True if flat arguments plainly hold no secrets."""
     if type(value) is not dict or parts or names:
         return False
     for key, item in value.items():

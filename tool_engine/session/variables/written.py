@@ -1,4 +1,4 @@
-"""Which values do references stand for in arguments that a model could only write as texts?
+"""How are references replaced in arguments that a text protocol wrote?
 
 A text protocol reads `42` as a number where the tool wants one. Where a reference stands in the
 text, that is known only once the reference is replaced. What comes out of a variable is one value:
@@ -21,7 +21,7 @@ _BARE: Final = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"?|{REFERENCE}', re.S)
 
 
 def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> Expanded:
-    """The same as `expand`, for arguments of which each text was read as the tool wants it.
+    """Do the same as `expand`, for arguments from a text protocol.
 
     A text that held references becomes a number, a boolean, a list or an object by the same rules
     as one that held none.
@@ -44,7 +44,7 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
 
 
 def _with_places(key: str, value: Any, tool: Tool) -> Any:
-    """The list or the object that a text writes in which references stand without quotes."""
+    """Return the list or object in a text with unquoted references."""
     if not isinstance(value, str) or BEGIN not in value or value.lstrip()[:1] not in ("[", "{"):
         return value
     read, _ = coerce(tool, {key: _BARE.sub(_quoted, value)})
