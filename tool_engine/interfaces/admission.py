@@ -1,4 +1,4 @@
-"""May a call run, and when? What decides it, and what a call holds meanwhile.
+"""May a call run, and when? What decides it, and what does a call hold meanwhile?
 
 The engine has no other way to admission than what stands here: a controller may be local, or stand
 for one that is somewhere else.
@@ -45,7 +45,7 @@ class SlotRequest(Protocol):
 
     @property
     def key(self) -> str | None:
-        """What the call shares with others of its conversation, say; see `KeyLimits`."""
+        """A key that limits calls together, such as of one conversation; see `KeyLimits`."""
 
     @property
     def parent(self) -> Any:
@@ -73,7 +73,7 @@ class SlotRequest(Protocol):
 
     @property
     def breaker(self) -> BreakerPolicy | None:
-        """When the tool has failed so often that it is not tried for a while."""
+        """The rule by which a tool that fails too often is not called for a while."""
 
 
 class Slot(Protocol):
@@ -92,7 +92,7 @@ class Slot(Protocol):
 
     @property
     def acquired_at(self) -> float:
-        """When it was given, on the clock of the engine's loop: the call's time runs from here."""
+        """Start of the slot on the engine's loop clock; the call's time runs from here."""
 
     @property
     def queue_wait(self) -> float:
@@ -104,7 +104,7 @@ class Slot(Protocol):
 
     @property
     def is_released(self) -> bool:
-        """Whether it was given back: true as soon as `release` has been called."""
+        """Whether `release` has been called."""
 
 
 class AdmissionUser(Protocol):
@@ -135,7 +135,7 @@ class AdmissionController(Protocol):
     @property
     @abstractmethod
     def config(self) -> ConcurrencyConfig:
-        """The limits, as far as calls are planned by them: default timeout, keys, who bypasses."""
+        """The limits that calls are planned by: default timeout, keys, who bypasses."""
 
     @abstractmethod
     async def admit(
@@ -195,7 +195,7 @@ class AdmissionController(Protocol):
     def get_metrics(self) -> ConcurrencyMetrics:
         """Return what it has given to this engine."""
 
-    # What may be left out. First what makes calls quick that need not wait.
+    # Optional from here on. First: what speeds up calls that need not wait.
 
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None
@@ -260,7 +260,7 @@ class AdmissionController(Protocol):
         """Apply the limits in these requests, the newest of their tools, to calls that wait."""
         del requests
 
-    # What is only looked at.
+    # Observation only.
 
     def watch(self, slot: Any) -> None:
         """Let views show the slot: from now on others than its own call may look."""
