@@ -73,11 +73,14 @@ class SlotRequest(Protocol):
 
     @property
     def breaker(self) -> BreakerPolicy | None:
-        """The rule by which a tool that fails too often is not called for a while."""
+        """The rule that pauses a tool which fails too often."""
 
 
 class Slot(Protocol):
-    """Permission to run now. A controller makes its own, and is given back the same object."""
+    """Permission to run now.
+
+    A controller makes its own, and is given back the same object.
+    """
 
     on_superseded: Callable[[], None] | None
     """Set by the engine: ends the call, because a newer one with the same key takes its place."""
@@ -108,13 +111,13 @@ class Slot(Protocol):
 
 
 class AdmissionUser(Protocol):
-    """The engine whose calls a controller admits, as far as the controller may ask it."""
+    """What a controller may ask of the engine whose calls it admits."""
 
     def current_slot(self) -> Any:
-        """Return the slot of the call whose tool is running at this moment, or None."""
+        """Return the slot of the call that is running now, or None."""
 
     def leader_of(self, call_id: str) -> str | None:
-        """Return the id of the call whose run this one shares and waits for, if it does."""
+        """Return the id of the call whose run this one shares, or None."""
 
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
@@ -161,7 +164,7 @@ class AdmissionController(Protocol):
 
     @abstractmethod
     def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
-        """Give the slot back: exactly what was counted for it, in whichever state it is.
+        """Give back exactly what was counted for the slot, in any state.
 
         Never waits and never raises. A second time changes nothing.
 
@@ -200,7 +203,7 @@ class AdmissionController(Protocol):
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None
     ) -> Slot | None:
-        """Return a slot if the call may run now, for all that is known here; else None.
+        """Return a slot if the call may run now, as known here; else None.
 
         Never waits and never raises; after None the engine asks by `admit`.
         """
@@ -226,7 +229,7 @@ class AdmissionController(Protocol):
         del slot
 
     def unpark_nowait(self, slot: Any) -> None:
-        """Do the same without the wait: the slot counts again as soon as there is room."""
+        """Do as `unpark` without waiting: the slot counts once there is room."""
         del slot
 
     def stay_parked(self, slot: Any) -> None:
@@ -244,7 +247,7 @@ class AdmissionController(Protocol):
         del user
 
     def pause_bucket(self, name: str, seconds: float) -> None:
-        """Give no slots of a bucket for some time: the service behind it asks for that."""
+        """Give no slots of a bucket for some time, as its service asks."""
         del name, seconds
 
     def pause_left(self, bucket: str) -> float:
@@ -257,13 +260,13 @@ class AdmissionController(Protocol):
         return ()
 
     def adopt(self, requests: Iterable[Any]) -> None:
-        """Apply the limits in these requests, the newest of their tools, to calls that wait."""
+        """Apply the newest limits of tools, in these requests, to waiting calls."""
         del requests
 
     # Observation only.
 
     def watch(self, slot: Any) -> None:
-        """Let views show the slot: from now on others than its own call may look."""
+        """Let views show the slot, which others than its call may now read."""
         del slot
 
     def count_timeout(self) -> None:

@@ -37,7 +37,6 @@ class _Frame:
 
     def __init__(self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...]) -> None:
         self.at: Any = None
-        """The key or the position of what is being copied."""
         is_mapping = isinstance(value, Mapping)
         self.copy: Any = {} if is_mapping else [None] * len(value)
         self.rest = iter(value.items()) if isinstance(value, Mapping) else enumerate(value)

@@ -69,7 +69,6 @@ class VisibleCall:
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
-        """Return the output behind a snapshot."""
         output: dict[str, Any] = self.value(_mapping(restore(data), "result"))
         return output
 

@@ -66,13 +66,11 @@ class CallHistory:
         self._usage: Counter[tuple[str, bool]] = Counter()
         self.successful = 0
         self.execution_time = 0.0
-        """Seconds, summed over all calls."""
         self.gap: str | None = None
         """Why older calls may be missing; None: all are counted."""
 
     @property
     def total(self) -> int:
-        """The number of calls."""
         return self._usage.total()
 
     @property
@@ -82,11 +80,9 @@ class CallHistory:
 
     @property
     def newest(self) -> ToolExecutionResult:
-        """The result of the call that ended last."""
         return self._calls[-1].result
 
     def add(self, past: PastCall) -> None:
-        """Add a call that has ended."""
         self._calls.append(past)
         self.count(past.result, is_known=past.is_known or past.tool is not None)
 
@@ -106,7 +102,6 @@ class CallHistory:
 
     @property
     def tool_usage(self) -> dict[str, int]:
-        """Return the number of calls per tool."""
         usage: Counter[str] = Counter()
         for (name, is_known), count in self._usage.items():
             usage[name if is_known else redact_text(name)] += count

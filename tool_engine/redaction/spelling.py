@@ -47,13 +47,10 @@ _MARK: Final = 0xDC00
 
 class _Kind(NamedTuple):
     sign: str
-    """A character in each escape."""
     one: re.Pattern[str]
-    """Finds whether there is any escape."""
     pattern: re.Pattern[str]
     """Finds escapes; its only group is the whole escape."""
     says: Callable[[str], str]
-    """Decodes an escape."""
     end: Callable[[str, int], int] | None = None
     """Returns a safe place to cut at or before another; None: any end of an escape."""
     table: Callable[[str], _Table] | None = None
@@ -77,7 +74,6 @@ class _Kind(NamedTuple):
         return parts, begin + len(parts[-1])
 
     def said(self, parts: list[str]) -> list[str]:
-        """Return the parts with the escapes decoded."""
         parts = parts.copy()
         parts[1::2] = map(self.says, parts[1::2])
         return parts
@@ -109,7 +105,6 @@ class _Reading:
             self._plain.append(self._plain[-1] + len(said[-1]))
             self._written.append(end)
         self.text: str = "".join(said)
-        """The decoded text."""
 
     def spans(self, spans: list[Span]) -> Iterator[Span]:
         """Map spans of the decoded text, which must not overlap, to the written text."""

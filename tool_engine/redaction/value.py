@@ -49,7 +49,6 @@ class _Redaction:
         self._text = hide_text
 
     def of(self, value: Any, depth: int) -> Any:
-        """Return a copy of `value`, which stands `depth` levels deep."""
         if value is None or isinstance(value, str | int | float):
             return self._plain(value)
         if depth >= _MAX_DEPTH:

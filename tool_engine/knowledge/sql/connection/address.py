@@ -31,7 +31,6 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The place without user and password."""
         if self.kind == "sqlite":
             return self.place
         return self.place.partition("://")[2].rpartition("@")[2].partition("?")[0]

@@ -180,12 +180,10 @@ class LazyDatabase:
         await self._database.write(batch)
 
     async def close(self) -> None:
-        """Close the writing connection."""
         if self._database is not None and self._disowned is None:
             await self._database.close()
 
     async def close_reader(self) -> None:
-        """Close the reading connections."""
         self._is_open = False
         if self.reader is not None and self._disowned is None:
             await self.reader.close()

@@ -34,12 +34,10 @@ _ID: Final = re.compile(r"7001ca11-([0-9a-f]{4})-8([0-9a-f]{3})-8([0-9a-f]{3})-(
 
 
 def microseconds(date: datetime) -> int:
-    """Return a time as microseconds since 1970."""
     return (date - _EPOCH) // _MICROSECOND
 
 
 def date_of(microseconds: int) -> datetime:
-    """Return the time of `microseconds`."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 

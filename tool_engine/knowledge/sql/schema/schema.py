@@ -312,7 +312,6 @@ _WORDS: Final = {
 
 
 def identity_of(row: Sequence[Any]) -> list[Any]:
-    """Return the values of `IDENTITY` in a row."""
     return [row[at] for at in _IDENTITY_AT]
 
 

@@ -63,7 +63,6 @@ class RecordBuffer:
 
     @property
     def waiting(self) -> int:
-        """Calls that were added and are not done."""
         with self._lock:
             return len(self._waiting) + self._given - self._done
 

@@ -35,7 +35,6 @@ def remember(writer: Unfinished) -> None:
 
 
 def forget(writer: Unfinished) -> None:
-    """Remove a writer that was closed."""
     _unfinished.discard(writer)
 
 

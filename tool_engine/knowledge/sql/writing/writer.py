@@ -72,13 +72,9 @@ class Database(Protocol):
 
 
 class _Made(msgspec.Struct):
-    """A batch that is not in the database yet."""
-
     batch: Batch
     count: int
-    """The number of calls in the batch."""
     last: int
-    """The number of its newest call."""
 
 
 class RecordWriter:
