@@ -1,4 +1,4 @@
-"""Who can be asked for consent, and what does somebody's answer decide?"""
+"""Who can be asked for consent, and what does an answer decide?"""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tool_engine.model.json.output import shown
 __all__ = ["Answer", "check_approver", "decision_from", "said_by"]
 
 Answer: TypeAlias = ApprovalDecision | bool | str | None
-"""A decision; True or False; the reason of a refusal; None: nobody can answer now."""
+"""A decision; True or False; the reason of a refusal; None: no answer now."""
 
 
 def check_approver(approver: object) -> None:
-    """Raises ConfigurationError for what cannot be asked."""
-    # Of a class, `approve` is nothing that could be called.
+    """Raise ConfigurationError for an object that cannot be asked."""
+    # On a class, `approve` is not a bound method.
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         raise ConfigurationError(
             f"approver must have 'async def approve(request)', got {shown(approver)[:80]}; for a "
@@ -27,10 +27,10 @@ def check_approver(approver: object) -> None:
 
 
 def decision_from(answer: Any) -> ApprovalDecision | None:
-    """What somebody's answer decides; None: nobody can answer now.
+    """Return the decision that an answer means; None: no answer now.
 
     Raises:
-        ApprovalError: It is no answer; nothing but True and a decision lets a call run.
+        ApprovalError: It is no answer; only True and a decision let a call run.
     """
     if answer is None or isinstance(answer, ApprovalDecision):
         return answer
@@ -45,7 +45,7 @@ def decision_from(answer: Any) -> ApprovalDecision | None:
 
 
 async def said_by(approver: Approver, request: ApprovalRequest) -> ApprovalDecision | None:
-    """What an approver answers, whether its method is a coroutine or a plain one.
+    """Ask an approver whose `approve` may be async or plain.
 
     Raises:
         ApprovalError: It is no answer.

@@ -1,8 +1,7 @@
-"""Who was asked for consent, to what exactly, and what did they say?
+"""Who was asked for consent, to which call, and what was the answer?
 
-A request is bound to one call as it is: the tool's version and definition, and the exact arguments.
-It is answered once, before it expires; an answer that comes later, twice, or for a tool that has
-changed meanwhile, changes nothing and says so.
+A request is bound to one call: the tool's version and definition, and the exact arguments. It is
+answered once, before it expires; an answer that is late, second or for a changed tool is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["ApprovalBook"]
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds after which a request without an answer is refused. U32."""
 MOST_REMEMBERED: Final = 10_000
-"""Decisions that one conversation remembers; who was asked longest ago is asked again."""
+"""Decisions that one conversation remembers; the oldest are dropped first."""
 
 _log = get_logger(__name__)
 
@@ -69,7 +68,7 @@ class ApprovalBook:
         self.storage = storage
         self._clock = clock
         self.questions: dict[Any, Any] = {}
-        """What is being asked now, for all gates that ask in the name of the conversation."""
+        """The questions being asked now, shared by all gates of the conversation."""
         self._open: dict[str, ApprovalRequest] = {}
         self._waiting: set[str] = set()
         self._remembered: OrderedDict[str, ApprovalDecision] = OrderedDict()
@@ -85,7 +84,7 @@ class ApprovalBook:
     def ask(
         self, tool: Tool, params: Mapping[str, Any], *, is_waiting: bool = False, **said: Any
     ) -> ApprovalRequest:
-        """Opens a request about one call.
+        """Open a request about one call.
 
         Args:
             tool: The tool.
@@ -117,7 +116,7 @@ class ApprovalBook:
         return request
 
     def pending(self) -> list[ApprovalRequest]:
-        """The requests of this process that wait for an answer, the oldest first.
+        """Return this process's open requests, oldest first; drop expired ones.
 
         Expired ones are dropped.
         """
@@ -126,12 +125,11 @@ class ApprovalBook:
         return list(self._open.values())
 
     def is_open(self, token: str) -> bool:
-        """Whether a request of this process can be answered."""
         request = self._open.get(token)
         return request is not None and self._clock() < request.expires_at
 
     async def pending_anywhere(self) -> list[ApprovalRequest]:
-        """As `pending`, with those that another process has asked and the storage keeps."""
+        """Return `pending` and the open requests of other processes in the storage."""
         found = {each.token: each for each in self.pending()}
         if self.storage is not None:
             for each in await self.storage.pending(self.session_id):
@@ -140,7 +138,7 @@ class ApprovalBook:
         return sorted(found.values(), key=lambda each: each.asked_at)
 
     async def find(self, token: str) -> ApprovalRequest | None:
-        """The request under this token, of this process or of another one; None: there is none."""
+        """Return the request with this token, of any process, or None."""
         request = self._open.get(token)
         if request is None and self.storage is not None:
             kept = await self.storage.pending(self.session_id)
@@ -148,18 +146,18 @@ class ApprovalBook:
         return request
 
     async def defer(self, token: str) -> None:
-        """Keeps an open request, whose call ends, for an answer that comes later."""
+        """Keep an open request for a later answer, as its call ends."""
         if self.storage is not None:
             try:
                 await self.storage.put(self._open[token])
             except BaseException:
-                # Perhaps it is kept all the same; its call will not end as deferred.
+                # The storage may have kept it, although the call will not end as deferred.
                 await self._undo(self.storage, token)
                 raise
         self._waiting.discard(token)
 
     async def take_back(self, token: str) -> None:
-        """Closes a request that was deferred, and that is not to be answered after all."""
+        """Close a deferred request that must not be answered any more."""
         self.withdraw(token)
         if self.storage is not None:
             await self._undo(self.storage, token)
@@ -176,7 +174,7 @@ class ApprovalBook:
         await asyncio.shield(undoing)
 
     def settle(self, token: str, decision: ApprovalDecision, tool: Tool) -> ApprovalRequest:
-        """Takes the answer for which a call waits, and closes the request.
+        """Take the answer that a waiting call needs, and close the request.
 
         Raises:
             ApprovalError: As for `answer`.
@@ -191,7 +189,7 @@ class ApprovalBook:
     async def answer(
         self, token: str, decision: ApprovalDecision, tool: Tool | None
     ) -> ApprovalRequest:
-        """Takes the one answer to a request that no call waits for, and closes it.
+        """Take the one answer to a deferred request, and close it.
 
         If it is a yes, the caller of this method runs the request's call, once.
 
@@ -231,27 +229,27 @@ class ApprovalBook:
         return request
 
     def withdraw(self, token: str) -> None:
-        """Closes a request whose call has ended; nothing happens if it is closed."""
+        """Close a request whose call has ended; a closed one is left alone."""
         self._open.pop(token, None)
         self._waiting.discard(token)
 
     def _drop_oldest(self) -> None:
-        """Expired requests that are never asked about do not pile up."""
+        """Drop expired requests, so that they do not pile up."""
         while self._open and not self.is_open(oldest := next(iter(self._open))):
             self.withdraw(oldest)
 
     async def _close(self, request: ApprovalRequest) -> None:
-        """Closes a request, if no other task is quicker, in this process or another one."""
+        """Close a request unless another task or process closed it first."""
         is_here = self._open.pop(request.token, None) is not None
         if self.storage is None or self._clock() >= request.expires_at:
             return
         try:
             if request.token in self._brought:
-                # A storage that never heard of it can tell from now on that it was answered.
+                # A storage that did not know the request must record that it was answered.
                 await self.storage.put(request)
             is_ours = await self.storage.claim(request.token)
         except BaseException:
-            # No answer has been passed on: it can be given once more.
+            # The answer was not passed on, so it can be given again.
             if is_here:
                 self._open[request.token] = request
             raise
@@ -275,10 +273,9 @@ class ApprovalBook:
     # Decisions.
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
-        """Lets a decision hold for the same call later on, if its request is `is_once`.
+        """Remember a decision for later identical calls if its request is `is_once`.
 
-        Nothing is remembered of arguments that JSON cannot say: whether others are the same could
-        not be told.
+        Nothing is remembered for arguments that JSON cannot express: they cannot be compared.
         """
         is_wanted = request.is_once and decision.is_remembered is not False
         if not is_wanted or request.kind != "execution" or not is_plain(request.params):
@@ -293,17 +290,16 @@ class ApprovalBook:
                 _log.warning("decision_not_kept", tool_name=request.tool_name, error=said)
 
     def decided(self, fingerprint: str) -> ApprovalDecision | None:
-        """As `remembered`, by what this process knows."""
         return self._remembered.get(fingerprint)
 
     async def remembered(
         self, fingerprint: str, find_secrets: Callable[[], OwnSecrets | None] = lambda: None
     ) -> ApprovalDecision | None:
-        """What was decided before about the call with this fingerprint; None: nothing.
+        """Return the remembered decision about a call's fingerprint, or None.
 
         Args:
-            fingerprint: That of the call.
-            find_secrets: Gives the secrets of the call, for the words of a storage that fails.
+            fingerprint: The call's fingerprint.
+            find_secrets: Returns the secrets to hide in the error of a failing storage.
         """
         known = self._remembered.get(fingerprint)
         if known is not None or self.storage is None:
@@ -321,7 +317,6 @@ class ApprovalBook:
         keep_newest(self._remembered, fingerprint, decision, MOST_REMEMBERED)
 
     async def forget(self) -> None:
-        """Forgets all remembered decisions."""
         self._remembered.clear()
         if self.storage is not None:
             await self.storage.forget(self.session_id)
@@ -329,10 +324,10 @@ class ApprovalBook:
     # Restarts.
 
     def to_dict(self) -> dict[str, Any]:
-        """Open requests and remembered decisions, as JSON values.
+        """Return open requests and remembered decisions as JSON values.
 
-        The arguments are in it whole, secrets too: keep it as carefully as those. Arguments that
-        JSON cannot say are in it as their `repr`, and cannot be approved elsewhere.
+        The arguments are included whole, with secrets: store the data as carefully as those.
+        Arguments that JSON cannot express become their `repr`, and cannot be approved elsewhere.
         """
         kept = _Kept(
             self.session_id,
@@ -351,11 +346,11 @@ class ApprovalBook:
         clock: Callable[[], float] = time.time,
         storage: ApprovalStorage | None = None,
     ) -> Self:
-        """The book that `to_dict` wrote, in another process or at another time.
+        """Restore a book from the data that `to_dict` returned.
 
-        No call waits for the requests any more. With a storage, those stay open that were deferred;
-        without one all do. Processes that share a storage answer a request once; a program
-        that has two copies of the data, and no storage for both, must see to it that one is used.
+        No call waits for the requests any more. With a storage, only deferred requests stay open;
+        without one, all do. Processes that share a storage answer a request once; a program with
+        two copies of the data and no shared storage must make sure that only one is used.
 
         Raises:
             ApprovalError: The data is not what `to_dict` writes; the message names the place.
@@ -373,14 +368,12 @@ class ApprovalBook:
 
 
 class _Kept(msgspec.Struct, forbid_unknown_fields=True):
-    """What `to_dict` writes."""
-
     session_id: str
     timeout: float
     open: list[ApprovalRequest]
     remembered: dict[str, ApprovalDecision]
     waiting: list[str] = []
-    """The tokens of the requests that calls of that process waited for."""
+    """Tokens of the requests that calls of the writing process waited for."""
 
 
 def _unknown() -> ApprovalError:

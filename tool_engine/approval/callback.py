@@ -15,7 +15,7 @@ __all__ = ["Answer", "CallbackApprover", "DeferredApprover"]
 
 
 class CallbackApprover(KnownArguments):
-    """Asks a function.
+    """Asks a function of the program for each decision.
 
     Args:
         function: Called with the `ApprovalRequest`; sync or async. A sync function is called on the
@@ -37,7 +37,7 @@ class CallbackApprover(KnownArguments):
         self._function = function
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """The function's answer as a decision.
+        """Return the function's answer as a decision.
 
         Raises:
             ApprovalError: It is no answer; nothing but True and a decision lets a call run.
@@ -49,9 +49,9 @@ class CallbackApprover(KnownArguments):
 
 
 class DeferredApprover:
-    """Lets every call that needs consent end as `approval_required`; the answer comes later."""
+    """Ends each call that needs consent as `approval_required`, to be answered later."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """There is no answer now."""
+        """Return None: there is no answer now."""
         del request
         return None

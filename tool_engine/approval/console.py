@@ -1,7 +1,7 @@
-"""How does somebody at a terminal answer?
+"""How does a person at a terminal answer?
 
-One request is shown at a time. The event loop goes on meanwhile, so other calls do. What was typed
-before a request was on the screen is no answer to it.
+One request is shown at a time, and other calls go on meanwhile. What was typed before a request was
+shown is no answer to it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConsoleApprover(KnownArguments):
     """Asks on the terminal: y, n, this time, or the reason of a refusal.
 
     An empty line is a no to this call, whatever is remembered of other answers; so are the end of
-    input and Ctrl-C. Where nobody sits at a terminal, the call is refused, with that reason.
+    input and Ctrl-C. Without a terminal, the call is refused with that reason.
 
     Args:
         console: What the request is printed on; None: the standard error output.
@@ -65,16 +65,16 @@ class ConsoleApprover(KnownArguments):
         self._turn = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """What somebody types.
+        """Return what the person types.
 
         Raises:
-            ApprovalError: Nobody can type anything here.
+            ApprovalError: There is no terminal to type on.
         """
         terminal = _descriptor(sys.stdin if self._stdin is None else self._stdin)
         async with self._own_turn():
             console = self._console or Console(stderr=True)
             self._show(console, request)
-            # What was typed up to here was about something else.
+            # Earlier typing was an answer to something else.
             termios.tcflush(terminal, termios.TCIFLUSH)
             self._prompt(console, request)
             line = await _typed(terminal)
@@ -107,7 +107,6 @@ class ConsoleApprover(KnownArguments):
 
 
 def _descriptor(stdin: TextIO | None) -> int:
-    """The number of the terminal."""
     try:
         if stdin is not None and stdin.isatty():
             return stdin.fileno()
@@ -120,7 +119,7 @@ def _descriptor(stdin: TextIO | None) -> int:
 
 
 async def _typed(terminal: int) -> str | None:
-    """The next line; None at the end of input and after Ctrl-C."""
+    """Return the next line; None at the end of input and after Ctrl-C."""
     listening, bell = os.pipe()
     closing = contextlib.ExitStack()
     closing.callback(os.close, bell)
@@ -135,7 +134,7 @@ async def _typed(terminal: int) -> str | None:
 
 @contextlib.contextmanager
 def _interrupted_by(action: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C refuses one call, and does not end the program, as long as this is entered."""
+    """Let Ctrl-C refuse one call, instead of ending the program, inside this block."""
     previous = signal.getsignal(signal.SIGINT)
     if previous is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -148,7 +147,7 @@ def _interrupted_by(action: Callable[[], None]) -> Iterator[None]:
 
 
 def _read(terminal: int, listening: int) -> str | None:
-    """A line, unless nobody wants it any more: then the other end of `listening` is closed."""
+    """Read a line, unless the other end of `listening` is closed first."""
     data = b""
     with os.fdopen(listening), selectors.DefaultSelector() as selector:
         selector.register(terminal, selectors.EVENT_READ)
@@ -168,6 +167,6 @@ def _read(terminal: int, listening: int) -> str | None:
 
 
 def _decision(line: str | None) -> ApprovalDecision:
-    """What a line says; None: the end of input, or Ctrl-C."""
+    """Return the decision that a line means; None: end of input or Ctrl-C."""
     said = "" if line is None else visible(line.strip())
     return _WORDS.get(said.casefold(), ApprovalDecision(is_approved=False, reason=said))

@@ -1,7 +1,7 @@
-"""What does somebody read who is asked for consent?
+"""What does a person read who is asked for consent?
 
-Secrets are hidden, long values are cut in the middle with the count, and no character of an
-argument can make another one look like something else.
+Secrets are hidden, long values are cut in the middle with the count, and no argument can be made to
+look like another one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LONGEST_VALUE: Final = 2_000
 _LONGEST_TEXT: Final = 20_000
 _LONGEST_HEADLINE: Final = 200
 _MOST_LINES: Final = 400
-"""Lines of which a difference is looked for: it takes a time that grows with their square."""
+"""Lines that a difference is computed for: the time grows with their square."""
 _EFFECTS: Final = {"read": "only reads", "write": "changes something"}
 
 
 def describe(request: ApprovalRequest) -> str:
-    """The whole of a request as plain text of several lines, safe for a terminal."""
+    """Return a request as plain text of several lines, safe for a terminal."""
     effect = _EFFECTS.get(request.effect, "nobody says whether it changes anything")
     own, called = visible(request.tool_name), visible(request.called_name or request.tool_name)
     name = own if request.is_nested else called
@@ -47,9 +47,9 @@ def describe(request: ApprovalRequest) -> str:
 
 
 def shown_fields(request: ApprovalRequest) -> dict[str, Any]:
-    """The `params`, `preview` and `result` of a request with `[hidden]` in the place of secrets.
+    """Return `params`, `preview` and `result` of a request with secrets hidden.
 
-    A secret is hidden by its name, and where its value stands elsewhere.
+    A secret is hidden by its name, and where its value appears elsewhere.
     """
     secrets = _secrets_of(request.params, request.secret_names)
     return {
@@ -60,7 +60,7 @@ def shown_fields(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def argument_lines(params: Mapping[str, Any]) -> list[str]:
-    """The arguments, one a line: texts in quotes, everything else as JSON."""
+    """Return one line per argument: texts quoted, other values as JSON."""
     lines = []
     for name, value in params.items():
         text = json.dumps(value, ensure_ascii=False) if type(value) is str else to_text(value)
@@ -72,8 +72,8 @@ def argument_lines(params: Mapping[str, Any]) -> list[str]:
 def difference(
     before: Mapping[str, Any], params: Mapping[str, Any], secret_names: Collection[str] = ()
 ) -> str | None:
-    """How arguments differ from others of the same tool; None: not at all, or too much to tell."""
-    # What was a secret then may stand somewhere else now.
+    """Return how arguments differ from others; None: not, or too many lines."""
+    # A former secret may stand elsewhere now.
     secrets = _secrets_of({"before": before, "now": params}, secret_names)
     old, new = (_lines(secrets.params(each)) for each in (before, params))
     if old == new or max(len(old), len(new)) > _MOST_LINES:

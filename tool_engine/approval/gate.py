@@ -1,6 +1,7 @@
-"""May this call run, and may its result be read, by the policies and by what somebody answers?
+"""May this call run, and may its result be read?
 
-Nothing here holds a slot: calls come before they are admitted, results after they are through.
+Policies decide, or the person who is asked. Nothing here holds a slot: calls come before admission,
+results after it.
 """
 
 from __future__ import annotations
@@ -31,49 +32,47 @@ from tool_engine.redaction import secrets_if_known, secrets_of, shorten_words, w
 __all__ = ["ApprovalGate", "gate_of_engine"]
 
 Policy = Callable[[Tool, Mapping[str, Any]], Decision]
-"""What holds for one call."""
+"""Returns the decision of the rules and policies for one call."""
 
 _ENGINE: Final = "engine"
 _LONGEST_ERROR: Final = 500
 _MOST_ALLOWED: Final = 256
-"""Tools of which the arguments that were allowed last are known, for the next difference."""
+"""Tools whose last allowed arguments are kept, to show the next difference."""
 
 _log = get_logger(__name__)
 
 
 class _Answer(NamedTuple):
-    """How the asking ended."""
-
     decision: ApprovalDecision | None
-    """None: nobody decided."""
+    """None: the question ended without an answer."""
     refusal: Refusal | None = None
-    """Why the call ends although nobody refused it."""
+    """Why the call ends without a person's refusal."""
     brief: str | None = None
-    """The same without what others said; None: nobody else said anything."""
+    """The refusal without the approver's own words; None: there are none."""
 
 
 class _Question:
-    """One question that calls which are alike wait for together."""
+    """One question that identical calls wait for together."""
 
     def __init__(self) -> None:
         self.is_over = asyncio.Event()
         self.answer: _Answer | None = None
-        """None: whoever asked went away; the next one asks again."""
+        """None: no answer that others may share, so the next call asks again."""
 
 
 class ApprovalGate:
-    """Lets calls run that need no consent, or get it, and results be read.
+    """Decide which calls may run and which results may be read, by consent.
 
     Args:
-        book: Where requests are open and decisions remembered.
-        approver: Who is asked; None: nobody, so that what must be asked is refused.
-        policy: What holds for a call.
-        on_request: Told of each request before the approver is; what it raises is logged.
-        on_answer: Told of each request that ends, with the decision; None: it was withdrawn, it
-            expired, or it is deferred, which `book.pending()` tells.
+        book: The open requests and remembered decisions.
+        approver: The person's side; None: what must be asked is refused.
+        policy: Returns the decision of the rules for a call.
+        on_request: Called with each request before the approver is; its errors are logged.
+        on_answer: Called with each request that ends, with the decision; None: it was withdrawn, it
+            expired, or it is deferred and still in `book.pending()`.
 
     Raises:
-        ConfigurationError: The approver is none.
+        ConfigurationError: The approver has no `approve` method.
     """
 
     def __init__(
@@ -93,10 +92,9 @@ class ApprovalGate:
         self.on_answer = on_answer
         self._policy = policy
         self._allowed: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
-        """Engine and tool -> the arguments that were allowed last."""
+        """(engine, tool) -> the arguments that were allowed last."""
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """No tools of its own."""
         del tool_name
         return None
 
@@ -110,15 +108,10 @@ class ApprovalGate:
         engine: str = "",
         called_name: str = "",
     ) -> Refusal | None:
-        """Why the call may not run; None: it may.
+        """Return why the call may not run, or None if it may.
 
-        Args:
-            call_id: The call.
-            tool: Its tool.
-            params: Its arguments.
-            is_nested: Whether a tool makes it.
-            engine: Stands for the one that has the tool.
-            called_name: The name that the model called.
+        `is_nested` means that a tool makes the call, `engine` is a key for the engine that has the
+        tool, and `called_name` is the name that the model called.
         """
         decision = self._policy(tool, params)
         if decision.execution is ExecutionPolicy.AUTO:
@@ -150,37 +143,34 @@ class ApprovalGate:
                 raise
             answer = _failed("execution", tool, error, params)
         refusal = _judged("execution", tool.name, answer, decision)
-        # It may be forbidden since somebody was asked.
+        # A rule may have forbidden it during the wait for the answer.
         return refusal or self.denied(tool, params)
 
     def is_free(self, tool: Tool, params: Mapping[str, Any]) -> bool:
-        """Whether a call may run without anybody's consent."""
+        """Return True if a call may run without consent."""
         return self._policy(tool, params).execution is ExecutionPolicy.AUTO
 
     def is_readable(self, tool: Tool, params: Mapping[str, Any], is_error: bool) -> bool:
-        """Whether a model may read a result without anybody's consent; see `review`."""
+        """Return True if a model may read a result without consent; see `review`."""
         try:
             return _is_readable(self._policy(tool, params), is_error)
         except RecursionError:
             return False
 
     def denied(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why nobody's consent lets a call run; None: it may, with consent."""
+        """Return why a call is denied whatever the answer; None: consent suffices."""
         decision = self._policy(tool, params)
         return _denied(tool, decision) if decision.execution is ExecutionPolicy.DENY else None
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """The same of a call that was let through, just before it starts."""
+        """Return `denied` for an admitted call, just before it starts."""
         del call_id
         return self.denied(tool, params)
 
     def refused(self, request: ApprovalRequest, tool: Tool | None, reason: str | None) -> Refusal:
-        """What becomes of a request that was deferred, and then answered with a no.
+        """Return the refusal for a deferred request that was answered with no.
 
-        Args:
-            request: What was asked.
-            tool: The tool, as the engine has it; None: it is gone.
-            reason: Why.
+        `tool` is the tool as the engine has it now; None: it is gone.
         """
         policy = self._policy(tool or _as_asked(request), request.params)
         return _refused(request.kind, request.tool_name, policy, reason)
@@ -197,17 +187,10 @@ class ApprovalGate:
         is_asked: bool = False,
         called_name: str = "",
     ) -> Refusal | None:
-        """Why a model may not read a result; None: it may. S31, U35.
+        """Return why a model may not read a result; None: it may. S31, U35.
 
-        Args:
-            call_id: The call that has ended.
-            tool: Its tool.
-            params: Its arguments.
-            result_text: What the model would read.
-            is_error: Whether the call failed: `on_error` asks about those only.
-            error_type: How it failed.
-            is_asked: Whether somebody is asked in any case, for what is in it.
-            called_name: The name that the model called.
+        `result_text` is what the model would read. `is_error` matters for `on_error`, which asks
+        about failed calls only; `is_asked` asks in any case, because of the content.
         """
         try:
             decision = self._policy(tool, params)
@@ -227,7 +210,7 @@ class ApprovalGate:
         fingerprint: str,
         ask: Callable[[], Awaitable[_Answer]],
     ) -> _Answer:
-        """As `ask`, unless it was decided before; of calls that are alike one asks for all."""
+        """Ask unless it was decided before; one of several identical calls asks for all."""
         key = fingerprint, id(asyncio.get_running_loop())
         questions: dict[tuple[str, int], _Question] = self.book.questions
         known = await self.book.remembered(fingerprint, partial(secrets_if_known, tool, params))
@@ -235,7 +218,7 @@ class ApprovalGate:
             await asked.is_over.wait()
             if asked.answer is not None:
                 return asked.answer
-        # A storage takes its time: somebody may have answered meanwhile.
+        # Another call may have been answered while the storage was read.
         known = known or self.book.decided(fingerprint)
         if known is not None:
             return _Answer(known)
@@ -313,7 +296,7 @@ class ApprovalGate:
             async with clock:
                 decision = await said_by(approver, request)
             if _cancellations() > before:
-                # An approver that holds the end of its call up does not undo it.
+                # An approver that delays its own cancellation does not undo it.
                 raise asyncio.CancelledError
             if decision is None:
                 await self.book.defer(request.token)
@@ -326,7 +309,7 @@ class ApprovalGate:
         except ApprovalError as error:
             said = shorten_words(str(error), secrets_if_known(tool, request.params))
             return _nobody(request.kind, said)
-        except Exception as error:  # noqa: BLE001 - whoever cannot answer has not consented
+        except Exception as error:  # noqa: BLE001 - an approver that fails has not consented
             if clock.expired():
                 return _nobody(
                     request.kind,
@@ -338,7 +321,7 @@ class ApprovalGate:
     async def _preview(
         self, allowed: tuple[str, str], tool: Tool, params: dict[str, Any]
     ) -> str | None:
-        """What would change; else what is not as it was when the tool was allowed last."""
+        """Return the preview, else the difference from the arguments allowed last."""
         said = await preview_of(tool, params)
         if said is not None:
             return said
@@ -367,7 +350,7 @@ class ApprovalGate:
 
 
 def gate_of_engine(approver: Approver) -> ApprovalGate:
-    """Who is asked about calls of no session, where the tool's own definition says so."""
+    """Return the gate for calls without a session whose definition demands consent."""
     return ApprovalGate(ApprovalBook(_ENGINE), approver, _of_definition)
 
 
@@ -381,7 +364,7 @@ def _of_definition(tool: Tool, params: Mapping[str, Any]) -> Decision:
 
 
 def _as_asked(request: ApprovalRequest) -> Tool:
-    """What is known of a tool that is gone: a silent rule is one about its name."""
+    """Return a stand-in for a tool that is gone; silent rules go by its name."""
     return Tool(
         id=request.tool_name,
         name=request.tool_name,
@@ -428,7 +411,7 @@ def _refusal(
     *,
     because: str | None = None,
 ) -> Refusal:
-    """What the model is told, and what programs are: the reason that somebody gave, or why else."""
+    """Return a refusal with the model's message and the program's details."""
     is_result = error_type is ErrorType.RESULT_REJECTED
     is_silent = policy.is_result_silent if is_result else policy.is_silent
     by = policy.result_by if is_result else policy.execution_by
@@ -441,7 +424,7 @@ def _refusal(
 
 
 def _cancellations() -> int:
-    """How often the call was cancelled, and not only something that the approver waits for."""
+    """Return how often the call itself was cancelled, not just an awaited part."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

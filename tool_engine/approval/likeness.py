@@ -1,7 +1,7 @@
-"""Does an argument fit a pattern, or may it be meant to be something that does?
+"""Does an argument match a pattern, or a disguised form of it?
 
-What fits is told at once. Another spelling of it, or a list that holds it, is for a rule that is
-strict: a list may be long, so that all in it is looked at together.
+An exact match is quick. Strict rules also match other spellings and lists that contain them: lists
+may be long, so all that is in one is checked together.
 """
 
 from __future__ import annotations
@@ -24,72 +24,67 @@ _WILD: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")
 _PART: Final = re.compile(rf"{_WILD.pattern}|.", re.S)
 _MAPPING: Final = (dict, Mapping)
 _CONTAINER: Final = (dict, list, tuple, Mapping)
-"""The quickest to tell come first."""
+"""Ordered by how quickly each type is checked."""
 _OTHER_PATHS: Final = ("//", "/.", "./", "/\n", "\\")
-"""One of them is in each path that is not in its plain form, and ends with a line break."""
+"""A path not in its plain form contains one of these, once a line break is added."""
 _LONGEST_NESTED: Final = 262_144
-"""Characters of the lists in a list that are written out; what is longer counts as alike."""
+"""Characters of nested lists that are written out; longer ones count as alike."""
 
 
 def is_pattern(glob: str) -> bool:
-    """Whether several texts may fit."""
     return _WILD.search(glob) is not None
 
 
 def spelled_in(glob: str) -> int:
-    """How many letters every text that fits has, as they stand there."""
+    """Return how many literal letters the pattern contains."""
     return len(_WILD.sub("", glob))
 
 
 def is_match(text: str, glob: str) -> bool:
-    """Whether a text fits `*`, `?` and `[...]`, in the given case."""
+    """Return True if a text matches `*`, `?` and `[...]`, case-sensitively."""
     if not is_pattern(glob):
         return text == glob
-    # To look for the letters is much quicker in a long text.
+    # In a long text the search for a literal piece is much quicker.
     return _letters(glob) in text and _pattern(glob).match(text) is not None
 
 
 class _Inside(NamedTuple):
-    """What is in a list or in a mapping, however deep."""
+    """All that a list or mapping contains, at any depth."""
 
     texts: set[str]
-    """Texts, and numbers as JSON has them."""
+    """Texts, and numbers in their JSON form."""
     together: str
-    """All of the texts, a line each."""
     spellings: set[str]
-    """Other forms of the texts."""
     numbers: set[float]
     others: list[Any]
     nested: list[Any]
-    """The lists and mappings in it."""
 
 
 class _Forms(NamedTuple):
-    """What may be meant by one text."""
+    """The forms that a text may stand for."""
 
     plain: set[str]
     seen: set[str]
-    """Without what no reader sees; empty where there is no such character in it."""
+    """The text without invisible characters; empty if it has none."""
 
 
 class Argument:
-    """One argument of a call, for all rules that are about it.
+    """One argument of a call, for all rules about it.
 
-    Args:
-        value: What was sent; it must not change while rules look at it.
+    The value must not change while rules look at it.
     """
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
     def fits(self, glob: str) -> bool:
-        """Whether it fits as it stands; a list does as its JSON."""
+        """Return True if the value, or a list's JSON, matches and is not deceptive."""
         if isinstance(self._value, _CONTAINER) and not _may_be_json(glob):
             return False
         return is_match(self._text, glob) and not self._deceives
 
     def is_like(self, glob: str) -> bool:
-        """Whether it fits in another spelling, deceives, or has something in it that does."""
+        """Return True if another spelling or a contained value matches."""
         value = self._value
         if not isinstance(value, _CONTAINER):
             return _is_form(self._forms, glob) or _is_number_like(value, glob)
@@ -117,7 +112,7 @@ class Argument:
 
 @lru_cache(4096)
 def _letters(glob: str) -> str:
-    """The longest of the pieces that every text that fits has."""
+    """Return the longest literal piece of the pattern."""
     return max(_WILD.split(glob), key=len)
 
 
@@ -128,7 +123,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 @lru_cache(4096)
 def _may_be_json(glob: str) -> bool:
-    """Whether the JSON of a list or of a mapping may fit."""
+    """Return True if the JSON of a container may match."""
     parts = _PART.findall(glob) or [""]
     ends = ((parts[0], "[{"), (parts[-1], "]}"))
     return all(any(is_match(each, part) for each in marks) for part, marks in ends)
@@ -156,15 +151,15 @@ def _is_form(forms: _Forms, glob: str) -> bool:
 
 
 def _seen(text: str) -> str:
-    # What was apart by a character that is not seen may be one letter now.
+    # Letters that an invisible character separated may be one letter now.
     return unicodedata.normalize("NFC", without_unseen(text))
 
 
 @lru_cache(4096)
 def _globs(glob: str) -> frozenset[str]:
-    """A pattern in the forms that those of a text have from which something was taken."""
+    """Return the pattern with the same characters removed as in texts' forms."""
     plain, seen = unicodedata.normalize("NFC", glob), _seen(glob)
-    # One that is about such characters alone would fit everything without them.
+    # A pattern of invisible characters only would match everything without them.
     return frozenset({glob, plain} | ({seen} if _WILD.sub("", seen).strip() else set()))
 
 
@@ -206,7 +201,7 @@ def _is_inside(inside: _Inside, glob: str) -> bool:
     for each in inside.others:
         if _is_text_like(to_text(each), glob) or _is_number_like(each, glob):
             return True
-    # Whatever fits `*word*` in a part of its JSON does in the whole of it.
+    # What matches `*word*` in a part of the JSON also does in the whole.
     return _may_be_json(glob) and glob[0] + glob[-1] != "**" and _is_nested(inside.nested, glob)
 
 
@@ -232,7 +227,7 @@ def _inside_of(value: Any) -> _Inside:
     texts: set[str] = set()
     whole: set[int] = set()
     broken: set[float] = set()
-    # By identity: of one object all is known once, and what holds itself has an end.
+    # By identity: each object is read once, and a cycle ends.
     others: dict[int, Any] = {}
     nested: dict[int, Any] = {id(value): value}
     waiting = [value]
@@ -269,7 +264,7 @@ def _digits(numbers: set[int]) -> set[str]:
 
 
 def _written(texts: set[str]) -> tuple[set[str], set[str], str]:
-    """The texts as a rule sees them, other forms of what may be meant, and a line for each text."""
+    """Return the texts, their other forms, and all texts as lines."""
     together = "\n".join(texts) + "\n"
     plain = texts
     if not together.isascii():

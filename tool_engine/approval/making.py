@@ -1,9 +1,8 @@
-"""What exactly does a user consent to: which definition, and which code that runs it?
+"""What does a user consent to: which definition and which code?
 
-A definition has a hash, and a `Tool` that was built by hand has its fields. Of code is told what it
-does: its own instructions, and the texts and numbers that are its defaults. What it calls, closes
-over, or reads while it runs, is not told; neither is code that runs in another process, nor the
-engine's own, which changes with the engine.
+A definition has a hash; a `Tool` built by hand is hashed by its fields. Code is hashed by its own
+instructions and its default texts and numbers. Not covered: what it calls, closes over or reads
+while running, code in another process, and the engine's own code.
 """
 
 from __future__ import annotations
@@ -23,18 +22,16 @@ from tool_engine.model.tool import Tool
 __all__ = ["code_of", "making_of", "place_of"]
 
 _OF_FILE: Final = frozenset({"source", "findings"})
-"""Fields that say where a tool comes from, and not what it is."""
+"""Fields about where a tool comes from, not what it is."""
 _ENGINE: Final = "tool_engine."
 _FIXED: Final = (str, bytes, int, float, bool, type(None))
 
 
 def making_of(tool: Tool, source: str = "") -> str:
-    """Stands for the version, the definition and the code of a tool whose call is asked about.
+    """Return a hash of the tool's version, definition and code.
 
-    Args:
-        tool: The tool.
-        source: Which engine has it, under which name: two may have tools that are alike, of which
-            one works on a copy and the other one on what matters.
+    `source` is the engine that has it and its name there: of two tools that are alike, one may work
+    on a copy and the other on the original.
     """
     definition = tool.definition_hash or _fields_of(tool)
     said = "\n".join(
@@ -44,16 +41,16 @@ def making_of(tool: Tool, source: str = "") -> str:
 
 
 def place_of(tool: Tool, engine: str, called_name: str, *, is_nested: bool) -> str:
-    """Where a call goes, for `making_of`: to which engine, and under which name.
+    """Return the engine and name that a call goes to, for `making_of`.
 
-    A name that is the tool's own says nothing more, and that of a tool which makes the call is not
-    the name of what is called.
+    The tool's own name adds nothing, and in a call made by a tool, `called_name` is the tool that
+    makes it.
     """
     return engine if is_nested or called_name == tool.name else f"{engine} {called_name}".strip()
 
 
 def code_of(executor: object) -> str:
-    """A hash of the code behind an executor; empty where nothing of it can be told."""
+    """Return a hash of the code behind an executor; empty if there is none to hash."""
     code = getattr(executor, "handler", executor)
     if code is None:
         return ""
@@ -99,14 +96,14 @@ def _of_function(function: Any) -> Iterator[str]:
 
 def _values(values: Iterable[Any]) -> Iterator[str]:
     for each in values:
-        # A list, or what a function closes over, may be another one after each call.
+        # A list or a closure variable may change after each call.
         if isinstance(each, _FIXED):
             yield repr(each)
 
 
 @functools.lru_cache(maxsize=1024)
 def _of_code(code: CodeType) -> str:
-    """A hash that is the same in every process of one version of Python."""
+    """Return a hash that is the same in all processes of one Python version."""
     constants = [_of_code(c) if isinstance(c, CodeType) else _constant(c) for c in code.co_consts]
     parts = (code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants)
     return _hashed(repr(parts).encode("utf-8", "surrogatepass"))
@@ -129,7 +126,7 @@ def _fields_of(tool: Tool) -> str:
 
 
 def _of_object(value: object) -> list[Any]:
-    # Nothing tells what makes two of these the same, but for being one object.
+    # Two such values cannot be compared except by identity.
     return [type(value).__qualname__, id(value)]
 
 

@@ -1,7 +1,7 @@
-"""Which engine has the tool of a call that the tool of another engine makes?
+"""Which engine has the tool that a tool of another engine calls?
 
-A conversation may have several engines, and tools of the same name or definition in each. Of the
-calls that its model makes it knows where they go; of those that its tools make it is told here.
+A conversation may use several engines with tools of the same name or definition. It knows where its
+model's calls go; for calls made by tools this module says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _asked: Final[ContextVar[tuple[Tool, Any] | None]] = ContextVar("asked_in_engine
 
 @contextmanager
 def asked_in(engine: object, tool: Tool) -> Iterator[None]:
-    """Lets `engine_asked` tell that `engine` has `tool`, for as long as this is entered."""
+    """Let `engine_asked` return `engine` for `tool` inside this block."""
     token = _asked.set((tool, engine))
     try:
         yield
@@ -29,7 +29,7 @@ def asked_in(engine: object, tool: Tool) -> Iterator[None]:
 
 
 def engine_asked(tool: Tool) -> Any:
-    """The engine that has the tool which is asked about now; None: the one of its maker's call."""
+    """Return the engine of the tool asked about; None: that of the outer call."""
     asked = _asked.get()
-    # An approver that is asked meanwhile may call other tools.
+    # The approver may call other tools while it is asked.
     return asked[1] if asked is not None and asked[0] is tool else None

@@ -31,7 +31,7 @@ _RULE: Final = re.compile(
 
 
 class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
-    """What holds for the calls of some tools, or for those with some value of one parameter.
+    """A rule for calls of some tools, or with some value of a parameter.
 
     Both the tool and the value are globs: `*`, `?` and `[...]`, in the given case.
     """
@@ -41,19 +41,19 @@ class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
     parameter: str | None = None
     glob: str = "*"
     is_silent: bool = False
-    """Whether the model is not told why a call was refused. U32."""
+    """Whether the model is not given the reason for a refusal. U32."""
 
     def __post_init__(self) -> None:
         check_kinds(self)
 
     @classmethod
     def parse(cls, text: str, permission: Permission) -> Self:
-        """A rule from its text: `tool` or `tool:parameter=glob`, and `::SilentReject` or not.
+        """Parse `tool` or `tool:parameter=glob`, with or without `::SilentReject`.
 
         `tool:word` is short for `tool:command=word`. U32.
 
         Raises:
-            ConfigurationError: The text is no rule.
+            ConfigurationError: The text is not a rule.
         """
         bare = text.removesuffix(_SILENT)
         found = _RULE.fullmatch(bare)
@@ -72,27 +72,27 @@ class PermissionRule(msgspec.Struct, Data, frozen=True, metaclass=KnownFields):
 
     @property
     def text(self) -> str:
-        """The rule as `parse` reads it."""
+        """The rule as text that `parse` reads."""
         about = "" if self.parameter is None else f":{self.parameter}={self.glob}"
         return f"{self.tool}{about}{_SILENT if self.is_silent else ''}"
 
     @property
     def rank(self) -> tuple[bool, bool]:
-        """What makes a rule go before another: one about a value, one about one tool."""
+        """Whether the rule is about a value, and whether about a single tool."""
         return self.parameter is not None, not is_pattern(self.tool)
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """Its rank, whether it is about one value, and how many letters are spelled in it."""
+        """The rank, whether it names one value, and the count of literal letters."""
         glob = self.glob if self.parameter else "*"
         return *self.rank, not is_pattern(glob), spelled_in(self.tool) + spelled_in(glob)
 
     def words(self, tool_name: str, arguments: Mapping[str, Argument]) -> Permission | None:
-        """What it says about this call; None: it is not about it.
+        """Return the permission that the rule sets for a call, or None.
 
-        What only looks as if it fitted counts for a word that is strict, and against one that is
-        loose: a value with `..` in its path, with control characters, or spelled otherwise, such as
-        `1.0` for `1`, and a list or mapping with such a value in it.
+        A value that only looks as if it matched counts for a strict word and against a loose one:
+        `..` in its path, control characters, another spelling such as `1.0` for `1`, or a list or
+        mapping with such a value in it.
         """
         if not is_match(tool_name, self.tool):
             return None
@@ -118,16 +118,16 @@ _NO_WORD: Final = Permission()
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What holds for one call."""
+    """The policies that apply to one call, and what set them."""
 
     execution: ExecutionPolicy
     result: ResultPolicy
     is_silent: bool = False
-    """Whether the model is not told why the call was refused."""
+    """Whether the model is not given the reason for a refused call."""
     is_result_silent: bool = False
-    """Whether the model is not told why the result was refused."""
+    """Whether the model is not given the reason for a refused result."""
     execution_by: str | int | None = None
-    """Who decided: the text of a rule, or the number of a place from 0; None: none did."""
+    """The deciding rule's text, or the deciding place's number from 0, or None."""
     result_by: str | int | None = None
 
 
@@ -139,18 +139,18 @@ def decide(
     *,
     other_names: Iterable[str] = (),
 ) -> Decision:
-    """What holds for a call: by the most specific rule, then by the first place that says it.
+    """Return the policies for a call: the most specific rule, else the first place.
 
-    Of rules that are equally specific the strictest one decides. Where none says anything, a
-    call runs and its result is read.
+    Among equally specific rules the strictest decides. Without any, the call runs and its result is
+    read.
 
     Args:
         tool_name: The tool.
         params: Its arguments.
-        rules: Those that may fit.
-        places: What session, group, tool and the like say, the most specific first.
-        other_names: More names that the tool goes by. A rule for one of its names holds for the
-            tool: how long the names are is no matter, the strictest word decides.
+        rules: The rules that may apply.
+        places: The permissions of session, group, tool and so on, the most specific first.
+        other_names: More names of the tool. A rule for any of its names applies; their length does
+            not matter, the strictest word decides.
     """
     arguments = {name: Argument(value) for name, value in params.items()}
     spoken = list(_spoken(list(rules), dict.fromkeys((*other_names, tool_name)), arguments))
@@ -168,7 +168,7 @@ def decide(
 
 
 class _Word(NamedTuple):
-    """What one rule says about a call, by one of the tool's names."""
+    """One rule's permission for a call, under one of the tool's names."""
 
     name: str
     rule: PermissionRule
@@ -178,7 +178,7 @@ class _Word(NamedTuple):
 def _spoken(
     rules: list[PermissionRule], names: Iterable[str], arguments: Mapping[str, Argument]
 ) -> Iterator[_Word]:
-    """Each rule that fits, once: by the first name that it fits."""
+    """Yield each matching rule once, with the first name that it matches."""
     for rule in rules:
         for name in names:
             says = rule.words(name, arguments)
@@ -193,7 +193,7 @@ def _winner(
     field: str,
     order: list[Any],
 ) -> tuple[Any, bool, str | int | None]:
-    """The word that decides, whether it is silent, and who said it."""
+    """Return the deciding word, whether it is silent, and its source."""
     best: dict[tuple[str, str | None], tuple[Any, ...]] = {}
     for name, rule, says in spoken:
         word = getattr(says, field)

@@ -1,8 +1,7 @@
-"""What would a call change, as far as can be told before it runs?
+"""What would a call change, as far as is known before it runs?
 
-The executor of the tool may know: it then has `preview(tool, params) -> str | None`, plain or
-async, which changes nothing. A gate that asks for consent finds it here, because it knows no
-executors.
+An executor may have `preview(tool, params) -> str | None`, plain or async, which changes nothing.
+The gate finds it through this module, because it does not know executors.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from tool_engine.redaction import secrets_if_known, secrets_of, words_of
 __all__ = ["AT_ONCE", "executor_of_call", "preview_of", "previewed_by"]
 
 AT_ONCE: Final = 32_768
-"""Characters in which secrets are hidden on the event loop; what is longer goes to a thread."""
+"""Characters whose secrets are hidden on the event loop; longer texts use a thread."""
 _LONGEST: Final = 5.0
-"""Seconds for a preview: the approver does without it then."""
+"""Seconds that a preview may take; then the approver does without it."""
 
 _log = get_logger(__name__)
 _executor: Final[ContextVar[Any]] = ContextVar("previewing_executor", default=None)
@@ -32,7 +31,7 @@ _executor: Final[ContextVar[Any]] = ContextVar("previewing_executor", default=No
 
 @contextmanager
 def previewed_by(executor: Any) -> Iterator[None]:
-    """Lets `preview_of` ask `executor` for as long as this is entered."""
+    """Let `preview_of` ask `executor` inside this block."""
     token = _executor.set(executor)
     try:
         yield
@@ -41,12 +40,12 @@ def previewed_by(executor: Any) -> Iterator[None]:
 
 
 def executor_of_call() -> object:
-    """What would run the call that consent is asked for now; None: it is not known."""
+    """Return what would run the call that is asked about now, or None."""
     return _executor.get()
 
 
 async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
-    """What the executor says about it, with secrets hidden; None: nothing, or it failed."""
+    """Return the executor's preview with secrets hidden; None: none, or it failed."""
     preview = getattr(_executor.get(), "preview", None)
     if not callable(preview):
         return None
@@ -64,7 +63,7 @@ async def preview_of(tool: Tool, params: dict[str, Any]) -> str | None:
         return None
     if not isinstance(said, str) or not said:
         return None
-    # It is about these arguments: the shortest secret is none of the reader's business.
+    # Even the shortest secret is hidden: the preview is about these very arguments.
     secrets = secrets_of(tool, params, shortest=1)
     hidden = secrets.text
     return hidden(said) if len(said) <= AT_ONCE else await asyncio.to_thread(hidden, said)

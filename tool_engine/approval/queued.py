@@ -1,4 +1,4 @@
-"""How does a user answer who looks at a list, in a window or on a page?"""
+"""How does a user answer from a list, in a window or on a page?"""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class QueueApprover(KnownArguments):
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """The requests that wait for an answer, the oldest first."""
+        """Return the requests that wait for an answer, oldest first."""
         return [each.request for each in list(self._asked.values())]
 
     def allow(self, token: str, *, is_remembered: bool | None = None) -> ApprovalRequest:
-        """Lets the call of a request run; see `ApprovalDecision` for what is remembered.
+        """Let the call of a request run; `ApprovalDecision` says what is remembered.
 
         Raises:
             ApprovalError: No request waits under this token.
@@ -50,7 +50,7 @@ class QueueApprover(KnownArguments):
     def refuse(
         self, token: str, reason: str | None = None, *, is_remembered: bool | None = None
     ) -> ApprovalRequest:
-        """Does not let it run; the model is told the reason.
+        """Refuse the call of a request; the model is given the reason.
 
         Raises:
             ApprovalError: No request waits under this token.
@@ -59,7 +59,7 @@ class QueueApprover(KnownArguments):
         return self.answer(token, decision)
 
     def answer(self, token: str, decision: Answer) -> ApprovalRequest:
-        """Answers a request, which then leaves the list.
+        """Answer a request and remove it from the list.
 
         Args:
             token: The request's.
@@ -80,7 +80,7 @@ class QueueApprover(KnownArguments):
         return asked.request
 
     async def approve(self, request: ApprovalRequest) -> ApprovalDecision | None:
-        """Puts a request into the list, and waits until it is answered."""
+        """Add a request to the list, and wait until it is answered."""
         asked = self._asked[request.token] = _Asked(request)
         for watcher in self._watchers:
             watcher.set()
@@ -90,7 +90,7 @@ class QueueApprover(KnownArguments):
             self._asked.pop(request.token, None)
 
     async def wait_for_request(self) -> ApprovalRequest:
-        """The oldest request that was not given here before; waits until there is one."""
+        """Wait for and return the oldest request not yet returned here."""
         watcher = asyncio.Event()
         self._watchers.add(watcher)
         try:
@@ -106,8 +106,6 @@ class QueueApprover(KnownArguments):
 
 
 class _Asked:
-    """One request, with the call that waits for its answer."""
-
     def __init__(self, request: ApprovalRequest) -> None:
         self.request = request
         self.is_seen = False
@@ -115,8 +113,8 @@ class _Asked:
         self.decision: asyncio.Future[ApprovalDecision | None] = self._loop.create_future()
 
     def settle(self, decision: ApprovalDecision | None) -> None:
-        """Hands the decision over; may come from any thread."""
-        # A loop that has ended has no call that could run.
+        """Hand the decision to the waiting call, from any thread."""
+        # A closed loop has no call that could run.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._set, decision)
 

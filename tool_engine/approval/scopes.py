@@ -1,7 +1,7 @@
-"""How do several conversations all have their say about one call?
+"""How do several conversations each have a say in one call?
 
-A tool that one conversation calls may hold another one. What that calls is part of both: each of
-them may forbid it, and neither can allow what the other one forbids.
+A tool that one conversation calls may run another one, whose calls are then part of both. Each can
+forbid a call, and neither can allow what the other forbids.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["IS_SHARED", "NarrowedScope", "narrowed", "token_of"]
 
 _NONE: Final = frozenset[str]()
 IS_SHARED: Final[ContextVar[bool]] = ContextVar("is_shared", default=False)
-"""Whether other conversations have a say in the call that is asked about now."""
+"""Whether other conversations have a say in the call being asked about."""
 
 
 @live("pickle context.to_wire(), or a replace(context, scope=None) without its conversations")
 class NarrowedScope:
-    """Conversations of which each was begun by a tool that the one before it had called.
+    """The scopes of nested conversations, each started by a tool of the one before.
 
     Args:
         parts: Their scopes, the outermost first.
@@ -43,23 +43,23 @@ class NarrowedScope:
 
     @property
     def labels(self) -> set[str]:
-        """Where the content came from that any of them knows of; what is added, all get to know."""
+        """The content sources that any of them knows; additions reach all."""
         known: list[Any] = [getattr(part, "labels", None) for part in self.parts]
         return _Labels(each for each in known if isinstance(each, set))
 
     @property
     def conversation(self) -> tuple[object, ...]:
-        """What says by which rules and labels the calls go that its tool makes."""
+        """The conversations whose rules and labels apply to calls made by the tool."""
         return tuple(getattr(part, "conversation", part) for part in self.parts)
 
     @property
     def line(self) -> tuple[Any, ...]:
-        """What all of them spend, and those that they work for."""
+        """The budgets of all of them, and of the conversations that they work for."""
         lines = [each for part in self.parts for each in getattr(part, "line", ())]
         return tuple(dict.fromkeys(lines))
 
     def uses_of(self, tool: Tool, engine: object) -> list[Any]:
-        """A call of a tool in the books of each of them, once, where it was not counted yet."""
+        """Return the call's uses in the books of all of them, each unpaid one once."""
         paid: set[Any] = set()
         for part in self.parts:
             if not getattr(part, "has_begun", True):
@@ -73,21 +73,20 @@ class NarrowedScope:
         return list(uses.values())
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """A tool that only the innermost conversation has: it is the one that calls."""
+        """Return a tool that only the innermost, calling conversation has."""
         return self.parts[-1].own(tool_name)
 
     def has_engine(self, engine: object, tool_name: str) -> bool:
-        """Whether one of them has the tools of an engine, of which one has this name."""
         asked = [getattr(part, "has_engine", None) for part in self.parts]
         return any(ask is not None and ask(engine, tool_name) is True for ask in asked)
 
     def is_free(self, call_id: str, tool: Tool, params: dict[str, Any]) -> bool:
-        """Whether none of them has anything to say about the call."""
+        """Return True if no conversation objects to or asks about the call."""
         asked = [getattr(part, "is_free", None) for part in self.parts]
         return all(ask is not None and ask(call_id, tool, params) is True for ask in asked)
 
     def note_inside(self, tools: Iterable[Tool]) -> None:
-        """A call shares the result of another one, whose tool has called these."""
+        """Note the calls inside a call whose result this one shares."""
         tools = list(tools)
         for part in self.parts:
             note: Any = getattr(part, "note_inside", None)
@@ -95,7 +94,7 @@ class NarrowedScope:
                 note(tools)
 
     def refusal_since(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why a call that was let through may not start any more; None: it may."""
+        """Return why an admitted call may not start any more, or None."""
         for part in self.parts:
             find: Any = getattr(part, "refusal_since", None)
             refusal: Refusal | None = None if find is None else find(call_id, tool, params)
@@ -104,12 +103,12 @@ class NarrowedScope:
         return None
 
     def shown_tool(self, tool: Tool) -> Tool | None:
-        """A tool of the engine as the model knows it that is talked to: the innermost one's."""
+        """Return a tool as the innermost conversation's model knows it."""
         find: Any = getattr(self.parts[-1], "shown_tool", None)
         return tool if find is None else find(tool)
 
     def refusal_of_result(self, record: ToolCallRecord, tool: Tool | None) -> Refusal | None:
-        """Why none of them lets a result of its calls be read; None: it may be."""
+        """Return why the result of a call may not be read, or None."""
         refusal = Refusal(ErrorType.RESULT_REJECTED.value, "no conversation here has made the call")
         for part in reversed(self.parts):
             find: Any = getattr(part, "refusal_of_result", None)
@@ -117,17 +116,17 @@ class NarrowedScope:
                 continue
             said: Refusal | None = find(record, tool)
             if said is None:
-                # Where it came from, all get to know.
+                # All learn where the content came from.
                 self.labels.update(getattr(part, "labels", _NONE))
                 return None
             refusal = said
         return refusal
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why the call may not run, by the first of them that says so; None: it may.
+        """Return the first refusal of the call by any of the conversations, or None.
 
-        Where one of them is asked later, the others have their say all the same: when that one is
-        answered, they are not asked any more.
+        If one of them defers its question, the others are asked all the same, and not again once it
+        is answered.
         """
         waiting: tuple[Any, Refusal] | None = None
         for place, part in enumerate(self.parts):
@@ -136,7 +135,7 @@ class NarrowedScope:
                 continue
             token = token_of(refusal)
             if token is not None and waiting is None:
-                # What said the token is asked again by it.
+                # The conversation that issued the token is asked again with it.
                 share: Any = getattr(part, "share", None)
                 if share is not None:
                     share(token, self.parts)
@@ -155,7 +154,7 @@ class NarrowedScope:
         part = self.parts[place]
         ask: Any = partial(part.consent, call_id)
         if any(_speaks_for(later, part) for later in self.parts[place + 1 :]):
-            # It is asked further in, once; what went into its own call counts all the same.
+            # An inner conversation asks once; its own call's labels count all the same.
             ask = part.lets_in  # type: ignore[attr-defined]
         has_others = any(not _is_of_one(each, part) for each in self.parts)
         before = IS_SHARED.set(has_others)
@@ -167,8 +166,6 @@ class NarrowedScope:
 
 
 class _Labels(set[str]):
-    """The labels of several scopes, in one."""
-
     def __init__(self, sets: Iterable[set[str]]) -> None:
         self._sets = list(sets)
         super().__init__(_NONE.union(*self._sets))
@@ -184,7 +181,7 @@ class _Labels(set[str]):
 
 
 def narrowed(outer: CallScope | None, inner: CallScope | None) -> CallScope | None:
-    """The scope of a call that a tool of `outer` makes for `inner`; None: of no conversation."""
+    """Return the scope of a call that a tool of `outer` makes for `inner`."""
     if outer is None or inner is None:
         return inner or outer
     parts = {id(each): each for each in (*_parts(outer), *_parts(inner))}
@@ -192,7 +189,7 @@ def narrowed(outer: CallScope | None, inner: CallScope | None) -> CallScope | No
 
 
 def token_of(refusal: Refusal | None) -> str | None:
-    """What names the request that a call waits for; None: it waits for none."""
+    """Return the token of the request that a call waits for, or None."""
     token = None if refusal is None else (refusal.details or {}).get("approval_token")
     return None if token is None else str(token)
 
@@ -210,11 +207,11 @@ def _parts(scope: CallScope) -> tuple[CallScope, ...]:
 
 
 def _is_of_one(one: CallScope, other: CallScope) -> bool:
-    """Whether both are of one conversation and its helpers."""
+    """Return True if both belong to one conversation and its helpers."""
     return one is other or _speaks_for(one, other) or _speaks_for(other, one)
 
 
 def _speaks_for(later: CallScope, part: CallScope) -> bool:
-    """Whether one asks all that the other would: it is of the same conversation, or a helper's."""
+    """Return True if one's questions cover the other's: same conversation, or its helper."""
     own: Any = getattr(part, "line", ())
     return bool(own) and own[0] in getattr(later, "line", ()) and hasattr(part, "lets_in")

@@ -1,7 +1,7 @@
-"""How is a person waited for in a thread, without holding up the event loop or the program's end?
+"""How does a thread wait for a person without blocking loop or exit?
 
-A thread that waits for a person cannot be ended. It is a daemon, so that the program can end all
-the same, and what it says when no task listens any more is dropped.
+Such a thread cannot be ended. It is a daemon, so that the program can end, and its answer is
+dropped when no task listens any more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME: Final = "tool-engine-approver"
 
 
 async def in_own_thread(function: Callable[..., T], *args: Any) -> T:
-    """What `function` returns or raises; a `StopIteration` comes as a `RuntimeError`."""
+    """Run `function` in a daemon thread; a `StopIteration` becomes a `RuntimeError`."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = copy_context()
@@ -41,7 +41,7 @@ async def in_own_thread(function: Callable[..., T], *args: Any) -> T:
             value = context.run(function, *args)
         except BaseException as raised:  # noqa: BLE001 - the task that waits gets it
             error = raised
-        # A loop that is closed has no task that waits.
+        # A closed loop has no task that waits.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, error)
 

@@ -1,4 +1,4 @@
-"""May a call run, and when? What decides it, and what a call holds meanwhile.
+"""May a call run, and when? What decides it, and what does a call hold meanwhile?
 
 The engine has no other way to admission than what stands here: a controller may be local, or stand
 for one that is somewhere else.
@@ -45,7 +45,7 @@ class SlotRequest(Protocol):
 
     @property
     def key(self) -> str | None:
-        """What the call shares with others of its conversation, say; see `KeyLimits`."""
+        """A key that limits calls together, such as of one conversation; see `KeyLimits`."""
 
     @property
     def parent(self) -> Any:
@@ -73,11 +73,14 @@ class SlotRequest(Protocol):
 
     @property
     def breaker(self) -> BreakerPolicy | None:
-        """When the tool has failed so often that it is not tried for a while."""
+        """The rule that pauses a tool which fails too often."""
 
 
 class Slot(Protocol):
-    """Permission to run now. A controller makes its own, and is given back the same object."""
+    """Permission to run now.
+
+    A controller makes its own, and is given back the same object.
+    """
 
     on_superseded: Callable[[], None] | None
     """Set by the engine: ends the call, because a newer one with the same key takes its place."""
@@ -92,7 +95,7 @@ class Slot(Protocol):
 
     @property
     def acquired_at(self) -> float:
-        """When it was given, on the clock of the engine's loop: the call's time runs from here."""
+        """Start of the slot on the engine's loop clock; the call's time runs from here."""
 
     @property
     def queue_wait(self) -> float:
@@ -104,17 +107,17 @@ class Slot(Protocol):
 
     @property
     def is_released(self) -> bool:
-        """Whether it was given back: true as soon as `release` has been called."""
+        """Whether `release` has been called."""
 
 
 class AdmissionUser(Protocol):
-    """The engine whose calls a controller admits, as far as the controller may ask it."""
+    """What a controller may ask of the engine whose calls it admits."""
 
     def current_slot(self) -> Any:
-        """Return the slot of the call whose tool is running at this moment, or None."""
+        """Return the slot of the call that is running now, or None."""
 
     def leader_of(self, call_id: str) -> str | None:
-        """Return the id of the call whose run this one shares and waits for, if it does."""
+        """Return the id of the call whose run this one shares, or None."""
 
     def forget_plans(self) -> None:
         """Take note that `config` has changed; to be called after it has."""
@@ -135,7 +138,7 @@ class AdmissionController(Protocol):
     @property
     @abstractmethod
     def config(self) -> ConcurrencyConfig:
-        """The limits, as far as calls are planned by them: default timeout, keys, who bypasses."""
+        """The limits that calls are planned by: default timeout, keys, who bypasses."""
 
     @abstractmethod
     async def admit(
@@ -161,7 +164,7 @@ class AdmissionController(Protocol):
 
     @abstractmethod
     def release(self, slot: Any, now: float | None = None, *, outcome: bool | None = True) -> None:
-        """Give the slot back: exactly what was counted for it, in whichever state it is.
+        """Give back exactly what was counted for the slot, in any state.
 
         Never waits and never raises. A second time changes nothing.
 
@@ -195,12 +198,12 @@ class AdmissionController(Protocol):
     def get_metrics(self) -> ConcurrencyMetrics:
         """Return what it has given to this engine."""
 
-    # What may be left out. First what makes calls quick that need not wait.
+    # Optional from here on. First: what speeds up calls that need not wait.
 
     def admit_nowait(
         self, request: Any, now: float | None = None, call_id: str | None = None
     ) -> Slot | None:
-        """Return a slot if the call may run now, for all that is known here; else None.
+        """Return a slot if the call may run now, as known here; else None.
 
         Never waits and never raises; after None the engine asks by `admit`.
         """
@@ -226,7 +229,7 @@ class AdmissionController(Protocol):
         del slot
 
     def unpark_nowait(self, slot: Any) -> None:
-        """Do the same without the wait: the slot counts again as soon as there is room."""
+        """Do as `unpark` without waiting: the slot counts once there is room."""
         del slot
 
     def stay_parked(self, slot: Any) -> None:
@@ -244,7 +247,7 @@ class AdmissionController(Protocol):
         del user
 
     def pause_bucket(self, name: str, seconds: float) -> None:
-        """Give no slots of a bucket for some time: the service behind it asks for that."""
+        """Give no slots of a bucket for some time, as its service asks."""
         del name, seconds
 
     def pause_left(self, bucket: str) -> float:
@@ -257,13 +260,13 @@ class AdmissionController(Protocol):
         return ()
 
     def adopt(self, requests: Iterable[Any]) -> None:
-        """Apply the limits in these requests, the newest of their tools, to calls that wait."""
+        """Apply the newest limits of tools, in these requests, to waiting calls."""
         del requests
 
-    # What is only looked at.
+    # Observation only.
 
     def watch(self, slot: Any) -> None:
-        """Let views show the slot: from now on others than its own call may look."""
+        """Let views show the slot, which others than its call may now read."""
         del slot
 
     def count_timeout(self) -> None:

@@ -1,4 +1,4 @@
-"""Who asks a person for consent?"""
+"""How is a person asked for consent?"""
 
 from __future__ import annotations
 

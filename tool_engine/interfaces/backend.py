@@ -1,4 +1,4 @@
-"""Where does an executor run? And how does the engine look at one attempt that is running?"""
+"""Where does an executor run, and how does the engine watch an attempt?"""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class ExecutionBackend(Protocol):
         return partial(self.execute, executor)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - bounds what cannot be stopped
-        """Give back what is held, in at most `timeout` seconds; return how much could not stop."""
+        """Release resources within `timeout` seconds; return the number of leftovers."""
         del timeout
         return 0
 
 
 class Run(Protocol):
-    """One attempt under its deadline, as the way of a call sees it; the engine makes it.
+    """One attempt to run a tool under its deadline; made by the engine.
 
     Either `is_done` after its start, or to be awaited. Awaiting returns by the deadline, whatever
     the tool does, and raises nothing of the tool's: its end is in the attributes.
@@ -103,7 +103,7 @@ class Run(Protocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether no caller waits for a value any more."""
+        """Whether no caller waits for the attempt's value any more."""
 
     def start(self, caller: asyncio.Task[Any] | None) -> None:
         """Run to the first wait or the end, within the task `caller`."""

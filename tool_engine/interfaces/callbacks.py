@@ -1,4 +1,4 @@
-"""Which functions are handed to parts that may not know the engine?"""
+"""Which functions are passed to parts that may not know the engine?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has a part that is plugged in what its interface names?"""
+"""Does a plugged-in part have what its interface names?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["check_part"]
 
 
 def check_part(name: str, part: object, interface: type) -> None:
-    """Check that a part can be called where its interface says so.
+    """Check that a part has all names of its interface.
 
     Args:
         name: What the setting is called.

@@ -1,4 +1,4 @@
-"""What has the controller done so far, and what is it doing now?"""
+"""What has the admission controller done, and what is it doing now?"""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ __all__ = ["ConcurrencyMetrics"]
 
 
 class _MetricsFields(msgspec.Struct, frozen=True):
-    """The fields of the founding document, in its order."""
-
     current_concurrent: int = 0
     """Slots in use now, those of zombies included."""
     queue_length: int = 0

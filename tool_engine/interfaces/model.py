@@ -23,17 +23,17 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What the provider calls the model."""
+        """The provider's name for the model."""
 
     @property
     def protocol(self) -> ToolCallingProtocol:
-        """How the model is told of tools and calls them. The same object in every turn."""
+        """How the model is sent tools and asks for calls; the same object always."""
 
     def user_message(self, text: str) -> Any:
-        """What a user says, as a message of the model's form."""
+        """Return a user's text as a message in the model's form."""
 
     def reply(self, request: ChatRequest) -> AsyncIterator[Any]:
-        """One reply: its chunks, which `protocol.decoder()` takes one after the other.
+        """Yield the chunks of one reply, which `protocol.decoder()` takes in order.
 
         With `request.is_streamed` False it is one whole reply, which `protocol.parse` takes.
         """

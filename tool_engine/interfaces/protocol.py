@@ -1,4 +1,4 @@
-"""How is a model told of tools, and how does it ask for calls?"""
+"""How is a model given its tools, and how does it ask for calls?"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ReplyDecoder(Protocol):
     """
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
-        """Takes the next part of the reply, and tells what it comes to."""
+        """Take the next part of the reply, and return the events it results in."""
 
     def close(self) -> ParsedReply:
-        """The whole reply; a call that the model did not finish is in it with `complete=False`.
+        """Return the whole reply; an unfinished call has `complete=False`.
 
         May be called again, with the same answer; `feed` may not be called after it.
         """
@@ -34,32 +34,35 @@ class ReplyDecoder(Protocol):
 
 @runtime_checkable
 class ToolCallingProtocol(Protocol):
-    """How one kind of model is told of tools, asks for calls, and gets their results. A13."""
+    """How one kind of model gets tools, asks for calls and gets results. A13."""
 
     @property
     def name(self) -> str:
-        """The name under which `get_protocol` knows it."""
+        """The name by which `get_protocol` finds the protocol."""
 
     def definitions(self, tools: Iterable[Tool]) -> Any:
-        """What tells the model of `tools`: a request's `tools`, or text for the system prompt.
+        """Return `tools` for the model: a request's `tools`, or system prompt text.
 
         These are fresh values, which the caller may change.
         """
 
     def parse(self, reply: Any) -> ParsedReply:
-        """Reads a whole reply. Never raises for anything that a model or a server can send."""
+        """Read a whole reply.
+
+        Never raises for anything that a model or a server can send.
+        """
 
     def decoder(self) -> ReplyDecoder:
-        """Begins to read a reply that comes in parts."""
+        """Return a reader for a reply that arrives in parts."""
 
     def format_results(
         self, results: Sequence[ToolExecutionResult], calls: Sequence[ToolCall] | None = None
     ) -> Any:
-        """What tells the model how its calls ended: the next messages as a list, or a text.
+        """Return the calls' results for the model: messages as a list, or a text.
 
         A result belongs to the call whose id is in `metadata["request_id"]`, where the cycle puts
         it; else to the call in the same place of `calls`.
 
         Raises:
-            ConfigurationError: It cannot be told to which call a result belongs.
+            ConfigurationError: It is unclear to which call a result belongs.
         """

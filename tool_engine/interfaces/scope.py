@@ -27,10 +27,10 @@ class CallScope(Protocol):
     """
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
-        """A tool that only this conversation has, and what runs it; the engine's own go first."""
+        """Return a tool of this conversation alone and its executor, before the engine's."""
 
     async def consent(self, call_id: str, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Why the call may not run; None: it may.
+        """Return why the call may not run, or None if it may.
 
         Asked after validation and before admission, with the definition and the exact arguments
         that the call will run with; if the definition changes meanwhile, it is asked again. It may

@@ -29,17 +29,17 @@ class RecordStorage(Protocol):
     """
 
     def add(self, kept: KeptCall) -> None:
-        """Takes one call."""
+        """Take one call."""
 
     async def query(self, query: RecordQuery) -> Sequence[ToolCallRecord]:
-        """The records that match, newest first, `offset` of them left out, at most `limit`."""
+        """Return at most `limit` matching records after `offset`, newest first."""
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
-        """What the records that match add up to; limit and offset do not count."""
+        """Return the totals of the matching records; limit and offset do not count."""
 
 
 class EventStorage(Protocol):
-    """Keeps events, so that they can be heard again.
+    """Keeps events, so that they can be replayed.
 
     `append` is called where events are published, from any thread, in the order of their numbers:
     it never waits and never raises. A storage that has to be opened has `async def open(self)`,
@@ -49,16 +49,16 @@ class EventStorage(Protocol):
 
     @property
     def newest(self) -> int | None:
-        """The highest number that was ever given out, or 0; None until it is known."""
+        """Return the highest number ever given out, or 0; None until it is known."""
 
     def append(self, event: ToolEngineEvent) -> None:
-        """Keeps one event."""
+        """Keep one event."""
 
     async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
-        """The events with numbers above `after`, lowest first, at most `limit`.
+        """Return at most `limit` events with numbers above `after`, lowest first.
 
-        Those are among them that are not written yet. Raises `EventsExpiredError` where some are
-        not kept any more, `ConfigurationError` where no event has the number `after` yet.
+        Events that are not written yet are included. Raises `EventsExpiredError` where some are not
+        kept any more, `ConfigurationError` where no event has the number `after` yet.
         """
 
 
@@ -71,42 +71,42 @@ class SessionStorage(Protocol):
     """
 
     async def save(self, session_id: str, data: dict[str, Any]) -> None:
-        """Keeps what a conversation came to: JSON values, in the place of what was kept before."""
+        """Save a conversation as JSON values, in place of what was kept before."""
 
     async def load(self, session_id: str) -> dict[str, Any] | None:
-        """What was kept last; None: nothing."""
+        """Return what was saved last, or None."""
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
-        """The conversations that are kept, the last saved first."""
+        """Return the kept conversations, the last saved first."""
 
     async def delete(self, session_id: str) -> bool:
-        """Forgets a conversation, its open requests and remembered decisions; False: none."""
+        """Delete a conversation with its requests and decisions; False: there was none."""
 
 
 class ApprovalStorage(Protocol):
-    """Keeps what people were asked, and what they answered, beyond the life of a process.
+    """Keeps requests for consent and their answers beyond a process's life.
 
     Secret arguments are kept only as far as their hash: a request that has some can be answered
     where it was asked, and nowhere else.
     """
 
     async def put(self, request: ApprovalRequest) -> None:
-        """Keeps an open request; one that was closed stays closed."""
+        """Keep an open request; one that was closed stays closed."""
 
     async def claim(self, token: str) -> bool:
-        """Closes an open request; True for exactly one caller, of all processes.
+        """Close an open request; return True to exactly one caller in all processes.
 
         False for one that has expired.
         """
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
-        """The open requests, oldest first; None: of every session."""
+        """Return the open requests, oldest first; None: of every session."""
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
-        """Keeps a decision for the same call of the same session."""
+        """Keep a decision for the same call of the same session."""
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
-        """What was decided about a call with this `ApprovalRequest.fingerprint`."""
+        """Return the decision about a call with this `ApprovalRequest.fingerprint`."""
 
     async def forget(self, session_id: str) -> int:
-        """Forgets the decisions of a session, and returns how many there were."""
+        """Forget the decisions of a session, and return their number."""

@@ -1,7 +1,7 @@
-"""How is what a conversation came to kept whole, and given back exactly?
+"""How is a conversation's content stored whole and restored exactly?
 
-It has to go on where it was: nothing is shortened, hidden or turned into something near. What JSON
-cannot hold is refused, with its place.
+Nothing is shortened, hidden or changed into something similar. What JSON cannot hold is refused,
+with its place.
 """
 
 from __future__ import annotations
@@ -18,39 +18,35 @@ __all__ = ["as_json", "copied", "of_json"]
 
 _DEEPEST: Final = 2_000
 _LEVELS: Final = 200
-"""Of what is written as it is; deeper things are written apart: readers of JSON end somewhere."""
+"""Levels that are written as they are; JSON readers fail on deeper ones."""
 _IN_PARTS: Final = "~"
-"""Begins what is kept in parts; no JSON does."""
+"""First character of what is written in parts; no JSON begins with it."""
 _MOST_DIGITS: Final = 4_300
-"""Of a whole number: Python reads no longer ones back."""
+"""Digits of a whole number: Python parses no longer ones."""
 _TOO_LARGE: Final = 10**_MOST_DIGITS
 _HOLDERS: Final = (dict, list)
 _PLAIN: Final = frozenset((str, float, bool, type(None)))
 
 
 class _UnkeepableError(Exception):
-    """What cannot be kept."""
+    """A value cannot be kept."""
 
 
 class _Frame:
-    """A list or a mapping that is being copied."""
-
     __slots__ = ("at", "copy", "rest")
 
     def __init__(self, value: Mapping[Any, Any] | list[Any] | tuple[Any, ...]) -> None:
         self.at: Any = None
-        """The key or the position of what is copied now."""
         is_mapping = isinstance(value, Mapping)
         self.copy: Any = {} if is_mapping else [None] * len(value)
         self.rest = iter(value.items()) if isinstance(value, Mapping) else enumerate(value)
 
     def go_to(self, key: object) -> Any:
-        """The place of the next copy."""
         self.at = None
         if isinstance(self.copy, dict):
             if not isinstance(key, str):
                 raise _UnkeepableError(f"has a key that is no text but {type(key).__name__}")
-            # The text itself, also of an enumeration's member that is one.
+            # Only the text itself, also of a string enumeration's member.
             key = str.__str__(key)
         self.at = key
         return key
@@ -61,11 +57,11 @@ class _Frame:
 
 
 def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
-    """A copy of JSON values that nobody else can change; tuples become lists.
+    """Return a private copy of JSON values; tuples become lists.
 
     Args:
         data: A mapping. Texts may hold anything, and numbers be NaN or infinite.
-        what: What somebody is told about if it cannot be kept.
+        what: The name of the data in the error.
 
     Raises:
         SessionError: Something in it is no JSON value; the message names its place.
@@ -82,9 +78,10 @@ def copied(data: object, what: str = "the conversation") -> dict[str, Any]:
 
 
 def as_json(value: Any) -> str:
-    """The JSON of a copy, which `of_json` reads back; NaN and infinities as Python writes them.
+    """Return the JSON of a copy, which `of_json` reads back.
 
-    What is very deep is written in parts: `~`, and then JSON.
+    NaN and infinities are written as Python does. Very deep values are written in parts: `~`, and
+    then JSON.
     """
     if not _is_deep(value):
         return _written(value)
@@ -93,7 +90,7 @@ def as_json(value: Any) -> str:
 
 
 def of_json(text: str) -> Any:
-    """What `as_json` wrote.
+    """Return the value that `as_json` wrote.
 
     Raises:
         ValueError: It is no JSON.
@@ -108,7 +105,7 @@ def of_json(text: str) -> Any:
 
 
 def _copied(frames: list[_Frame]) -> dict[str, Any]:
-    """The copy of the first frame's value; where it cannot be, the frames say the place."""
+    """Return the copy of the first frame's value; on failure the frames hold the place."""
     while True:
         frame = frames[-1]
         for key, item in frame.rest:
@@ -133,9 +130,9 @@ def _copied(frames: list[_Frame]) -> dict[str, Any]:
 
 
 def _flat_copy(value: Any) -> Any:
-    """The copy of a list or a mapping of texts and small numbers; None: it may be something else.
+    """Copy a list or mapping of texts and small numbers, or return None.
 
-    Most of a conversation is that, and need not be looked at one by one.
+    Most of a conversation is that, and need not be checked value by value.
     """
     kind = type(value)
     if kind is dict and not all(type(key) is str for key in value):
@@ -165,7 +162,7 @@ def _written(value: Any) -> str:
 
 
 def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
-    """The lists and mappings in one, each with its key or position."""
+    """Yield the lists and mappings in a value with their keys or positions."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     return [(key, item) for key, item in items if isinstance(item, _HOLDERS)]
 
@@ -173,7 +170,7 @@ def _inner(value: Any) -> Iterable[tuple[Any, Any]]:
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(_LEVELS):
-        # Once more for most of a conversation: nothing is made here that is not needed.
+        # Runs for most of a conversation: it creates nothing needless.
         level = [
             item
             for each in level
@@ -186,9 +183,9 @@ def _is_deep(value: Any) -> bool:
 
 
 def _parts(value: Any, mark: str) -> list[Any]:
-    """The value without what is very deep, then that, in the same way; `mark` says what is where.
+    """Return the value without its very deep parts, then those, likewise.
 
-    No value is changed: whoever has it may go on with it.
+    `mark` says which part belongs where. No value is changed: its owner may go on using it.
     """
     parts: list[Any] = [value]
     for number, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Which record does a question go on from?"""
+"""Which error reports a query cursor that names no record?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["no_such_record"]
 
 
 def no_such_record(field: str, record_id: str) -> ConfigurationError:
-    """The error of a query whose `before` or `after` names no record."""
+    """Return the error of a query whose `before` or `after` names no record."""
     all_of_them = "up to the newest" if field == "before" else "from the oldest on"
     return ConfigurationError(
         f"{field} must be the record_id of a record that is kept, such as "

@@ -1,4 +1,4 @@
-"""What does an acknowledged record mean, and where does an engine keep its records?
+"""What does an acknowledged record mean, and where are records kept?
 
 With `durability="call"` the result of a call comes when its record is committed. Calls that run at
 once share a commit; calls that a tool makes do not wait, the outer one does.
@@ -24,7 +24,7 @@ NOT_KEPT: Final = "not kept"
 
 
 def storage_for(config: ToolEngineConfig) -> RecordStorage:
-    """The storage that the settings name; nothing is opened yet."""
+    """Return the storage that the settings name, not yet opened."""
     if config.records is None:
         return MemoryStorage(config.max_records)
     # Loaded late: most engines keep their records in memory.
@@ -36,9 +36,9 @@ def storage_for(config: ToolEngineConfig) -> RecordStorage:
 
 
 def durable(execute: Execute, storage: Any) -> Execute:
-    """`execute`, waiting for the commit where the storage promises that; else as it is.
+    """Wrap `execute` to wait for the commit where the storage promises that.
 
-    Whoever is cancelled while waiting gets `CancelledError`: the call has ended, with its result,
+    A caller cancelled during that wait gets `CancelledError`: the call has ended with its result,
     and its record says so.
     """
     if getattr(storage, "durability", None) != "call":

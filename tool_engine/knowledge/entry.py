@@ -32,18 +32,18 @@ __all__ = [
 ]
 
 _MOST_LOOKED_AT: Final = 262_144
-"""Characters of the texts of one value that are cut in which secrets are looked for."""
+"""Characters of one value's cut texts that are searched for secrets."""
 _MOST_FINDS: Final = 4_000
-"""Of a value in which more secrets stand, no more texts are kept: it is made to take long."""
+"""No more texts are kept of a value with more secrets: it was made to take long."""
 
 
 def secret_names(tool: Tool | None) -> frozenset[str]:
-    """The parameters, and parts of parameters, whose values the definition declares secret."""
+    """Return the parameters, and parts of them, that the definition declares secret."""
     return frozenset() if tool is None else tool.secret_names | tool.secret_parts
 
 
 class VisibleCall:
-    """What may be shown of one call: the values of its secret parameters are hidden everywhere.
+    """The visible parts of one call, with secret values hidden everywhere.
 
     Args:
         params: The snapshot of the call's arguments.
@@ -57,33 +57,31 @@ class VisibleCall:
         if secrets is None:
             secrets = OwnSecrets({}) if tool is None else secrets_of(tool, self._plain)
         self.secrets = secrets
-        # Arguments that came as one text cannot be told apart.
+        # Arguments sent as one text have no separate names.
         is_told_apart = isinstance(sent, dict) or not secret_names(tool)
         self.names = secrets.names if is_told_apart else frozenset(self._plain)
-        """Of these arguments nothing is shown."""
+        """These arguments are hidden entirely."""
 
     @cached_property
     def params(self) -> dict[str, Any]:
-        """The arguments; most who ask for the rest do not need them."""
+        """The arguments; computed when needed, which is rarely."""
         shown: dict[str, Any] = self.value(self._plain, self.names)
         return shown
 
     def result(self, data: bytes) -> dict[str, Any]:
-        """The output behind a snapshot."""
         output: dict[str, Any] = self.value(_mapping(restore(data), "result"))
         return output
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
-        """Any value that has to do with the call; of `names`, nothing is shown."""
+        """Return any value of the call; `names` are hidden entirely."""
         return self.secrets.value(value, names)
 
     def error(self, text: str | None) -> str | None:
-        """An error message."""
         return None if text is None else self.secrets.text(text)
 
 
 def bound(entry: CallEntry) -> None:
-    """Cuts what is too long to be kept: of each long part the beginning stays, with its full size.
+    """Cut what is too long to keep: to its beginning and full size.
 
     Every storage does this before it keeps an entry.
     """
@@ -99,23 +97,23 @@ def bound(entry: CallEntry) -> None:
 
 
 def _cut_with_secrets(entry: CallEntry) -> None:
-    """Half a secret would not be recognised any more: around each cut, secrets are hidden first.
+    """Cut long parts, with secrets around each cut hidden first.
 
-    What is kept is hidden when it is read, as always. So no more is looked at now than the
-    beginning, however much there is.
+    Half a secret would not be recognised. Otherwise secrets are hidden on reading, so only the
+    beginning is searched, however long the value is.
     """
     visible = VisibleCall(entry.params, entry.tool, entry.secrets)
     if len(entry.result) > MAX_SNAPSHOT:
         entry.result = shortened(entry.result, _Beginnings(visible.secrets))
     if len(entry.params) > MAX_SNAPSHOT:
-        # From here on nobody could find out what the secret is.
+        # After the cut the secret could not be found any more.
         entry.secrets = visible.secrets
         names, parts = visible.names, visible.secrets.parts
         entry.params = shortened(entry.params, _Beginnings(visible.secrets), names, parts)
 
 
 class _Beginnings:
-    """Hides the secrets in the beginnings of the texts of one value, as long as they are few."""
+    """Hides secrets in the beginnings of one value's texts, up to a number."""
 
     def __init__(self, secrets: OwnSecrets) -> None:
         self._secrets = secrets
@@ -132,7 +130,7 @@ class _Beginnings:
 
 
 def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
-    """The record of a kept call, secrets hidden; a new one each time.
+    """Return a new record of a kept call, with secrets hidden.
 
     Args:
         kept: The call.
@@ -144,7 +142,7 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
     visible = VisibleCall(kept.params, tool, kept.secrets)
     return ToolCallRecord(
         record_id=kept.record_id,
-        # What no tool is called is text that a model wrote.
+        # A name that no tool has is text that a model wrote.
         tool_name=kept.tool_name if tool is not None else redact_text(kept.tool_name),
         params=visible.params,
         result=visible.result(kept.whole if whole and kept.whole is not None else kept.result),
@@ -176,9 +174,9 @@ def record_of(kept: KeptCall, *, whole: bool = False) -> ToolCallRecord:
 
 
 def secrets_of_kept(kept: KeptCall) -> OwnSecrets | None:
-    """What a call was sent as secrets, for the words of a storage that fails on it.
+    """Return a kept call's secrets, to hide them in a storage's errors.
 
-    None: nobody knows.
+    None: they are not known.
     """
     if isinstance(kept, ToolCallRecord):
         return NO_SECRETS
@@ -188,7 +186,7 @@ def secrets_of_kept(kept: KeptCall) -> OwnSecrets | None:
 def secrets_sent(
     params: bytes, tool: Tool | None, secrets: OwnSecrets | None = None
 ) -> OwnSecrets | None:
-    """The same of a call with these arguments, as `VisibleCall` takes them."""
+    """Return the secrets of a call with these arguments, as for `VisibleCall`."""
     if not secret_names(tool):
         return NO_SECRETS
     try:
@@ -198,7 +196,7 @@ def secrets_sent(
 
 
 def kept_record(record: ToolCallRecord) -> ToolCallRecord:
-    """A record that was made elsewhere as it may be kept: copied, bounded and redacted."""
+    """Return a foreign record as it may be kept: copied, bounded and redacted."""
     return msgspec.structs.replace(
         record,
         params=redact(_mapping(restore(snapshot(record.params)), "value")),

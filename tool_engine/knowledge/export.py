@@ -1,6 +1,6 @@
-"""How do records leave for other programs?
+"""How are records exported to other programs?
 
-Page by page, the oldest first, so that any number of them is written with the memory of one page.
+Page by page, the oldest first, so that any number of them needs the memory of one page.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _encode: Final = msgspec.json.Encoder().encode
 async def export_records(
     store: ToolKnowledgeStore, file_format: str = "jsonl", query: RecordQuery | None = None
 ) -> AsyncIterator[str]:
-    """The text of an export, in parts that end with a line.
+    """Yield the text of an export, in parts that end with a line.
 
     Records that come while it runs are left out.
 
@@ -90,7 +90,10 @@ async def export_records(
 
 
 def exported_row(record: ToolCallRecord) -> dict[str, Any]:
-    """A record by `EXPORT_COLUMNS`; `params` and `result` as they are, times as text."""
+    """Return a record by `EXPORT_COLUMNS`.
+
+    `params` and `result` stay as they are; times become text.
+    """
     row = {name: getattr(record, name) for name in EXPORT_COLUMNS}
     row["outcome"] = record.outcome.value
     for name, kind in EXPORT_COLUMNS.items():

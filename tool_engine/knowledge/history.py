@@ -1,6 +1,6 @@
 """Which calls has one agent made, and what do they add up to?
 
-Counted as they end, or read back from the records that every call leaves.
+Counted as they end, or read back from the records of the calls.
 """
 
 from __future__ import annotations
@@ -37,28 +37,25 @@ _PAGE: Final = 1_000
 
 
 class AgentContext(ToolExecutionContext, kw_only=True):
-    """The context of one call, which holds how it ended, for a caller who is cancelled."""
+    """A call's context that keeps its result for a caller who is cancelled."""
 
     failure: ToolExecutionResult | None = None
 
     def note_failure(self, result: ToolExecutionResult) -> None:
-        """Keeps the result that its caller will not get."""
+        """Keep the result that the caller will not receive."""
         self.failure = result
 
 
 class PastCall(NamedTuple):
-    """One finished call."""
-
     result: ToolExecutionResult
     params: bytes
-    """A snapshot of its arguments."""
     tool: Tool | None
     is_known: bool = False
-    """Whether its tool's name may be shown as it is: what no tool is called, a model wrote."""
+    """Whether the tool's name may be shown: a name that no tool has, a model wrote."""
 
 
 class CallHistory:
-    """The calls of one agent: the newest with all that is known of them, the others counted.
+    """The calls of one agent: the newest in detail, the others counted.
 
     Args:
         max_calls: The most calls whose details are kept.
@@ -69,57 +66,49 @@ class CallHistory:
         self._usage: Counter[tuple[str, bool]] = Counter()
         self.successful = 0
         self.execution_time = 0.0
-        """Seconds, of all calls together."""
         self.gap: str | None = None
-        """Why older calls may be missing; None: they are all counted."""
+        """Why older calls may be missing; None: all are counted."""
 
     @property
     def total(self) -> int:
-        """How many calls there were."""
         return self._usage.total()
 
     @property
     def results(self) -> list[ToolExecutionResult]:
-        """The newest results, oldest first; a new list each time."""
+        """Return the newest results, oldest first, as a new list."""
         return [past.result for past in self._calls]
 
     @property
     def newest(self) -> ToolExecutionResult:
-        """The result of the call that ended last."""
         return self._calls[-1].result
 
     def add(self, past: PastCall) -> None:
-        """Takes up a call that has ended."""
         self._calls.append(past)
         self.count(past.result, is_known=past.is_known or past.tool is not None)
 
     def count(self, call: ToolExecutionResult | ToolCallRecord, *, is_known: bool) -> None:
-        """Counts a call without keeping it.
+        """Count a call without keeping it.
 
-        Args:
-            call: How it ended.
-            is_known: Whether its tool's name may be shown as it is.
+        `is_known` says whether its tool's name may be shown.
         """
         self._usage[call.tool_name, is_known] += 1
         self.successful += call.is_success
         self.execution_time += call.execution_time
 
     def clear(self) -> None:
-        """Forgets every call."""
         self._calls.clear()
         self._usage.clear()
         self.successful, self.execution_time, self.gap = 0, 0.0, None
 
     @property
     def tool_usage(self) -> dict[str, int]:
-        """Calls per tool."""
         usage: Counter[str] = Counter()
         for (name, is_known), count in self._usage.items():
             usage[name if is_known else redact_text(name)] += count
         return dict(usage)
 
     def summary(self) -> dict[str, Any]:
-        """What `ToolSubAgent.get_execution_summary` says of the calls."""
+        """Return the data of `ToolSubAgent.get_execution_summary`."""
         total = self.total
         details = [_details(past) for past in self._calls]
         summary = {
@@ -136,7 +125,7 @@ class CallHistory:
         return summary if self.gap is None else {**summary, "incomplete": self.gap}
 
     def brief(self) -> dict[str, Any]:
-        """What `ToolSubAgent.get_brief_summary` says of the calls."""
+        """Return the data of `ToolSubAgent.get_brief_summary`."""
         total = self.total
         return {
             "total_calls": total,
@@ -149,13 +138,13 @@ class CallHistory:
 async def read_history(
     store: ToolKnowledgeStore, query: RecordQuery, max_calls: int
 ) -> tuple[CallHistory, list[ToolCallRecord]]:
-    """The history of an agent as its records tell it.
+    """Read the history of an agent from its records.
 
     Calls that its tools made on their own are left out, as in memory.
 
     Args:
         store: Where the records are.
-        query: Whose they are, and which of them.
+        query: Which agent's records, and which of them.
         max_calls: The most calls whose details are wanted.
 
     Returns:
@@ -170,7 +159,7 @@ async def read_history(
     page = query
     while found := await store.storage.query(replace(page, limit=_PAGE)):
         for record in found:
-            # A call ends before the one that made it: newest first, its maker was here already.
+            # A call ends before its maker does: newest first, the maker was read already.
             is_own = record.parent_call_id is None or record.parent_call_id not in seen
             if record.call_id is not None:
                 seen.add(record.call_id)
@@ -191,7 +180,7 @@ async def read_history(
 
 
 def record_of_refused(past: PastCall, agent_id: str, conversation_id: str | None) -> ToolCallRecord:
-    """The record of a call that no engine has seen, so that none has kept it."""
+    """Return the record of a call refused before any engine saw it."""
     result, visible = past.result, VisibleCall(past.params, past.tool)
     return ToolCallRecord(
         record_id=str(uuid.uuid4()),
@@ -237,7 +226,7 @@ def _past_of(record: ToolCallRecord) -> PastCall:
 
 
 def to_the_millisecond(date: datetime) -> datetime:
-    """The resolution in which results give dates."""
+    """Return a time in the resolution of dates in results."""
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 

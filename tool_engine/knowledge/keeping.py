@@ -1,7 +1,7 @@
-"""What does a record keep of an output that is not shown whole?
+"""What is kept of an output that is not shown whole?
 
-Beside what every record has, the whole output, so that it can be read later: up to `MOST_KEPT`
-bytes, of a larger one the beginning.
+Besides the usual record, the whole output, to be read later: up to `MOST_KEPT` bytes, of a larger
+one the beginning.
 """
 
 from __future__ import annotations
@@ -18,20 +18,18 @@ __all__ = ["KeptOutput", "keep_output"]
 
 
 class KeptOutput(msgspec.Struct, frozen=True):
-    """What is kept of one output."""
-
     result: bytes
     """A snapshot of what the tool returned."""
     whole: bytes | None
-    """A snapshot of the output that limits were put on, where `result` does not have all of it."""
+    """A snapshot of the output before its limits, if `result` does not have all of it."""
     is_whole: bool
-    """Whether nothing of that output was lost."""
+    """Whether nothing of the output was lost."""
 
 
 def keep_output(
     returned: dict[str, Any], output: dict[str, Any], fits: Callable[[Any], bool]
 ) -> KeptOutput:
-    """Keeps what a tool returned and, where it is not the same or too long, the output.
+    """Keep what a tool returned and, if it differs or is too long, its output.
 
     Args:
         returned: What the tool returned.

@@ -1,4 +1,4 @@
-"""How are records kept when nothing but memory is configured?"""
+"""How are records kept in memory, when no storage is configured?"""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tool_engine.redaction import redact_text
 __all__ = ["MemoryStorage"]
 
 _STEP: Final = 128
-"""Entries looked at between two chances for other tasks to run."""
+"""Entries checked before other tasks get a chance to run."""
 _SLOW: Final = 16_384
-"""Bytes of a record from which on it is made in a thread: to hide its secrets takes a while."""
+"""Bytes from which a record is made in a thread: hiding its secrets takes long."""
 _LARGE: Final = 4_096
-"""Bytes of a snapshot from which on it counts against `max_bytes`."""
+"""Bytes from which a snapshot counts against `max_bytes`."""
 
 
 class MemoryStorage(KnownArguments):
@@ -59,7 +59,7 @@ class MemoryStorage(KnownArguments):
 
     @property
     def dropped(self) -> int:
-        """Records that had to go since the storage was made."""
+        """Records dropped since the storage was made."""
         return self._added - len(self._kept)
 
     def __len__(self) -> int:
@@ -69,10 +69,10 @@ class MemoryStorage(KnownArguments):
         return f"<MemoryStorage {len(self._kept)}/{self.max_records} kept, {self.dropped} dropped>"
 
     def add(self, kept: KeptCall) -> None:
-        """Takes one call; lets the oldest go where a bound is passed."""
+        """Take one call; drop the oldest where a bound is passed."""
         self._added += 1
         self._append(kept)
-        # A dict's length is its number of keys: only an entry's snapshots ever count as large.
+        # Only snapshots count as large: a dict's length is its number of keys.
         is_large = len(kept.result) > _LARGE or len(kept.params) > _LARGE
         if is_large or kept.error is not None or kept.whole is not None:
             if type(kept) is CallEntry:
@@ -80,7 +80,7 @@ class MemoryStorage(KnownArguments):
             self._weigh(kept)
 
     async def query(self, query: RecordQuery) -> list[ToolCallRecord]:
-        """The records that match, newest first."""
+        """Return the matching records, newest first."""
         records: list[ToolCallRecord] = []
         if query.limit == 0:
             return records
@@ -98,7 +98,7 @@ class MemoryStorage(KnownArguments):
         return records
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
-        """What the records that match add up to; limit and offset do not count."""
+        """Return the totals of the matching records; limit and offset do not count."""
         matching = [kept async for kept in self._matching(query)]
         return RecordTotals.of(matching, dropped=self.dropped)
 
@@ -114,12 +114,12 @@ class MemoryStorage(KnownArguments):
             surplus -= _size(self._kept.popleft())
 
     async def statistics(self, query: RecordQuery) -> CallStatistics:
-        """How the records that match ended, and how long they took."""
+        """Return how the matching records ended, and how long they took."""
         matching = [kept async for kept in self._matching(query)]
         return CallStatistics.of_records(matching, redact_text)
 
     async def _matching(self, query: RecordQuery) -> AsyncIterator[KeptCall]:
-        """One moment's entries that match, in the wanted order, leaving other tasks room to run."""
+        """Return matching entries of one moment in order, letting other tasks run."""
         for position, kept in enumerate(_ordered(self._kept.copy(), query), start=1):
             if query.matches(kept):
                 yield kept
@@ -128,7 +128,7 @@ class MemoryStorage(KnownArguments):
 
 
 def _ordered(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]:
-    """Those between the records that the query names."""
+    """Return the entries between the records that the query names."""
     first, end = 0, len(kept)
     if query.after is not None:
         first = _place(kept, "after", query.after) + 1
@@ -139,7 +139,7 @@ def _ordered(kept: Sequence[KeptCall], query: RecordQuery) -> Iterable[KeptCall]
 
 
 def _place(kept: Sequence[KeptCall], field: str, record_id: str) -> int:
-    """Where a record stands; -1 for one that is gone, which was older than all that are there."""
+    """Return a record's position; -1 if it is gone, being older than all others."""
     for place, each in enumerate(reversed(kept), start=1):
         if each.record_id == record_id:
             return len(kept) - place

@@ -1,4 +1,4 @@
-"""How is a value kept as it was at one moment, cheaply, and read back?
+"""How is a value kept as it was at one moment, and read back?
 
 A snapshot is MessagePack: as quick to make as JSON, and exact where JSON is not (NaN, bytes, keys
 that are no strings). What it cannot hold either is kept in the forms that `snapshot` documents.
@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 MAX_SNAPSHOT: Final = 65_536
-"""Bytes of one snapshot; of a larger value the beginning is kept."""
+"""Bytes of one snapshot; a larger value keeps its beginning."""
 TRUNCATED: Final = "_truncated"
-"""The key under which a shortened value tells its full size."""
+"""The key that holds the full size of a shortened value."""
 
 MAX_ERROR: Final = 16_384
 """Characters of an error message that are kept."""
@@ -43,24 +43,24 @@ Hide: TypeAlias = Callable[[str], str]
 _MAX_DEPTH: Final = 64
 _MAX_DECIMAL_BITS: Final = 4_096
 _OVERLAP: Final = 32_768
-"""Characters behind a cut that are looked at; no secret should be longer."""
+"""Characters behind a cut that are searched; no secret should be longer."""
 _FOR_NOTE: Final = 40
-"""Bytes of what is said where a text was cut."""
+"""Bytes of the note at a cut in a text."""
 _FOR_NOTES: Final = 4_096
-"""Bytes of a snapshot that are left for all that is said about what is not in it."""
+"""Bytes of a snapshot reserved for all notes about what is missing."""
 _WIDEST: Final = 6
-"""The most bytes that one character takes, which is then escaped."""
+"""The most bytes that one character takes, when it is escaped."""
 
 
 def snapshot(value: Any) -> bytes:
-    r"""Keeps `value` as it is now; never raises.
+    r"""Return `value` as it is now, as bytes; never raises.
 
-    What JSON cannot hold reads back in these forms: NaN and the infinities as `"NaN"`,
-    `"Infinity"` and `"-Infinity"`, whole numbers beyond 64 bits as their digits, lone surrogates
-    escaped (`\ud800`), bytes as their `repr`, times in ISO 8601, a key that is no string as its
-    text, any other object as its `repr`, and what contains itself down to 64 levels. Above
-    `MAX_SNAPSHOT` bytes the beginning is kept, with `{"_truncated": {"size": bytes in all}}`
-    beside it; `size` is None where the whole could not be measured.
+    What JSON cannot hold reads back in these forms: NaN and the infinities as `"NaN"`, `"Infinity"`
+    and `"-Infinity"`, whole numbers beyond 64 bits as their digits, lone surrogates escaped
+    (`\ud800`), bytes as their `repr`, times in ISO 8601, a key that is no string as its text, any
+    other object as its `repr`, and what contains itself down to 64 levels. Above `MAX_SNAPSHOT`
+    bytes the beginning is kept, with `{"_truncated": {"size": bytes in all}}` beside it; `size` is
+    None where the whole could not be measured.
     """
     try:
         data = pack(value)
@@ -70,17 +70,17 @@ def snapshot(value: Any) -> bytes:
 
 
 def beginning(value: Any, size: int | None = None) -> bytes:
-    """The beginning of a value that is known to be too long, without a look at the rest.
+    """Return the beginning of a value known to be too long, unread beyond it.
 
     Args:
         value: What is kept.
-        size: The bytes that the whole of it takes; None: nobody knows.
+        size: The bytes that the whole of it takes; None: unknown.
     """
     return _shortened(value, size)
 
 
 def copy_whole(value: Any, most: int) -> bytes | None:
-    """The whole of `value` as a snapshot; None when that takes more than about `most` bytes."""
+    """Return all of `value` as a snapshot, or None above about `most` bytes."""
     try:
         data = pack(value)
     except Exception:  # noqa: BLE001 - as in `snapshot`
@@ -91,7 +91,7 @@ def copy_whole(value: Any, most: int) -> bytes | None:
 
 
 def restore(data: bytes) -> Any:
-    """The value of a snapshot as JSON values, secrets included; a new one each time."""
+    """Return a snapshot's value anew as JSON values, secrets included."""
     try:
         return _json_value(unpack(data), 0)
     except (msgspec.DecodeError, RecursionError, TypeError) as error:
@@ -101,7 +101,7 @@ def restore(data: bytes) -> Any:
 def shortened(
     data: bytes, hide: Hide = redact_text, names: Collection[str] = (), parts: Collection[str] = ()
 ) -> bytes:
-    """The beginning of a snapshot that is too long to be kept, as a snapshot.
+    """Return a snapshot with the beginning of one that is too long.
 
     Args:
         data: The snapshot.
@@ -110,7 +110,7 @@ def shortened(
         parts: The same at any depth.
     """
     try:
-        # What JSON does not know gets its form when it is read, and most is never read.
+        # Values that JSON does not know are converted on reading, and most are never read.
         value = unpack(data)
     except (msgspec.DecodeError, RecursionError, TypeError):
         value = restore(data)
@@ -123,19 +123,19 @@ def shortened(
 
 
 def bounded_text(text: str) -> str:
-    """`text`, or its beginning and its full length where it is very long."""
+    """Return `text`, or its beginning and full length if it is very long."""
     return text if len(text) <= MAX_ERROR else _cut(text, MAX_ERROR)
 
 
 def _foreign(value: object) -> Any:
-    """Stands in for what msgspec does not know."""
+    """Return a stand-in for an object that msgspec does not know."""
     return dict(value) if isinstance(value, Mapping) else _repr(value)
 
 
 pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder(enc_hook=_foreign).encode
-"""The value as MessagePack, of whatever length; raises anything for what has no such form."""
+"""Returns the value as MessagePack of any length; raises anything if it has no such form."""
 pack_plain: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder().encode
-"""The same for values that msgspec knows by itself; nothing stands in for the others."""
+"""The same for values that msgspec knows by itself, without stand-ins."""
 
 
 def _repr(value: object) -> str:
@@ -146,7 +146,7 @@ def _repr(value: object) -> str:
 
 
 def _cut(text: str, room: int, hide: Hide = redact_text) -> str:
-    # A secret that the cut would split is hidden before it, as half of it would not be recognised.
+    # A secret that the cut would split is hidden first: half of it would not be recognised.
     window = text[: room + _OVERLAP]
     visible = hide(window)
     if len(window) < len(text):
@@ -175,8 +175,6 @@ def _shortened(value: Any, size: int | None, copier: _Copier | None = None) -> b
 
 
 class _Copier:
-    """Copies any value into what msgspec can encode, within a budget of bytes."""
-
     def __init__(
         self,
         most: int = MAX_SNAPSHOT - _FOR_NOTES,
@@ -192,7 +190,7 @@ class _Copier:
         self.is_shortened = False
 
     def copy(self, value: Any, depth: int) -> Any:
-        """A copy of `value` as far as the budget reaches."""
+        """Return a copy of `value` as far as the budget reaches."""
         self._left -= 8
         try:
             return self._copy(value, depth)
@@ -247,7 +245,7 @@ class _Copier:
                 copy[free_key("[more]", copy)] = f"{len(value) - position:,} more keys"
                 break
             name = self._text(text_key(key, value, _repr))
-            # As `redact` does: a flag is no secret, nor is what is not there.
+            # As in `redact`: a flag or a missing value is no secret.
             is_shown = key not in self._hidden or item is None or isinstance(item, bool)
             copy[free_key(name, copy)] = self.copy(item if is_shown else HIDDEN, depth)
         return copy
@@ -264,7 +262,7 @@ class _Copier:
 
 
 def _json_value(value: Any, depth: int) -> Any:
-    """A decoded value with all that JSON does not know in its documented form."""
+    """Return a decoded value with non-JSON values in their documented forms."""
     if value is None or isinstance(value, str | int):
         return value
     if not isinstance(value, dict | list | tuple):

@@ -1,7 +1,6 @@
 """Which calls were made, and what do they add up to?
 
-`append` is on the path of every call and does nothing but hand over one entry; everything else
-happens when somebody asks.
+`append` is on the path of every call and only hands over one entry; the rest happens on demand.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LOG_EVERY: Final = 1_000
 
 
 class RecordFilters(TypedDict, total=False):
-    """The keywords of a query; what is left out, or None, matches all. See `RecordQuery`."""
+    """The keywords of a query; left out or None matches all. See `RecordQuery`."""
 
     record_id: str | None
     call_id: str | None
@@ -65,7 +64,7 @@ class RecordFilters(TypedDict, total=False):
 
 
 class ToolKnowledgeStore(KnownArguments):
-    """The records of finished calls, and the questions that can be asked about them.
+    """The records of finished calls, and the queries on them.
 
     Args:
         storage: Where records are kept; None: the newest 10,000 in memory.
@@ -82,14 +81,14 @@ class ToolKnowledgeStore(KnownArguments):
         self._in_memory: Any = None
         self._add = self.storage.add
         if type(self.storage) is MemoryStorage:
-            # It keeps to its contract: every call saves the step that watches over others.
+            # It keeps its contract, so each call skips the watching step.
             self.append = self._add  # type: ignore[method-assign, assignment]
 
     def __repr__(self) -> str:
         return f"<ToolKnowledgeStore over {self.storage!r}, {self.failed} failed>"
 
     def append(self, entry: CallEntry) -> None:
-        """Keeps one finished call; never waits, never raises.
+        """Keep one finished call; never waits, never raises.
 
         A very long error message keeps its beginning; arguments and output are bounded already, by
         `snapshot`.
@@ -102,11 +101,13 @@ class ToolKnowledgeStore(KnownArguments):
             self._storage_failed(entry, failure)
 
     def add(self, record: ToolCallRecord) -> None:
-        """Keeps a record that was made elsewhere, copied and with secrets hidden."""
+        """Keep a record made elsewhere, copied and with secrets hidden."""
         self.storage.add(kept_record(record))
 
     async def query_call_records(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
-        """The records that match every filter, newest first; all of them unless `limit` is given.
+        """Return the records that match every filter, newest first.
+
+        All of them unless `limit` is given.
 
         Args:
             **filters: `tool_name`, `conversation_id`, `session_id`, `caller_id`, `workflow_id`,
@@ -122,17 +123,17 @@ class ToolKnowledgeStore(KnownArguments):
         return list(await self.storage.query(RecordQuery(**filters)))
 
     async def get_failed(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
-        """The records of calls that did not succeed; the filters of `query_call_records`."""
+        """Return the failed calls' records; filters as in `query_call_records`."""
         filters["is_success"] = False
         return await self.query_call_records(**filters)
 
     async def get(self, record_id: str) -> ToolCallRecord | None:
-        """The record with this id, or None."""
+        """Return the record with this id, or None."""
         found = await self.query_call_records(record_id=record_id, limit=1)
         return found[0] if found else None
 
     async def get_whole(self, call_id: str) -> ToolCallRecord | None:
-        """The record of a call with its result whole, also where limits cut it; None: not kept.
+        """Return a call's record with its whole, uncut result; None: not kept.
 
         `"_truncated" in record.result` says that even here only the beginning was kept.
         """
@@ -140,7 +141,7 @@ class ToolKnowledgeStore(KnownArguments):
         return found[0] if found else None
 
     async def get_tools_below(self, call_id: str) -> frozenset[str]:
-        """The tools that a call has called, and those that these have called; as far as kept."""
+        """Return the tools called by a call, directly or below, as far as kept."""
         names: set[str] = set()
         seen, left = {call_id}, [call_id]
         while left:
@@ -152,7 +153,7 @@ class ToolKnowledgeStore(KnownArguments):
         return frozenset(names)
 
     async def get_output(self, call_id: str) -> dict[str, Any] | None:
-        """The whole output of a call, secrets hidden; None where no record of it is kept.
+        """Return the whole output of a call, secrets hidden; None: no record is kept.
 
         It is what `result.metadata["cut"]` refers to: what the tool returned or, of a tool with
         `result.select`, what that picked.
@@ -161,13 +162,13 @@ class ToolKnowledgeStore(KnownArguments):
         return None if record is None else record.result
 
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
-        """What the kept calls of one conversation add up to."""
+        """Return the totals of the kept calls of one conversation."""
         totals = await self.storage.totals(RecordQuery(conversation_id=conversation_id))
         totals = replace(totals, tool_usage=shown_usage(totals.tool_usage))
         return ToolCallSummary.from_totals(conversation_id, totals)
 
     async def get_call_statistics(self, **filters: Unpack[RecordFilters]) -> dict[str, Any]:
-        """What all kept calls, or those that match the filters, add up to.
+        """Return the totals of all kept calls, or of those that match the filters.
 
         Returns:
             `total_records`, `success_count`, `failure_count`, `success_rate` (percent, two
@@ -198,10 +199,10 @@ class ToolKnowledgeStore(KnownArguments):
         }
 
     async def prune(self, retention: RecordRetention | None = None) -> int:
-        """Removes the records that are not to be kept, in small steps; the oldest go first.
+        """Remove records that are not to be kept, in small steps, oldest first.
 
         Args:
-            retention: Which are; None: what the setting `retention` says.
+            retention: Which records stay; None: as the setting `retention` says.
 
         Returns:
             How many were removed; 0 for a storage that bounds itself, as memory does.
@@ -211,18 +212,18 @@ class ToolKnowledgeStore(KnownArguments):
 
     @property
     def sessions(self) -> SessionStorage:
-        """The conversations that are kept: where the records are, if these are in a database."""
+        """The kept conversations: in the records' database, if there is one."""
         found: SessionStorage | None = getattr(self.storage, "sessions", None)
         return self._memory_of_sessions() if found is None else found
 
     @property
     def approvals(self) -> ApprovalStorage:
-        """What people were asked, and what they answered: where the sessions are."""
+        """The requests for consent and their answers, kept where the sessions are."""
         found: ApprovalStorage | None = getattr(self.storage, "approvals", None)
         return self._memory_of_sessions().approvals if found is None else found
 
     async def open(self) -> None:
-        """Lets the storage connect; without it the first call does.
+        """Let the storage connect; without this the first call does.
 
         Raises:
             ConfigurationError: The storage cannot be used; the message says why.
@@ -253,7 +254,7 @@ class ToolKnowledgeStore(KnownArguments):
         return found
 
     async def close(self) -> None:
-        """Lets the storage write what is left and give back what it holds."""
+        """Let the storage write what is left and release its resources."""
         close = getattr(self.storage, "close", None)
         if close is not None:
             await close()
@@ -271,9 +272,10 @@ class ToolKnowledgeStore(KnownArguments):
 
 
 def shown_usage(usage: Mapping[str, int]) -> dict[str, int]:
-    """Calls per tool, the most used first, with secrets in names hidden.
+    """Return calls per tool, most used first, with secrets in names hidden.
 
-    What no tool is called is text that a model wrote; names that are shown alike are one.
+    A name that no tool has is text that a model wrote; names that look alike when shown are counted
+    as one.
     """
     shown: Counter[str] = Counter()
     for name, count in usage.items():

@@ -1,4 +1,4 @@
-"""Which questions about finished calls can be asked of whoever holds a store?"""
+"""Which queries on finished calls does a holder of a store offer?"""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["RecordsView"]
 
 
 class RecordsView:
-    """The questions about finished calls, answered from `store`."""
+    """The queries on finished calls, answered from `store`."""
 
     store: ToolKnowledgeStore
 
     async def query_call_records(self, **filters: Unpack[RecordFilters]) -> list[ToolCallRecord]:
-        """The records of finished calls, newest first; see `ToolKnowledgeStore`."""
+        """Return records of finished calls, newest first; see `ToolKnowledgeStore`."""
         return await self.store.query_call_records(**filters)
 
     async def get_call_summary(self, conversation_id: str) -> ToolCallSummary:
-        """What the calls of one conversation add up to."""
+        """Return the totals of one conversation's calls."""
         return await self.store.get_call_summary(conversation_id)
 
     async def get_call_statistics(self) -> dict[str, Any]:
-        """What all calls add up to."""
+        """Return the totals of all calls."""
         return await self.store.get_call_statistics()

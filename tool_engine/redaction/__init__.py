@@ -2,7 +2,7 @@
 
 The one place that hides secrets: by the name of their key (`names`), by their shape in a text
 (`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a call
-was sent (`own`). `words` is how the engine tells what foreign code raised.
+was sent (`own`). `words` puts foreign exceptions into words.
 """
 
 from tool_engine.redaction.known import remember_secret, secret_forms

@@ -1,7 +1,7 @@
-"""Where in a text does a secret stand that was resolved in this process, in whatever form?
+"""Where in a text does a resolved secret of this process stand?
 
-A few secrets are looked for one after the other. Of many, each form is filed under four of its
-bytes, and a text is looked at once, however many there are.
+In whatever form it was written. A few secrets are searched one after the other; of many, each form
+is filed under four of its bytes, so that one pass over a text finds them all.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tool_engine.redaction.spelling import find_spelled, spans_of
 __all__ = ["KnownSecrets", "known_secrets", "remember_secret", "secret_forms"]
 
 _SHORTEST: Final = 4
-"""Characters: what is shorter stands in every second text."""
+"""Characters; shorter values stand in every second text."""
 _SHORTEST_CODED: Final = 6
-"""Characters of a form that nobody would recognise as the secret."""
+"""Characters; a shorter encoded form is not recognisable as the secret."""
 _SHORTEST_LINE: Final = 16
 _MOST_LINES: Final = 200
 _LONGEST_CODED: Final = 16_384
 _MOST: Final = 10_000
-"""Secrets that are remembered: tokens that are renewed each hour last for more than a year."""
+"""Secrets that are remembered: tokens renewed each hour take more than a year to fill it."""
 _FEW: Final = 64
-"""Forms up to which it is quicker to look for each of them."""
+"""Most forms that are quicker to search one by one."""
 _GRAM: Final = 4
 _MOST_GRAMS: Final = 64
 _NEVER: Final = "[hidden]"
@@ -36,11 +36,11 @@ _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quo
 
 
 def secret_forms(value: str) -> tuple[str, ...]:
-    """`value` and the forms in which it turns up elsewhere, each once, `value` first.
+    """Return `value` first, then the other forms in which it may appear.
 
     Without the blanks around it, percent-encoded, escaped as in JSON, HTML and Python, in base64
-    (also in the middle of something longer, such as `user:secret`) and in hexadecimal, once and
-    twice, and the long lines of it. See `find_spelled` for texts that are escaped in part.
+    (also inside something longer, such as `user:secret`) and in hexadecimal, once and twice, and
+    its long lines. See `find_spelled` for texts that are escaped in part.
     """
     bare = value.strip()
     forms = [value, bare, *_lines(bare)]
@@ -56,7 +56,7 @@ def _lines(value: str) -> list[str]:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    # Loaded late: the import takes longer than everything else in this room together.
+    # Loaded late: the import takes longer than the rest of this package.
     from urllib.parse import quote, quote_plus
 
     for safe in ("", "/"):
@@ -64,7 +64,7 @@ def _escaped(value: str) -> Iterator[str]:
         yield quoted
         yield _with_small_digits(quoted)
     yield quote_plus(value, errors="surrogatepass")
-    # Of a form in which more is escaped than that; the rest is read by `find_spelled`.
+    # For forms in which more is escaped; `find_spelled` reads the rest.
     yield value.replace(" ", "+")
     as_json = json.dumps(value)[1:-1]
     yield from (as_json, as_json.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1])
@@ -84,7 +84,7 @@ def _coded(value: str) -> Iterator[str]:
     for digits in (in_digits, hexlify(in_digits)):
         yield digits.decode()
         yield digits.decode().upper()
-    # What is kept in base64 is often sent in base64 once more.
+    # Base64 is often encoded in base64 once more.
     once = [*_either((whole, *inner))]
     yield from once
     yield from _either(form for text in once for form in _base64(text.rstrip("=").encode()))
@@ -97,9 +97,9 @@ def _either(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> list[str]:
-    """The bytes by themselves, and in the middle of others."""
+    """Return base64 of the bytes, and of them inside longer data."""
     whole = b2a_base64(data, newline=False).decode()
-    # What stands before it moves it by one or two bytes; the letters it shares are left out.
+    # Bytes before it shift it by one or two; the letters that they share are left out.
     inner = [
         b2a_base64(b"\0" * shift + data, newline=False).decode()[-(-shift * 8 // 6) :][
             : (len(data) + shift) * 8 // 6 - -(-shift * 8 // 6)
@@ -113,30 +113,30 @@ _URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class KnownSecrets:
-    """The secrets that were resolved, the newest last.
+    """The resolved secrets, the newest last.
 
     Args:
-        most: How many are remembered; the one that was not resolved for longest goes first.
+        most: How many are remembered; the least recently resolved is dropped first.
     """
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._lock = Lock()
-        # Of a plain dict the first entry would be looked for ever longer.
+        # In a plain dict, finding the first entry takes longer and longer.
         self._grams: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-        """Per secret, what its forms are filed under."""
+        """The index keys of each secret."""
         self._index: dict[int, tuple[str, ...]] = {}
         self._few: tuple[str, ...] | None = ()
-        """All forms, while there are few."""
+        """All forms while there are few, else None."""
 
     def __len__(self) -> int:
         return len(self._grams)
 
     def add(self, value: str) -> None:
-        """Hides `value` from now on; safe to call from any thread."""
+        """Hide `value` from now on; may be called from any thread."""
         grams = self._grams.get(value)
         if grams is not None and len(self._grams) <= self._most // 2:
-            return  # far from the limit nobody needs to know which is the oldest
+            return  # the order only matters near the limit
         if len(value.strip()) < _SHORTEST or value in _NEVER:
             return
         with self._lock:
@@ -146,11 +146,11 @@ class KnownSecrets:
                 self._forget(next(iter(self._grams)))
 
     def holds_number(self, number: float) -> bool:
-        """Whether `number`, as it is written, is a secret."""
+        """Return True if `number`, as written, is a secret."""
         return bool(self._grams) and str(number) in self._grams
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where secrets stand in `text`, overlapping ones included."""
+        """Return the spans of secrets in `text`, overlapping ones included."""
         if not self._grams:
             return []
         return find_spelled(text, self._spans_in)
@@ -182,7 +182,7 @@ class KnownSecrets:
         return grams
 
     def _free_gram(self, form: str) -> int:
-        """Four bytes of `form`, of which there are not many others: tokens begin alike."""
+        """Return the least used four bytes of `form`: many tokens begin alike."""
         data = form.encode("utf-8", "surrogatepass")[: _MOST_GRAMS + _GRAM - 1]
         grams = [
             int.from_bytes(data[at : at + _GRAM], sys.byteorder)
@@ -200,9 +200,9 @@ class KnownSecrets:
 
 
 known_secrets: Final = KnownSecrets()
-"""Those of this process."""
+"""The secrets of this process."""
 
 
 def remember_secret(value: str) -> None:
-    """Hides `value` from now on wherever it appears; values under 4 characters are too common."""
+    """Hide `value` from now on wherever it appears, if it has at least 4 characters."""
     known_secrets.add(value)

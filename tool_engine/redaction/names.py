@@ -28,7 +28,7 @@ _ALONE: Final = _words(
     "cvv dsn jwt kubeconfig mnemonic otp pass passwd password passwords pwd secret secrets session "
     "totp"
 )
-"""Words that name a secret wherever they come last."""
+"""Last words that name a secret by themselves."""
 _ENDINGS: Final = (
     *("password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "apikey"),
     *("apikeys", "accesskey", "secretkey", "privatekey", "sessid", "sessionid", "connectionstring"),
@@ -43,24 +43,23 @@ _PHRASES: Final = _words(
     "pass-word pin-code recovery-code recovery-codes recovery-phrase secret-id security-answer "
     "security-code seed-phrase session-id access-signature verification-code"
 )
-"""Pairs of words that name a secret."""
 _KEYS: Final = _words(
     "access account admin aes api app application auth bot client consumer decryption deploy des "
     "encryption function functions gpg hmac host license master pgp private recovery root rsa "
     "secret server service session shared sign signing ssh storage subscription user vault "
     "webhook"
 )
-"""What a `key` is for that must be kept; every other key (`cache_key`, `public_key`) is shown."""
+"""The words before a secret `key`; every other key (`cache_key`, `public_key`) is shown."""
 _PLACES: Final = _words(
     "begin bos cls continuation cursor end eos first last mask next pad page paging prev previous "
     "resume scroll sep special start stop sync unk"
 )
-"""Before `token`: it marks a place in a list or in a text."""
+"""Words before a `token` that marks a place in a list or text."""
 _OWNED: Final = _words(
     "access api auth bearer bot csrf device id oauth personal push refresh registration security "
     "service session user xsrf"
 )
-"""Before `tokens`, which otherwise are counted."""
+"""Words before secret `tokens`; other `tokens` are counts."""
 _QUALIFIED: Final = {
     "token": (_PLACES, False),
     "tokens": (_OWNED, True),
@@ -68,24 +67,24 @@ _QUALIFIED: Final = {
     "keys": (_KEYS, True),
     "pass": (_words("boarding by first multi second single"), False),
 }
-"""Words for which the one before decides: whether it must be one of these, or must not."""
+"""Last words that depend on the one before: must it be (True) or not be (False) in the set?"""
 _ASKING: Final = _words(
     "accept allow allowed disable enable has hide invalid is max maximum min minimum missing need "
     "needs no num require required requires show skip total use uses with without"
 )
-"""At the start: the value says something about a secret, and is none."""
+"""First words of a name whose value is about a secret, and is none."""
 _TAILS: Final = _words(
     "again base binary b confirm confirmation current data default dev digest encoded encrypted "
     "hash hex json live new old pem plain plaintext prod production raw repeat salt staging string "
     "test text value"
 )
-"""At the end: still the secret, in another form."""
+"""Last words after which the value is still the secret, in another form."""
 _FOLDERS: Final = frozenset({"PWD", "OLDPWD"})
 """Variables of the environment: the working folder."""
 
 
 def is_secret_key(name: str) -> bool:
-    """Whether a key of this name usually holds a secret, however it is spelled."""
+    """Return True if a key of this name usually holds a secret, however spelled."""
     return _is_secret(name) if len(name) <= _LONGEST else _is_secret.__wrapped__(name[-_LONGEST:])
 
 
@@ -104,7 +103,7 @@ def _is_secret(name: str) -> bool:
         return False
     while words and words[-1] in _TAILS:
         words.pop()
-    # The texts of a bare token are those of a language model.
+    # A bare token's text is one of a language model's tokens.
     if words == ["token"]:
         return name.lower().endswith("value")
     return bool(words) and _names_secret(words)
@@ -120,7 +119,7 @@ def _names_secret(words: list[str]) -> bool:
 
 
 def _is_joined(word: str) -> bool:
-    """Whether `word` is one of those above without gaps, as in `idtoken` or `sharedkey`."""
+    """Return True for joined words, as in `idtoken` or `sharedkey`."""
     if word.endswith("token"):
         return not word.removesuffix("token").endswith(tuple(_PLACES))
     return word.endswith("key") and word.removesuffix("key") in _KEYS

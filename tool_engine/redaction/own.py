@@ -1,6 +1,6 @@
-"""Where else do the values stand that one call was sent as secrets, and how are they hidden there?
+"""Where else do one call's secret values stand, and how are they hidden?
 
-A model may write a password into another argument, and a tool may repeat it in what it answers.
+A model may write a password into another argument, and a tool may repeat it in its output.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from tool_engine.redaction.value import redact
 __all__ = ["NO_SECRETS", "OwnSecrets", "find_unlike", "secrets_of"]
 
 _SHORTEST: Final = 4
-"""Characters: what is shorter stands in every second text."""
+"""Characters; shorter values stand in every second text."""
 _HEAD: Final = 128
-"""Characters by which a secret is recognised that goes on behind what is looked at."""
+"""Characters by which a secret that goes on past the end of the text is recognised."""
 _DEEPEST: Final = 64
 _MOST: Final = 200
-"""Unknown keys of one object that are compared with the declared ones."""
 _OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
 _ITEMS: Final = ("items", "unevaluatedItems", "contains")
 _CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
-"""How a text ends that was shortened to be kept."""
+"""The end of a text that was shortened to be kept."""
 
 
 class OwnSecrets:
@@ -41,8 +40,8 @@ class OwnSecrets:
         params: The arguments.
         names: The arguments that are secret.
         parts: Names that are secret at any depth.
-        filled: What is filled in as a secret where nothing is sent.
-        declared: The keys of objects that are no secret; None: no key is one.
+        filled: Secret defaults, filled in where nothing is sent.
+        declared: The keys of objects that are not secret; None: any key may be.
         shortest: The fewest characters of a value that is looked for elsewhere.
     """
 
@@ -68,27 +67,27 @@ class OwnSecrets:
         self._texts = tuple(sorted(self._found, key=len, reverse=True))
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of arguments, of which no secret is shown by its name or by its value."""
+        """Return a copy of arguments without any secret, by name or by value."""
         copy: dict[str, Any] = self.value(params, self.names)
         return copy
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
-        """The same of any value that has to do with the call; of `names`, nothing is shown."""
+        """Return a copy of any value of the call; `names` are hidden entirely."""
         if not self._texts:
             return redact(value, names, self.parts)
-        # In texts all is looked for at once: what looks like a secret may be a part of one.
+        # Texts are redacted in one pass: what looks like a secret may be a part of one.
         return self._hide(redact(value, names, self.parts, self.text), None)
 
     def text(self, text: str) -> str:
-        """A text, without anything else that looks like a secret."""
+        """Return a text without these secrets and all that look like secrets."""
         return self._without(text, secret_spans(text))
 
     def hide(self, value: Any) -> Any:
-        """A value without the values of the secrets; all else in it stays as it is."""
+        """Return a value without these secrets; all else is unchanged."""
         return self._hide(value, self.hide_text)
 
     def _hide(self, value: Any, hide_text: Callable[[str], str] | None, depth: int = 0) -> Any:
-        """The same; `hide_text` hides them in texts, None: in those they are hidden already."""
+        """Hide secret values; `hide_text` None: texts are already redacted."""
         if not self._texts or value is None or isinstance(value, bool) or depth > _DEEPEST:
             return value
         if isinstance(value, str):
@@ -107,14 +106,14 @@ class OwnSecrets:
         return value if self._found.isdisjoint(texts) else HIDDEN
 
     def hide_text(self, text: str) -> str:
-        """A text without the values of the secrets."""
+        """Return a text without the values of these secrets."""
         return self._without(text, []) if self._texts else text
 
     def _without(self, text: str, spans: list[Span]) -> str:
-        """A text without these parts of it, and without the values of the secrets."""
+        """Return a text without these spans and without the secrets' values."""
         if self._texts:
-            # What looks like a secret may be a part of one: both are looked for in the text as it
-            # was, or else the rest would be left.
+            # What looks like a secret may be a part of one: both are searched in the original
+            # text, or else the rest would be left.
             spans += find_spelled(text, self._spans)
         text = hide_spans(text, spans)
         if not self._texts:
@@ -123,21 +122,21 @@ class OwnSecrets:
         return text if cut is None else self._without_half(text, cut.start())
 
     def beginning(self, text: str) -> str:
-        """As `text`, of the beginning of one: what it ends with may go on behind it.
+        """Return the redacted beginning of a text that goes on after it.
 
-        Of a secret longer than 128 characters, the first of them are enough; of a shorter one what
-        it ends with may be left.
+        A secret longer than 128 characters is recognised by its first 128; a part of a shorter one
+        may be left at the end.
         """
         spans = secret_spans(text)
         return hide_spans(text, [*spans, *find_spelled(text, self._spans_of_beginning)])
 
     def hides_the_same(self, other: OwnSecrets) -> bool:
-        """Whether two calls were sent the same secrets."""
+        """Return True if both calls were sent the same secrets."""
         return (self._found, self.names, self.parts) == (other._found, other.names, other.parts)
 
     @property
     def size(self) -> int:
-        """Characters of all that is looked for."""
+        """Characters of all secrets that are searched."""
         return sum(map(len, self._texts))
 
     def _spans(self, text: str) -> list[Span]:
@@ -153,7 +152,7 @@ class OwnSecrets:
         return spans
 
     def _without_half(self, text: str, end: int) -> str:
-        """Hides the part of a secret with which a shortened text ends."""
+        """Hide the beginning of a secret at the end of a shortened text."""
         for secret in self._texts:
             for length in range(min(len(secret) - 1, end), _SHORTEST - 1, -1):
                 if text.startswith(secret[:length], end - length):
@@ -162,7 +161,7 @@ class OwnSecrets:
 
 
 def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTEST) -> OwnSecrets:
-    """The secrets of a call of a tool; also what was sent under a name that nearly is one's."""
+    """Return a tool call's secrets, also those sent under a misspelt name."""
     names, parts = tool.secret_names, tool.secret_parts
     if not names and not parts:
         return NO_SECRETS
@@ -186,9 +185,9 @@ def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTE
 
 
 def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
-    """True for each value that stands where something with secret parts belongs, in another form.
+    """Yield True for each value in the wrong form where secrets belong.
 
-    An object that is sent as a text has no keys by which its secrets could be told.
+    For example an object sent as a text: it has no keys that could mark its secrets.
 
     Args:
         value: What was sent.
@@ -199,7 +198,7 @@ def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
     kind = schema.get("type")
     is_whole = isinstance(value, Mapping | list | tuple)
     is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
-    # The schema is looked through last, for that takes longest.
+    # The schema is searched last, for that takes longest.
     is_like = not (is_whole or is_text or kind in ("object", "array"))
     if is_like or not any(write_only_names(schema)):
         return
@@ -215,15 +214,15 @@ def find_unlike(value: Any, schema: Any) -> Iterator[bool]:
 def _misspelt(
     sent: Mapping[str, Any], declared: Collection[str], secret: Collection[str]
 ) -> Iterator[str]:
-    """The keys of `sent` that are none, but nearest to a declared one that is secret."""
+    """Yield undeclared keys of `sent` whose nearest declared key is secret."""
     for number, name in enumerate(name for name in sent if name not in declared):
-        # To look at all of very many takes long; what was not looked at is hidden.
+        # Comparing very many takes long; the rest is hidden unseen.
         if number >= _MOST or find_nearest(name, declared) in secret:
             yield name
 
 
 def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterator[str]:
-    """The same of all that is inside `value`."""
+    """Yield the misspelt keys of all objects inside `value`."""
     waiting = list(_inside(value, [schema]))
     while waiting:
         part, below = waiting.pop()
@@ -238,7 +237,7 @@ def _misspelt_inside(value: Any, schema: Any, secret: Collection[str]) -> Iterat
 
 
 def _forms(schema: Any) -> list[dict[str, Any]]:
-    """A schema, and those of which it is made and that speak of the same value."""
+    """Return a schema and its subschemas for the same value."""
     found, waiting = [], [schema]
     while waiting:
         each = waiting.pop()
@@ -252,7 +251,7 @@ def _forms(schema: Any) -> list[dict[str, Any]]:
 
 
 def _inside(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, Any]]:
-    """The parts of a value, each with every schema that may speak of it."""
+    """Yield the parts of a value, each with every schema that may apply."""
     for form in forms:
         if isinstance(value, Mapping):
             declared = form.get("properties", {})
@@ -270,4 +269,4 @@ def _inside(value: Any, forms: Iterable[dict[str, Any]]) -> Iterator[tuple[Any, 
 
 
 NO_SECRETS: Final = OwnSecrets({})
-"""Those of a call that was sent none."""
+"""The secrets of a call that was sent none."""

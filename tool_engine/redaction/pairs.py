@@ -1,7 +1,7 @@
-"""Where in a text does a value stand behind the name of a secret: `password=x`, `"token": "x"`?
+"""Where in a text does a secret's value follow its name (`password=x`)?
 
 Query strings, connection strings, command lines, headers, JSON and Python in text. In prose a name
-followed by a colon is no assignment (`token: the one you got`), so a bare value behind a colon has
+followed by a colon is no assignment (`token: the one you got`), so a bare value after a colon has
 to look like one.
 """
 
@@ -16,7 +16,7 @@ from tool_engine.redaction.names import is_secret_key
 __all__ = ["pair_spans"]
 
 _MOST_FINDS: Final = 4_000
-"""A text in which more names of secrets stand is hidden from there on: it is made to take long."""
+"""A text with more secret names is hidden from there on: it was made to take long."""
 
 _HINTS: Final = (
     *("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred", "session", "sess", "dsn"),
@@ -24,7 +24,7 @@ _HINTS: Final = (
     *("wort", "senha", "contrase", "парол", "密", "口令", "パスワード", "비밀", "kubeconfig"),
     *("assertion", "answer", "verifier", "令牌", "權杖", "トークン", "토큰", "秘"),
 )
-"""One of them is in every name of a secret."""
+"""Every name of a secret contains one of them."""
 _NAME: Final = re.compile(
     r"(?<![\w.])([^\W\d][\w.\-]{1,63}+)(?:\\*+[\"'])?"
     r"(?P<sign>[ \t]{0,4}+(?:=>|:=|==?|:)[ \t]{0,4}+)"
@@ -39,7 +39,7 @@ _QUOTED: Final = re.compile(
     re.DOTALL,
 )
 _BLOCK: Final = re.compile(r"[|>][-+0-9]{0,2}[ \t]*+(?:#[^\r\n]*+)?\r?\n")
-"""What stands before the lines of a block of text in YAML."""
+"""The mark before an indented block of text in YAML."""
 _ELEMENT: Final = re.compile(
     r"<(?:[\w.\-]{1,64}:)?(\w[\w.\-]{1,63}+)(?:\s[^<>]{0,256}+)?>(?:<!\[CDATA\[)?([^<>]++)"
     r"(?:(?=</)|(?<=\]\]))"
@@ -52,13 +52,13 @@ _CELL: Final = re.compile(
     r"\|[ \t]{0,40}+[*`]{0,3}+([^\W\d][\w.\- ]{1,63}+)[*`]{0,3}+[ \t]{0,40}+"
     r"(?=\|[ \t]{0,40}+[*`]{0,3}+([^\s|`]++)[*`]{0,3}+[ \t]{0,40}+\|)"
 )
-"""A cell of a table in Markdown and the one behind it, if that is a single word."""
+"""A cell of a Markdown table and the next one, if that is a single word."""
 _QUOTED_TWICE: Final = re.compile(r"\\++([\"'])([^\"'\\]*+)")
 _BARE: Final = re.compile(r"[^\s\"'`&;,<>\\]+")
 _BARE_OPTION: Final = re.compile(r"[^\s\"'`]+")
 _SCHEME: Final = re.compile(r"(?:Bearer|Basic|Token|Negotiate|ApiKey|Bot)[ \t]{1,4}+", re.I)
 _LINES: Final = {quote: re.compile(rf"[^\r\n{quote}]+") for quote in ("", "'", '"', "`")}
-"""The rest of a line, or of what is quoted in it, by the quote before the name."""
+"""The rest of a line or of a quoted part, by the quote before the name."""
 _SENTENCE: Final = re.compile(r"[A-Za-z ,.]*+")
 _WORDY: Final = re.compile(r"[^\d]{0,15}")
 _CODE: Final = re.compile(r"[^\W\d][\w.]{0,99}[(\[{]")
@@ -69,7 +69,7 @@ _STAND_IN: Final = re.compile(
     r"[.,:)\]}>]*+",
     re.I,
 )
-"""What stands for a value that is not there."""
+"""Texts that stand for a missing value."""
 _VARIABLE: Final = re.compile(r"\$[A-Z_][A-Z0-9_]*")
 _PARAMETER: Final = re.compile(r":\w+")
 _QUOTES: Final = frozenset("\"'`")
@@ -79,13 +79,13 @@ _SHORTEST: Final = 4
 _LONGEST_STAND_IN: Final = 110
 _MARGIN: Final = 40
 _MARKS: Final = " \t-\"'+>#"
-"""What may stand before the first word of a line, at most forty of them."""
+"""Characters before the first word of a line, at most forty of them."""
 
 Span = tuple[int, int]
 
 
 def pair_spans(text: str) -> Iterator[Span]:
-    """Where in `text` the value of something stands that is named like a secret."""
+    """Yield the spans of values that follow the name of a secret."""
     has_options, has_tags, has_cells = "-" in text, "<" in text, "|" in text
     if not ("=" in text or ":" in text or has_options or has_tags or has_cells):
         return
@@ -116,7 +116,7 @@ def _assigned(text: str) -> Iterator[Span]:
                 return
             for span in _value(text, name):
                 yield span
-                # What stands in a secret is hidden already, and is not looked at again and again.
+                # A value that is hidden already is not searched again.
                 after = max(after, span[1])
         name = _NAME.search(text, after)
 
@@ -140,7 +140,7 @@ def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
 
 
 def _indented(text: str, name: int, start: int) -> Iterator[Span]:
-    """The lines of a block of text, which are indented by more than its name."""
+    """Yield the block's lines, which are indented more than its name."""
     indent = name - max(text.rfind("\n", 0, name), text.rfind("\r", 0, name)) - 1
     end = place = start
     while place < len(text):
@@ -156,7 +156,7 @@ def _indented(text: str, name: int, start: int) -> Iterator[Span]:
 
 
 def _tagged(text: str) -> Iterator[Span]:
-    """What elements of XML say that are named like a secret, or have an attribute that is."""
+    """Yield the text of XML elements with a secret name or attribute."""
     for pattern in (_ELEMENT, _ATTRIBUTE):
         for number, found in enumerate(pattern.finditer(text)):
             if number >= _MOST_FINDS * 25:
@@ -168,7 +168,7 @@ def _tagged(text: str) -> Iterator[Span]:
 
 
 def _in_cells(text: str) -> Iterator[Span]:
-    """The cells of a table behind those that name a secret; a word may be a heading."""
+    """Yield table cells that follow a secret's name; a mere word may be a heading."""
     for number, found in enumerate(_CELL.finditer(text)):
         if number >= _MOST_FINDS * 25:
             yield found.start(), len(text)
@@ -216,7 +216,7 @@ def _quote_before(text: str, name: re.Match[str]) -> str:
 
 
 def _is_prose(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
-    """Whether what stands behind a name is a sentence about it."""
+    """Return True if the text after a name is a sentence about it."""
     word = value[0].rstrip(_CLOSING)
     if len(word) >= _SHORTEST and _WORDY.fullmatch(word) is None:
         return False
@@ -249,7 +249,7 @@ def _option(text: str, start: int) -> Iterator[Span]:
 
 
 def _without_closing(value: re.Match[str]) -> Iterator[Span]:
-    """All of a bare value but the brackets and stops that the text around it closes with."""
+    """Yield a bare value without the closing brackets and stops of its sentence."""
     start, text = value.start(), value[0]
     if not _stands_in(text):
         yield start, start + len(text.rstrip(_CLOSING) or text)

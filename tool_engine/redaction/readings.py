@@ -1,7 +1,7 @@
-"""As which texts may a tool have got what was sent to it as a secret?
+"""As which texts may a tool have received a secret value?
 
-Validation hands 7.0 on as 7 where an integer is declared, and a hint such as `datetime` makes
-another value of a text: what a tool repeats is not always what was sent.
+Validation passes 7.0 on as 7 for an integer, and a hint such as `datetime` converts a text: what a
+tool repeats is not always what was sent.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tool_engine.model.json.output import stand_in, to_text
 __all__ = ["read_number", "readings"]
 
 _SHORTEST: Final = 4
-"""Characters of what was not sent like that: what is shorter stands in every second text."""
+"""Characters of a converted form; shorter ones stand in every second text."""
 _LONGEST: Final = 64
-"""Characters of a date, a duration, a decimal number or an id."""
+"""Longest text of a date, a duration, a decimal number or an id."""
 _LONGEST_CODED: Final = 16_384
 _KINDS: Final = (dt.datetime, dt.date, dt.time, dt.timedelta, Decimal, UUID)
 _LARGEST: Final = 2**1023
-"""Past it, no float is as large."""
+"""No float is larger."""
 
 
 def readings(value: Any, declared: Collection[str] | None = None) -> Iterator[str]:
-    """The texts of a value, and of each one in it, as it was sent and as a tool may have got it.
+    """Return all texts in a value, as sent and as a tool may receive them.
 
     Args:
         value: What was sent, or is filled in.
-        declared: The keys of objects that are no secret; None: no key is one.
+        declared: The keys of objects that are not secret; None: any key may be.
     """
     waiting = [value]
     while waiting:
@@ -55,7 +55,7 @@ def readings(value: Any, declared: Collection[str] | None = None) -> Iterator[st
 
 
 def read_number(value: Any) -> Iterator[str]:
-    """A number as a text, and as the whole number or the float that it equals."""
+    """Return a number's text, and those of the equal integer and float."""
     yield to_text(value)
     if isinstance(value, float) and isfinite(value) and value.is_integer():
         yield str(int(value))
@@ -64,7 +64,7 @@ def read_number(value: Any) -> Iterator[str]:
 
 
 def _converted(text: str) -> Iterator[str]:
-    """What a function gets that is hinted with a kind that JSON has not."""
+    """Yield the texts of what a function with such a hint receives."""
     if len(text) <= _LONGEST:
         for kind in _KINDS:
             try:

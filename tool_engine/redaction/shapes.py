@@ -1,9 +1,9 @@
-"""Where in a text does something stand that has the shape of a secret?
+"""Where in a text does something have the shape of a secret?
 
-Issuers give their keys a beginning that tells them apart; prefixes, alphabets and lengths are those
-that the issuers document and secret scanners agree on. Each pattern is linear: it begins with a
-literal and either takes all of what follows or has a bounded length. None is tried, nor compiled,
-before its literal was found in the text.
+Issuers give their keys recognisable beginnings; prefixes, alphabets and lengths are those that the
+issuers document and secret scanners agree on. Each pattern is linear: it begins with a literal and
+either takes all of what follows or has a bounded length. None is tried, nor compiled, before its
+literal was found in the text.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class _Shape(NamedTuple):
     """One kind of secret; a `secret` group in the pattern is the part to hide."""
 
     literal: str
-    """What every text that holds one has in it."""
+    """A part of every text that holds one."""
     pattern: str
     is_secret: Callable[[re.Match[str]], bool] | None = None
-    """Decides on what the pattern found; None: all of it is secret."""
+    """Checks a match; None: every match is a secret."""
 
 
 def _is_credentials(match: re.Match[str]) -> bool:
@@ -39,13 +39,13 @@ def _is_credentials(match: re.Match[str]) -> bool:
 
 
 def _is_bearer(match: re.Match[str]) -> bool:
-    """`Bearer authentication` is prose."""
+    """Return True for a token; `Bearer authentication` is prose."""
     text = match["secret"]
     return len(text) >= 16 or any(letter.isdigit() for letter in text)
 
 
 def _has_digit(match: re.Match[str]) -> bool:
-    """An identifier in a program rarely has digits all over."""
+    """Identifiers in programs rarely have many digits."""
     return sum(letter.isdigit() for letter in match[0]) > 2
 
 
@@ -54,7 +54,7 @@ def _is_jwt(match: re.Match[str]) -> bool:
 
 
 def _token(prefix: str, tail: str, *, free: bool = True) -> str:
-    """A token after `prefix`; `free`: what stands before it may be an underscore or a dash."""
+    """Return the pattern of a token; `free`: `_` or `-` may stand before it."""
     return (r"(?<![A-Za-z0-9])" if free else r"(?<![\w\-])") + prefix + tail
 
 
@@ -150,7 +150,7 @@ _SPACED: Final = (
     ),
 )
 _ADDRESSES: Final = (
-    # Up to the last @, for passwords hold some; `host:80?mail=a@b` has a port, and no password.
+    # Up to the last @, for passwords may hold some; `host:80?mail=a@b` has a port, and no password.
     _Shape("@", r"(?<=://)(?!:@|[\w.\-]*:\d{1,5}[?#])[^/\s\"'`@:]*:[^/\s\"'`]*(?=@)"),
     _Shape("@", r"(?<=://)[^/\s\"'`@:\[]{0,64}:(?!\d{1,5}[/?#])[^\s\"'`@]{1,256}(?=@)"),
     _Shape("@", r"(?<=://)[\w.~%\-]{20,}+(?=@)"),
@@ -170,17 +170,17 @@ _BY_MARK: Final = (
     (":", _ADDRESSES),
     ("", _OTHERS),
 )
-"""The shapes, by a character without which there is none of them."""
+"""The shapes by a character that all of them contain."""
 _SHORTEST: Final = 8
 _MOST_FINDS: Final = 4_000
-"""A text in which more of one shape stand is hidden from there on: it is made to take long."""
+"""A text with more of one shape is hidden from there on: it was made to take long."""
 _NEAR: Final = 240
-"""Characters around an AWS key id in which its secret is looked for."""
+"""Characters around an AWS key id in which its secret is searched."""
 _LIKE_AWS: Final = r"(?<![A-Za-z0-9/+=])(?![0-9a-f]{40})[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 
 
 def shape_spans(text: str) -> Iterator[Span]:
-    """Where in `text` something stands that looks like a secret."""
+    """Yield the spans of `text` that look like a secret."""
     if len(text) < _SHORTEST:
         return
     for mark, shapes in _BY_MARK:
@@ -204,7 +204,7 @@ def _spans(shape: _Shape, text: str) -> Iterator[Span]:
 
 
 def _near(key_id: re.Match[str], text: str) -> Iterator[Span]:
-    """The secret that belongs to an AWS key id has no shape of its own."""
+    """Yield AWS secrets near their key id: they have no shape of their own."""
     start, end = max(0, key_id.start() - _NEAR), key_id.end() + _NEAR
     for match in _compiled(_LIKE_AWS).finditer(text, start, end):
         yield match.span()

@@ -1,8 +1,8 @@
-"""What does a text say that is written in an escaped form, and where in it does that stand?
+"""What does escaped text say, and where in it does that stand?
 
-Which letters are escaped depends on the program that did it, and what was escaped once is escaped
-again by the next one. So a text is read as it is, without its percent-encoding, its character
-references and its backslashes, and without any two of these one after the other.
+Which letters are escaped depends on the program that did it, and escaped text may be escaped again.
+So a text is read as it is, without its percent-encoding, its character references and its
+backslashes, and without any two of these one after the other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["Span", "find_spelled", "merged", "spans_of"]
 
 Span: TypeAlias = tuple[int, int]
 _Table: TypeAlias = tuple[list[int], list[int]]
-"""Where in what it says a piece begins, in order, and where that was written; then both ends."""
+"""Where the pieces begin in the plain text and in the written text, and both ends."""
 
 _LEVELS: Final = 2
-"""How often what was read is read again."""
+"""How many layers of escapes are removed."""
 _PIECE: Final = 32_768
-"""Characters that are read at one go: in a thread, others get their turn in between."""
+"""Characters read at a time, so that other threads get their turn in between."""
 _LONGEST_ESCAPE: Final = 40
 _PERCENT: Final = re.compile("((?:%[0-9A-Fa-f]{2})+)")
 _PERCENT_BY_LETTER: Final = re.compile("(%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)")
@@ -40,29 +40,24 @@ _BACKSLASH: Final = re.compile(
 _LETTERS: Final = dict(zip("abfnrtv0", "\a\b\f\n\r\t\v\0", strict=True))
 _LAST: Final = 0x10FFFF
 _GOING_ON: Final = frozenset("89abAB")
-"""The first digits of a byte that is not the first one of its character."""
+"""First digits of a UTF-8 continuation byte."""
 _MARK: Final = 0xDC00
-"""And the bytes that are no character: what no UTF-8 says."""
+"""Added to the number of invalid UTF-8 bytes, to make a surrogate that stands for them."""
 
 
 class _Kind(NamedTuple):
-    """One way to escape characters."""
-
     sign: str
-    """Stands in each escape."""
     one: re.Pattern[str]
-    """Finds out whether there is any."""
     pattern: re.Pattern[str]
-    """Finds what is escaped; its only group is all of it."""
+    """Finds escapes; its only group is the whole escape."""
     says: Callable[[str], str]
-    """What that says."""
     end: Callable[[str, int], int] | None = None
-    """A place at or before one, at which a text can be cut in two; None: behind any escape."""
+    """Returns a safe place to cut at or before another; None: any end of an escape."""
     table: Callable[[str], _Table] | None = None
-    """The places of a piece; None: each escape is one."""
+    """Returns the places of a piece; None: each escape is one."""
 
     def parts(self, text: str, start: int) -> tuple[list[str], int]:
-        """Plain and escaped parts in turn, from `start` on, and where the last one ends."""
+        """Return plain and escaped parts alternately from `start`, and their end."""
         stop = start + _PIECE
         if stop + _LONGEST_ESCAPE >= len(text):
             return self.pattern.split(text[start:]), len(text)
@@ -71,7 +66,7 @@ class _Kind(NamedTuple):
             return self.pattern.split(text[start:stop]), stop
         end = stop + _LONGEST_ESCAPE
         parts = self.pattern.split(text[start:end])
-        # What begins behind the end of the piece may go on behind what was looked at.
+        # An escape that begins after the piece may go on after the part that was searched.
         while len(parts) > 1 and end - len(parts[-1]) - len(parts[-2]) >= stop:
             end -= len(parts.pop()) + len(parts.pop())
         begin = end - len(parts[-1])
@@ -79,13 +74,11 @@ class _Kind(NamedTuple):
         return parts, begin + len(parts[-1])
 
     def said(self, parts: list[str]) -> list[str]:
-        """The same parts, read."""
         parts = parts.copy()
         parts[1::2] = map(self.says, parts[1::2])
         return parts
 
     def places(self, text: str, start: int, end: int) -> _Table:
-        """The places of a piece."""
         if self.table is not None:
             return self.table(text[start:end])
         parts, _ = self.parts(text, start)
@@ -94,11 +87,11 @@ class _Kind(NamedTuple):
 
 
 class _Reading:
-    """A text without one kind of escapes.
+    """A text with one kind of escapes decoded.
 
     Args:
-        text: As it was written.
-        kind: What is escaped in it.
+        text: The text as written.
+        kind: The kind of escapes.
     """
 
     def __init__(self, text: str, kind: _Kind) -> None:
@@ -112,14 +105,13 @@ class _Reading:
             self._plain.append(self._plain[-1] + len(said[-1]))
             self._written.append(end)
         self.text: str = "".join(said)
-        """What it says."""
 
     def spans(self, spans: list[Span]) -> Iterator[Span]:
-        """Where in the text as it was written its parts stand, which do not overlap."""
+        """Map spans of the decoded text, which must not overlap, to the written text."""
         starts, ends = [start for start, _ in spans], [end for _, end in spans]
         first = last = 0
         written: tuple[list[int], list[int]] = [], []
-        # In most texts nothing is found, and then nobody needs to know the places.
+        # Most texts hold no secret, and then the places are not needed.
         for number in range(len(self._written) - 1):
             behind = self._plain[number + 1]
             is_last = number == len(self._written) - 2
@@ -137,7 +129,7 @@ class _Reading:
 
 
 def _places(places: list[int], table: _Table, base: tuple[int, int], side: int) -> Iterator[int]:
-    """Where parts begin or, with `side` 1, end."""
+    """Yield where parts begin, or end with `side` 1, in the written text."""
     plain, written = table
     before, start = base
     for place in places:
@@ -145,13 +137,13 @@ def _places(places: list[int], table: _Table, base: tuple[int, int], side: int) 
         piece = bisect_right(plain, inside) - 1
         rest = inside - plain[piece]
         if rest and plain[piece + 1] - plain[piece] != written[piece + 1] - written[piece]:
-            # In the middle of what one escape says: all of that is the part's.
+            # Inside what one escape decodes to: the whole escape belongs to the part.
             rest, piece = 0, piece + side
         yield start + written[piece] + rest
 
 
 def merged(spans: list[Span]) -> list[Span]:
-    """The same in their order, and as one where they overlap."""
+    """Return the spans in order, overlapping ones joined."""
     spans.sort()
     found: list[Span] = []
     last = 0
@@ -166,7 +158,7 @@ def merged(spans: list[Span]) -> list[Span]:
 
 
 def find_spelled(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
-    """Where in `text` that stands which `find` finds in any of its readings.
+    """Return the spans of `text` that `find` finds in any of its readings.
 
     Takes time in proportion to the length of `text`, if `find` does.
     """
@@ -174,9 +166,9 @@ def find_spelled(text: str, find: Callable[[str], list[Span]]) -> list[Span]:
 
 
 def spans_of(text: str, forms: Iterable[str], *, overlap: bool = True) -> list[Span]:
-    """Where any of `forms` stands in `text`; `overlap`: also where one of them overlaps itself.
+    """Return where `forms` stand in `text`; `overlap`: self-overlaps too.
 
-    A long form that repeats itself takes long then: it must not come from a model.
+    A long form that repeats itself then takes long: it must not come from a model.
     """
     spans: list[Span] = []
     for form in forms:
@@ -196,7 +188,7 @@ def _found(text: str, find: Callable[[str], list[Span]], levels: int) -> list[Sp
     found = find(text)
     if levels:
         for kind in _KINDS:
-            # Most texts have none of the signs, and are not looked at any further.
+            # Most texts have none of the signs, and are not searched further.
             if kind.sign in text and kind.one.search(text) is not None:
                 reading = _Reading(text, kind)
                 inner = _found(reading.text, find, levels - 1)
@@ -210,7 +202,7 @@ def _percent(escaped: str) -> str:
 
 
 def _percent_end(text: str, end: int) -> int:
-    """Where to cut: neither in an escape nor in the bytes of one character."""
+    """Return a place to cut that splits neither an escape nor a character."""
     for back in (1, 2):
         if text[end - back] == "%":
             end -= back
@@ -238,14 +230,14 @@ def _percent_table(text: str) -> _Table:
 
 
 def _of_bytes(escaped: str) -> Iterator[tuple[int, int]]:
-    """The characters of each piece of an escape, and of what it says."""
+    """Yield the length of each written piece and of its decoded text."""
     for letter in bytes.fromhex(escaped.replace("%", "")).decode("utf-8", _COUNTED):
         is_damaged = "\udc00" <= letter <= "\udfff"
         yield 3 * (ord(letter) - _MARK if is_damaged else len(letter.encode())), 1
 
 
 def _count(error: UnicodeError) -> tuple[str, int]:
-    """One letter for bytes that are none, as `replace` gives it; it says how many they are."""
+    """Replace invalid bytes, as `replace` does, with one letter that holds their number."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return chr(_MARK + error.end - error.start), error.end
@@ -257,7 +249,7 @@ codecs.register_error(_COUNTED, _count)
 
 @lru_cache(maxsize=4096)
 def _reference(escaped: str) -> str:
-    # Loaded late: it brings a table of thousands of names along.
+    # Loaded late: it brings a table of thousands of names.
     return str(import_module("html").unescape(escaped))
 
 
@@ -274,7 +266,7 @@ def _backslash(escaped: str) -> str:
 
 
 _LONGEST: Final = 8
-"""The digits of one character."""
+"""Most digits of one character."""
 _KINDS: Final = (
     _Kind("%", re.compile("%[0-9A-Fa-f]{2}"), _PERCENT, _percent, _percent_end, _percent_table),
     _Kind("&", _REFERENCE, _REFERENCE, _reference),

@@ -1,4 +1,4 @@
-"""Where may a text be cut, so that no half of a secret is left, which nothing recognises?"""
+"""Where may a text be cut without leaving half a secret unrecognised?"""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from tool_engine.redaction.text import redact_text
 __all__ = ["place_to_cut", "splits_secret"]
 
 _WINDOW: Final = 4_096
-"""Characters on each side of a cut that are looked at; private keys are about as long."""
+"""Characters on each side of a cut that are checked; private keys are about as long."""
 
 
 def splits_secret(text: str, place: int, hide: Callable[[str], str] = redact_text) -> bool:
-    """Whether a cut of `text` before the character at `place` splits something that is hidden.
+    """Return True if a cut before `place` splits something that is hidden.
 
-    Args:
-        text: What is to be cut.
-        place: Where.
-        hide: Hides what is secret here, such as `OwnSecrets.text`.
+    `hide` hides what is secret here, such as `OwnSecrets.text`.
     """
     before = text[max(0, place - _WINDOW) : place]
     behind = text[place : place + _WINDOW]
@@ -29,11 +26,11 @@ def splits_secret(text: str, place: int, hide: Callable[[str], str] = redact_tex
 def place_to_cut(
     text: str, place: int, step: int = -1, hide: Callable[[str], str] = redact_text
 ) -> int:
-    """The nearest place to `place` at which a cut of `text` splits nothing that is hidden.
+    """Return the place nearest to `place` where a cut splits nothing hidden.
 
     Args:
-        text: What is to be cut.
-        place: Where.
+        text: The text to cut.
+        place: The place wanted.
         step: -1 to look before `place`, 1 to look behind it.
         hide: Hides what is secret here, such as `OwnSecrets.text`.
     """

@@ -1,4 +1,4 @@
-"""What of a text may be shown?"""
+"""How are secrets in a text found and hidden?"""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tool_engine.redaction.spelling import Span, merged
 __all__ = ["HIDDEN", "hide_spans", "redact_text", "secret_spans"]
 
 HIDDEN: Final = "[hidden]"
-"""What stands in the place of a secret."""
+"""The text that replaces a secret."""
 
 
 def redact_text(text: str) -> str:
-    """`text` with everything that looks like a secret, or is a resolved one, hidden.
+    """Return `text` with everything that looks like or is a known secret hidden.
 
     Takes time in proportion to the length of `text`, whatever it holds.
     """
@@ -24,13 +24,13 @@ def redact_text(text: str) -> str:
 
 
 def secret_spans(text: str) -> list[Span]:
-    """Where in `text` anything stands that `redact_text` hides."""
-    # All are looked for in the text as it is: one that is hidden first may be a part of another.
+    """Return the spans of `text` that `redact_text` hides."""
+    # All are searched in the original text: hiding one first could break up another.
     return [*known_secrets.spans(text), *shape_spans(text), *pair_spans(text)]
 
 
 def hide_spans(text: str, spans: list[Span]) -> str:
-    """`text` with `[hidden]` in the place of each of the spans, which may overlap."""
+    """Return `text` with `[hidden]` for each span; spans may overlap."""
     if not spans:
         return text
     spans = merged(spans)

@@ -1,4 +1,4 @@
-"""What of a value, with all that is in it, may be shown?"""
+"""What of a nested value may be shown?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PRIVATE: Final = "PRIVATE KEY-----"
 _PAIRS: Final = (list, tuple)
 _KEY_END: Final = "-----END "
 _PLACE: Final = re.compile(r"(?:Bearer |Basic |Token )?\$\{(?:env|file):[\w./-]{1,200}\}", re.ASCII)
-"""Where a definition says that a secret is found."""
+"""A definition's reference to the place of a secret."""
 
 
 def redact(
@@ -44,14 +44,11 @@ def redact(
 
 
 class _Redaction:
-    """Makes the copy of one value."""
-
     def __init__(self, secret_parts: frozenset[str], hide_text: Callable[[str], str]) -> None:
         self._parts = secret_parts
         self._text = hide_text
 
     def of(self, value: Any, depth: int) -> Any:
-        """What may be shown of `value`, which stands `depth` levels deep."""
         if value is None or isinstance(value, str | int | float):
             return self._plain(value)
         if depth >= _MAX_DEPTH:
@@ -80,7 +77,7 @@ class _Redaction:
             text = str(key)
             name = free_key(self._text(text_key(key, value)), copy)
             is_secret = is_secret_key(text) or key in named or text in self._parts
-            # A flag is no secret, and nor is a value that is missing, or the place of one.
+            # A flag, a missing value and the place of a secret are not secret.
             is_place = isinstance(item, str) and _PLACE.fullmatch(item)
             is_shown = item is None or isinstance(item, bool) or not is_secret
             copy[name] = item if is_place else self.of(item, depth) if is_shown else HIDDEN
@@ -107,7 +104,7 @@ class _Redaction:
         return copy
 
     def _is_secret_pair(self, pair: Sequence[Any]) -> bool:
-        """Whether a list of names and values, such as headers, has a secret in this pair."""
+        """Return True for a (name, value) pair, such as a header, with a secret."""
         name, value = pair
         if value is None or isinstance(value, bool) or not isinstance(name, str | bytes):
             return False
@@ -120,6 +117,6 @@ def _name_of(name: str | bytes) -> str:
 
 
 def _named_secrets(value: Mapping[Any, Any]) -> Sequence[str]:
-    """Headers and variables also come as a list of `{"name": ..., "value": ...}`."""
+    """Return the secret keys of an entry `{"name": ..., "value": ...}`."""
     names = [value.get(naming) for naming in _NAMING if naming in value]
     return _NAMED if any(isinstance(name, str) and is_secret_key(name) for name in names) else ()

@@ -1,7 +1,7 @@
-"""What of the words of foreign code, such as those of an exception, may be logged, kept and told?
+"""What of a foreign exception's words may be logged, kept and shown?
 
-What a hook, a listener or a tool raises may quote the arguments of the call that it is about. The
-only way in which the engine puts an exception that is not its own into words.
+What a hook, a listener or a tool raises may quote the arguments of its call. Every exception that
+is not the engine's own is put into words here.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tool_engine.redaction.text import HIDDEN, redact_text
 __all__ = ["kind_of", "secrets_asked", "secrets_if_known", "shorten_words", "trace_of", "words_of"]
 
 _MOST: Final = 2_000
-"""Characters of a message that are shown."""
+"""Longest message that is shown, in characters."""
 _FOLDERS: Final = re.compile(r".*[/\\]")
 _MOST_TRACED: Final = 16_000
 _BEGINNING: Final = 128
-"""Characters by which `OwnSecrets.beginning` knows a secret that is longer."""
+"""Characters by which `OwnSecrets.beginning` recognises a longer secret."""
 _MOST_READ: Final = 32_768
-"""Characters that are looked through: no message may hold up the loop, however long it is."""
+"""Characters that are searched: no message may hold up the loop, however long it is."""
 
 
 def words_of(error: BaseException, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
-    """The kind and the message of an exception, cut after all secrets in it are hidden.
+    """Return kind and message of an exception, cut after hiding its secrets.
 
     Args:
         error: What was raised; its `__str__` may raise, too.
-        secrets: Those of each call that it may tell of; None: one whose secrets are not known here,
-            so that nothing but the kind of the exception is told.
-        most: Characters of all that is told.
+        secrets: The secrets of each call that the message may quote; None: a call whose secrets are
+            not known, so that only the exception's kind is shown.
+        most: Longest text returned, in characters.
     """
     kind = kind_of(error)
     if None in secrets:
@@ -49,7 +49,7 @@ def words_of(error: BaseException, *secrets: OwnSecrets | None, most: int = _MOS
 
 
 def trace_of(error: BaseException, *secrets: OwnSecrets | None) -> str:
-    """The same of the traceback of an exception, with all that led to it."""
+    """Return the traceback of an exception with its causes, as `words_of` does."""
     if None in secrets:
         return words_of(error, None)
     try:
@@ -60,7 +60,7 @@ def trace_of(error: BaseException, *secrets: OwnSecrets | None) -> str:
 
 
 def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
-    """A text of foreign code, cut after all secrets in it are hidden."""
+    """Return foreign text, cut after all secrets in it are hidden."""
     if None in secrets:
         return HIDDEN
 
@@ -76,8 +76,8 @@ def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> 
         if len(shown) <= most:
             return shown
     else:
-        # What lies far behind is not read. The cut splits no secret, and one that is too long for
-        # that is known by its beginning, of which the last characters may have less.
+        # The far end is not read. The cut splits no secret, and one that is too long for
+        # that is known by its beginning, of which the last characters may hold a part.
         end = place_to_cut(text, _MOST_READ, hide=hide)
         shown = text[:end]
         for each in known:
@@ -88,24 +88,24 @@ def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> 
 
 
 def kind_of(error: BaseException) -> str:
-    """The name of the class of an exception, which may be made of a value that was sent."""
+    """Return the exception's class name, which may be made of a sent value."""
     return redact_text(type(error).__name__[:_MOST])
 
 
 def _place_of(error: BaseException) -> str:
-    """Where it was raised, in which no value stands: enough to find the code that did."""
+    """Return file and line of the raise, which contain no value."""
     frames = [*traceback.walk_tb(error.__traceback__)][-1:]
     places = (f"{_FOLDERS.sub('', frame.f_code.co_filename)}:{line}" for frame, line in frames)
     return redact_text("".join(f" (raised at {place})" for place in places)[:_MOST])
 
 
 def secrets_asked(request: ApprovalRequest) -> OwnSecrets:
-    """The secrets of a call that somebody is asked about."""
+    """Return the secrets of the call that a request is about."""
     return OwnSecrets(request.params, request.secret_names, request.secret_names)
 
 
 def secrets_if_known(tool: Tool | None, params: Any) -> OwnSecrets | None:
-    """The secrets of a call of a tool; None: it has some, and these arguments do not tell them."""
+    """Return the secrets of a tool's call; None: these arguments do not show them."""
     if tool is None or not (tool.secret_names or tool.secret_parts):
         return NO_SECRETS
     if not isinstance(params, Mapping):

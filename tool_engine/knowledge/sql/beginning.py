@@ -1,6 +1,6 @@
-"""Which rows have a text that begins in some way?
+"""Which rows have a text that begins with a prefix?
 
-By the index of the text where the database sorts texts by their characters, as SQLite does.
+The index of the text serves where the database sorts texts by character, as SQLite does.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["begins_with"]
 
 
 class _BeginsWith(FunctionElement[bool]):
-    """Has two clauses: the column and the beginning."""
+    """Has two clauses: the column and the prefix."""
 
     type = Boolean()
     inherit_cache = True
 
 
 def begins_with(column: ColumnElement[Any], prefix: str) -> ColumnElement[bool]:
-    """Whether the text in `column` begins with `prefix`, large and small letters apart."""
+    """Return the condition that `column` begins with `prefix`, case-sensitively."""
     return _BeginsWith(column, prefix)
 
 
@@ -37,7 +37,7 @@ def _by_function(element: _BeginsWith, compiler: SQLCompiler, **options: Any) ->
 def _by_range(element: _BeginsWith, compiler: SQLCompiler, **options: Any) -> str:
     column, prefix = element.clauses
     name = compiler.process(column, **options)
-    # No text that begins so is greater than this: char(1114111) is the last character there is.
+    # No text with this prefix is greater than this: char(1114111) is the last character.
     lowest = compiler.process(prefix, **options)
     highest = f"{compiler.process(prefix, **options)} || char(1114111)"
     return f"({name} >= {lowest} AND {name} < {highest})"

@@ -1,6 +1,6 @@
 """How does a database keep records for an engine?
 
-`SQLRecordStorage` takes calls at the cost of an append and answers questions; the libraries for the
+`SQLRecordStorage` takes calls at the cost of an append and answers queries; the libraries for the
 database are loaded when it is opened.
 """
 
@@ -33,7 +33,7 @@ _log: Final = get_logger(__name__)
 _INTERVALS: Final = {"buffered": 0.5, "batch": 0.02, "call": 0.0}
 """Seconds that a call waits for others to be written with it."""
 _SOON: Final = 2.0
-"""Seconds that a question waits for the newest calls to be in the database."""
+"""Seconds that a query waits for the newest calls to be written."""
 _CLOSE_LIMIT: Final = 5.0
 
 
@@ -46,7 +46,7 @@ class SQLRecordStorage:
         retention: Which records are kept; None: all.
         on_trouble: Called with the name and the fields of each line that the storage logs.
         stays_with_file: Whether questions go on being asked of the file that was opened first, when
-            it was deleted or replaced: for somebody who wants the last of what came into it.
+            it was deleted or replaced: to read the last that was written to it.
 
     Raises:
         ConfigurationError: The URL is wrong, or there is no such durability.
@@ -76,11 +76,10 @@ class SQLRecordStorage:
         self._pruning: asyncio.Task[None] | None = None
         self._is_closed = False
         self.sessions = SQLSessionStorage(self._database)
-        """The conversations that are kept in the same database."""
         self.approvals = SQLApprovalStorage(self._database)
-        """What people were asked, and what they answered."""
+        """The requests for consent and their answers, in the same database."""
         self.add = self._writer.buffer.add
-        """Takes one call; never waits, never raises."""
+        """Take one call; never waits, never raises."""
 
     def __repr__(self) -> str:
         return f"<SQLRecordStorage {self.url!r} {self.durability}, {self._writer!r}>"
@@ -92,11 +91,11 @@ class SQLRecordStorage:
 
     @property
     def dropped(self) -> int:
-        """Calls that are kept nowhere, since the storage was made."""
+        """Calls that were lost since the storage was made."""
         return self._writer.dropped
 
     async def open(self) -> None:
-        """Connects, makes and migrates the tables; a server that is not there yet is waited for.
+        """Connect, create and migrate the tables; wait for a server that starts later.
 
         Called by `ToolEngine.load`; without it the first call opens the database.
 
@@ -115,7 +114,7 @@ class SQLRecordStorage:
             self._pruning = asyncio.create_task(self._keep_pruned(), name="tool-engine-retention")
 
     async def committed(self) -> bool:
-        """Waits until every call that was added is committed.
+        """Wait until every added call is committed.
 
         Returns:
             Whether they are; False at once while the database takes nothing, else after 5 seconds.
@@ -123,11 +122,11 @@ class SQLRecordStorage:
         return await self._writer.committed()
 
     async def flush(self, timeout: float = _SOON) -> bool:  # noqa: ASYNC109 - it returns, in time
-        """Writes what waits; whether it is in the database within `timeout` seconds."""
+        """Write what waits; return whether it was written within `timeout` seconds."""
         return await self._writer.flush(timeout)
 
     async def query(self, query: RecordQuery) -> list[ToolCallRecord]:
-        """The records that match, newest first.
+        """Return the matching records, newest first.
 
         Raises:
             ConfigurationError: `before` or `after` names no record.
@@ -140,7 +139,7 @@ class SQLRecordStorage:
             return list(await reader.made(_queries().records(query), record_of_row))
 
     async def totals(self, query: RecordQuery) -> RecordTotals:
-        """What the records that match add up to; limit and offset do not count.
+        """Return the totals of the matching records; limit and offset do not count.
 
         Raises:
             ConfigurationError: `before` or `after` names no record.
@@ -168,7 +167,7 @@ class SQLRecordStorage:
         )
 
     async def statistics(self, query: RecordQuery) -> CallStatistics:
-        """How the records that match ended and how long they took; limit and offset do not count.
+        """Return outcomes and durations of matching records, ignoring limit and offset.
 
         Raises:
             ConfigurationError: `before` or `after` names no record.
@@ -180,7 +179,7 @@ class SQLRecordStorage:
         return found
 
     async def prune(self, retention: RecordRetention | None = None) -> int:
-        """Removes the records that are not to be kept, in small steps.
+        """Remove the records that are not to be kept, in small steps.
 
         Old sessions go too where `max_session_age` says so, and requests that have expired.
 
@@ -201,7 +200,7 @@ class SQLRecordStorage:
             return await prune(reader, retention or self.retention, kind)
 
     async def removed_until(self) -> datetime | None:
-        """When the newest call ended whose record was removed, by whatever process; None: none was.
+        """Return when the newest removed record's call ended, or None.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -212,7 +211,7 @@ class SQLRecordStorage:
             return await removed_until(reader)
 
     async def close(self) -> None:
-        """Writes what is left, for 5 seconds at most, and gives up the connections."""
+        """Write what is left, for 5 seconds at most, and close the connections."""
         self._is_closed = True
         pruning, self._pruning = self._pruning, None
         if pruning is not None:
@@ -226,7 +225,7 @@ class SQLRecordStorage:
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Any]:
-        """What asks the database, once the newest calls are in it, or take too long."""
+        """Yield the reading side once the newest calls are written or take too long."""
         if not self._is_closed:
             await self._writer.flush(_SOON)
         async with self._database.asked() as reader:

@@ -23,23 +23,21 @@ class Address(msgspec.Struct, frozen=True):
     """A database that can be connected to; its `repr` hides who connects."""
 
     kind: str
-    """`sqlite` or `postgresql`."""
     place: str
-    """The absolute path of the SQLite file, or the URL of the PostgreSQL database."""
+    """The absolute path of the SQLite file, or the PostgreSQL URL."""
 
     def __repr__(self) -> str:
         return f"<Address {self.kind} {self.shown}>"
 
     @property
     def shown(self) -> str:
-        """The place without user and password."""
         if self.kind == "sqlite":
             return self.place
         return self.place.partition("://")[2].rpartition("@")[2].partition("?")[0]
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """The address behind a URL whose `${env:NAME}` and `${file:PATH}` are filled in. Blocks.
+        """Return the address behind a URL with its secrets filled in; may block.
 
         Raises:
             ConfigurationError: A secret is missing, or what comes out is no URL of a database.
@@ -71,7 +69,7 @@ def _filled(url: str) -> str:
     end = url.rfind("@")
 
     def fill(found: re.Match[str]) -> str:
-        # Before the last `@` it is a user or a password, which may hold anything.
+        # Before the last `@` stands a user or a password, which may hold anything.
         return quote(_value(found), safe="") if found.end() <= end else _value(found)
 
     return _SECRET.sub(fill, url)
@@ -105,6 +103,6 @@ def _passwords(url: str) -> list[str]:
 
 
 def explained(error: BaseException) -> str:
-    """What a database said, in one line, with secrets hidden."""
+    """Return a database's message in one line, with secrets hidden."""
     text = " ".join(str(error).split()) or "no reason given"
     return redact_text(f"{type(error).__name__}: {text}")[:500]

@@ -1,4 +1,4 @@
-"""What can go wrong with the database, as far as it matters for what is done about it?"""
+"""Which failures of the database need different reactions?"""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 __all__ = ["READING", "BadRowsError", "BusyError", "UnusableDatabaseError"]
 
 READING: Final = "the records in {place} cannot be read: {reason}"
-"""What somebody is told who gets no answer."""
+"""The message for a reader who gets no answer."""
 
 
 class UnusableDatabaseError(Exception):
-    """Waiting does not help: somebody has to change the setting or the database."""
+    """A person must change the setting or the database; waiting does not help."""
 
 
 class BusyError(Exception):
-    """Somebody else holds the database locked; the next try may succeed."""
+    """Another connection holds the database locked; the next try may succeed."""
 
 
 class BadRowsError(Exception):
-    """The database took none of these rows, because it refuses one of them."""
+    """The database refused a whole batch because of one of its rows."""

@@ -1,6 +1,6 @@
-"""When is the database connected to, and what if that fails?
+"""When is the database connected, and what happens if that fails?
 
-With the first use, or when the engine starts: there, what only a person can mend is an error.
+At the first use, or when the engine starts: there, what only a person can fix is an error.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _KINDS: Final = {
 
 @live("open the same address again")
 class LazyDatabase:
-    """A database that is connected to when it is needed.
+    """A database that is connected when it is needed.
 
     Args:
         url: Its URL; secrets are not filled in yet.
         is_synchronous: Whether a commit waits until the disk has it.
-        stays_with_file: Whether a file that was opened goes on being asked when another one has
-            taken its place, or none.
+        stays_with_file: Whether to go on reading the first opened file after it was replaced or
+            deleted.
     """
 
     def __init__(self, url: str, *, is_synchronous: bool, stays_with_file: bool = False) -> None:
@@ -60,13 +60,13 @@ class LazyDatabase:
         self._file: tuple[int, int] | None = None
         self._disowned: str | None = None
         self.address: Address | None = None
-        """Where it is; None before it was opened."""
+        """The address; None before the database was opened."""
         self.reader: Any = None
-        """What asks it; None before it was opened."""
+        """The reading connections; None before the database was opened."""
         trust(self)
 
     def trusted_paths(self) -> Iterable[TrustedPath]:
-        """The files of a SQLite database: a tool that wrote them would write history. Blocks."""
+        """The SQLite files: a tool that writes them could forge history. Blocks."""
         try:
             address = self.address or Address.of(self._url)
         except ConfigurationError:
@@ -75,7 +75,7 @@ class LazyDatabase:
         return database_files(address.place, "the engine's database") if is_file else ()
 
     async def start(self) -> Exception | None:
-        """Opens it; what may pass by itself is returned.
+        """Open the database; return an error that may pass by itself.
 
         Raises:
             ConfigurationError: The setting or the database has to be changed; the message says how.
@@ -94,7 +94,7 @@ class LazyDatabase:
         return None
 
     async def open(self) -> None:
-        """Connects, and makes and migrates the tables, where that was not done yet."""
+        """Connect, and create and migrate the tables, unless done already."""
         self.require_own()
         async with self._opening:
             if self._is_open:
@@ -107,10 +107,10 @@ class LazyDatabase:
 
     @asynccontextmanager
     async def asked(self, failing: str = READING) -> AsyncIterator[Any]:
-        """What asks the database and changes it; after `end` it is open for as long as this takes.
+        """Yield the reading side; after `end` it stays open only for this block.
 
         Args:
-            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
+            failing: The error's message, with `{place}` and `{reason}` in it.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -126,7 +126,7 @@ class LazyDatabase:
                 ) from error
             yield self.reader
         except RecordsUnavailableError:
-            # Whatever it was, the tables are looked at again before the next try.
+            # Whatever failed, the tables are checked again before the next try.
             self._is_open = False
             raise
         finally:
@@ -137,7 +137,7 @@ class LazyDatabase:
 
     @asynccontextmanager
     async def changing(self, failing: str) -> AsyncIterator[Any]:
-        """A transaction that changes the database; it is committed where nothing fails.
+        """Yield a transaction, committed unless the block fails.
 
         Raises:
             RecordsUnavailableError: The database does not take it: nothing was changed.
@@ -150,55 +150,53 @@ class LazyDatabase:
             yield connection
 
     def _turn_to_change(self) -> AbstractAsyncContextManager[Any]:
-        # A file takes one writer at a time: better in turn than each polling for it.
+        # A file takes one writer at a time: queueing is better than polling.
         is_file = self.address is not None and self.address.kind == "sqlite"
         return self._changing if is_file else nullcontext()
 
     def disown(self, reason: str) -> None:
-        """From now on it is neither asked nor written to: its connections are another process's."""
+        """Stop using the connections: they belong to the process before a fork."""
         self._disowned = f"the database cannot be used here: {reason}"
 
     def require_own(self) -> None:
-        """Raises RecordsUnavailableError in a process that was forked after it was opened."""
+        """Raise RecordsUnavailableError in a process forked after the opening."""
         if self._disowned is not None:
             raise RecordsUnavailableError(self._disowned)
 
     def end(self) -> None:
-        """From now on nothing stays open that nobody is using."""
+        """Close connections as soon as they are unused, from now on."""
         self._is_ended = True
 
     def prepare(self, batch: Batch) -> None:
-        """Does ahead what of the writing needs no connection."""
+        """Prepare in advance the part of a write that needs no connection."""
         if self._database is not None:
             self._database.prepare(batch)
 
     async def write(self, batch: Batch) -> None:
-        """Writes and commits all rows, or none; in the writer's loop, which may be another one."""
+        """Write and commit all rows or none, in the writer's own event loop."""
         self.require_own()
         if self._database is None:
             await asyncio.to_thread(self._load)
         await self._database.write(batch)
 
     async def close(self) -> None:
-        """Gives up the connection that writes."""
         if self._database is not None and self._disowned is None:
             await self._database.close()
 
     async def close_reader(self) -> None:
-        """Gives up the connections that ask."""
         self._is_open = False
         if self.reader is not None and self._disowned is None:
             await self.reader.close()
 
     async def _reopen_if_replaced(self) -> None:
-        """A file that was deleted or replaced goes on answering, of what nobody else will see."""
+        """Reopen a replaced file: the deleted one would go on answering."""
         if self._stays_with_file or not self._is_open:
             return
         if await self._file_now() != self._file:
             await self.close_reader()
 
     async def _file_now(self) -> tuple[int, int] | None:
-        """Which file it is; None: none is there, or it is a server's."""
+        """Return the file's identity; None: no file is there, or it is a server."""
         if self.address is None or self.address.kind != "sqlite":
             return None
         try:

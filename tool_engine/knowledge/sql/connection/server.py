@@ -1,4 +1,4 @@
-"""How is the PostgreSQL server of a URL connected to, one try after the other?"""
+"""How is the PostgreSQL server of a URL connected to?"""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ __all__ = ["Server"]
 
 
 class Server(msgspec.Struct, frozen=True):
-    """What `asyncpg.connect` is called with, one try after the other."""
+    """The arguments of `asyncpg.connect`, one set per try."""
 
     tries: tuple[dict[str, Any], ...]
 
     @classmethod
     def of(cls, url: str) -> Server:
-        """The server of a URL without secrets to fill in. Blocks: it may read a certificate.
+        """Return the server of a URL without secrets to fill in.
+
+        Blocks: it may read a certificate.
 
         Raises:
             UnusableDatabaseError: The URL is not understood; the message holds no password.

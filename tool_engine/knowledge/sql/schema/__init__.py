@@ -1,1 +1,1 @@
-"""Which tables does the database have, and what stands in a row?"""
+"""Which tables does the database have, and what does a row contain?"""

@@ -1,7 +1,7 @@
-"""What do rows add to the statistics that are kept beside them?
+"""What do rows add to the statistics kept beside them?
 
-Statistics count calls for each hour and for all hours together, so that nobody has to go through
-the table: how many ended how, and how long they took, in the bins of `model.statistics`.
+Statistics count calls per hour and over all hours, so that no query scans the table: how many ended
+how, and how long they took, in the bins of `model.statistics`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COUNTED: Final = (
     *("key", "finished_at", "tool_name", "bucket", "outcome", "error_type"),
     *("execution_time", "time_bin", "queue_wait", "wait_bin"),
 )
-"""The columns of `tool_calls` that are looked at."""
+"""The columns of `tool_calls` that are counted."""
 
 STATISTICS: Final = (
     *("hour", "tool_name", "bucket", "outcome", "error_type", "measure", "bin"),
@@ -37,7 +37,7 @@ Get: TypeAlias = Callable[[Row], Any]
 
 
 class _Fields(msgspec.Struct, frozen=True):
-    """Where a row has what is looked at."""
+    """The positions of the counted columns in a row."""
 
     key: Get
     finished_at: Get
@@ -61,7 +61,7 @@ def _fields(columns: Sequence[str]) -> _Fields:
 
 
 def counted(rows: Sequence[Row], columns: Sequence[str] = COLUMNS) -> list[Count]:
-    """The rows of `tool_statistics` that calls add to, in the order of their key.
+    """Return the `tool_statistics` rows that calls add to, in key order.
 
     A call that did not wait is not counted in `queue_wait`.
 

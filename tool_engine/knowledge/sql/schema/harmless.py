@@ -1,7 +1,7 @@
-"""Which values may be written as they are, because nothing in them can be a secret?
+"""Which values can be written unchanged, as they can hold no secret?
 
-Most of what tools take and return is small and plain. To see that costs a tenth of copying it with
-its secrets hidden.
+Most of what tools take and return is small and plain. Checking that costs a tenth of copying it
+with its secrets hidden.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tool_engine.redaction.known import known_secrets
 __all__ = ["Harmless"]
 
 _NAMING: Final = frozenset({"name", "key", "Name", "Key"})
-"""Keys that say what the value beside them is."""
+"""Keys that name the value beside them."""
 _MOST_SHAPES: Final = 10_000
 _MOST_TEXTS: Final = 10_000
 _LONGEST_TEXT: Final = 100
@@ -23,16 +23,16 @@ _DEEPEST: Final = 16
 
 
 class Harmless:
-    """Looks at decoded values; in one thread at a time."""
+    """Checks decoded values; in one thread at a time."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[Any, ...], bool] = {}
-        # Short texts in which nothing is hidden: most of them come again and again.
+        # Short texts in which nothing is hidden: most recur again and again.
         self._texts: set[str] = set()
         self._known = 0
 
     def refresh(self) -> None:
-        """Forgets what it found out before more secrets were known."""
+        """Discard results from before more secrets were known."""
         known = len(known_secrets)
         is_full = len(self._shapes) > _MOST_SHAPES or len(self._texts) > _MOST_TEXTS
         if known != self._known or is_full:
@@ -41,7 +41,7 @@ class Harmless:
             self._texts.clear()
 
     def is_so(self, value: Any, depth: int = 0) -> bool:
-        """Whether `value` holds nothing but JSON values, and nothing that has to be hidden."""
+        """Return True if `value` is only JSON values with nothing to hide."""
         kind = type(value)
         if kind is str:
             return value in self._texts or self._is_text(value)

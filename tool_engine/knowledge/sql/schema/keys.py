@@ -1,7 +1,7 @@
-"""By which number is a record found, and what does it stand for?
+"""Which number identifies a record, and what does it mean?
 
-The key of a row begins with the time at which the call ended, so that the rows lie in the order of
-time, and a range of time is a range of keys. The record's id is made of the key.
+A key begins with the time at which the call ended, so that rows lie in order of time and a range of
+time is a range of keys. The record's id is made of the key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 KEY_STEP: Final = 1_024
-"""Keys per microsecond: two processes that end a call in the same one rarely meet."""
+"""Keys per microsecond: few processes end calls in the same one."""
 SLACK: Final = 60_000_000
 """Microseconds by which a key may be ahead of its row's time."""
 _SAME_TIME: Final = 30_000_000 * KEY_STEP
@@ -34,29 +34,27 @@ _ID: Final = re.compile(r"7001ca11-([0-9a-f]{4})-8([0-9a-f]{3})-8([0-9a-f]{3})-(
 
 
 def microseconds(date: datetime) -> int:
-    """A time as microseconds since 1970."""
     return (date - _EPOCH) // _MICROSECOND
 
 
 def date_of(microseconds: int) -> datetime:
-    """The time that `microseconds` gave."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def key_of_time(time: int) -> int:
-    """The smallest key of a time in microseconds; those that no key can hold count as the last."""
+    """Return the smallest key of a time in microseconds; clamped to valid keys."""
     return max(-_LARGEST, min(time, _LARGEST)) * KEY_STEP
 
 
 def record_id_of(key: int) -> str:
-    """The id of the record with this key; reads as a UUID."""
+    """Return the record id of a key, in the form of a UUID."""
     # 64 bits in a UUID of version 8, around the bits that say so.
     digits = f"{key + 2**63:016x}"
     return f"7001ca11-{digits[:4]}-8{digits[4:7]}-8{digits[7:10]}-{digits[10:]}000000"
 
 
 def key_of_id(record_id: str) -> int | None:
-    """The key that an id was made of; None for an id that was made elsewhere."""
+    """Return the key behind an id; None for an id made elsewhere."""
     found = _ID.fullmatch(record_id)
     if found is None or not record_id.endswith("000000"):
         return None
@@ -64,14 +62,14 @@ def key_of_id(record_id: str) -> int | None:
 
 
 class KeyMaker:
-    """Gives keys to the rows of this process, in the order in which they come."""
+    """Gives keys to the rows of this process, in order of arrival."""
 
     def __init__(self) -> None:
         self._mark = int.from_bytes(os.urandom(2), "big") % KEY_STEP
         self._last = -(2**63)
 
     def key(self, time: int) -> int:
-        """A key for a call that ended at `time` in microseconds."""
+        """Return a key for a call that ended at `time` in microseconds."""
         if not -_LARGEST < time < _LARGEST:
             time = key_of_time(time) // KEY_STEP
         key = time * KEY_STEP + self._mark

@@ -1,4 +1,4 @@
-"""Which tables does the database have, and how did they come to be?
+"""Which tables does the database have, and how were they created?
 
 Migrations are numbered by their place and append-only: a database that ran some of them gets the
 others. Each statement may run again on a database that has its result already.
@@ -60,7 +60,7 @@ COLUMNS: Final = (
 """The columns of `tool_calls`, in the order in which rows are written."""
 
 IDENTITY: Final = ("key", "call_id", "finished_at", "tool_name", "params")
-"""What two rows have in common that were made of one call."""
+"""Columns that are equal in two rows of the same call."""
 _IDENTITY_AT: Final = tuple(COLUMNS.index(name) for name in IDENTITY)
 
 _TABLES: Final = (
@@ -77,10 +77,10 @@ TABLES: Final = tuple(name for added in _TABLES for name in added)
 HOUR: Final = 3_600_000_000
 """Microseconds in an hour of `tool_statistics`."""
 EVER: Final = -(2**62)
-"""What stands for the hour in a row of `tool_statistics` that counts the calls of all hours."""
+"""Stands for all hours in a row of `tool_statistics`."""
 
 FRESH: Final = 60
-"""Seconds for which the `used_at` of a value in `tool_values` is not brought up to date."""
+"""Seconds for which the `used_at` of a value in `tool_values` may lag."""
 
 LOCK_NUMBER: Final = 0x746F6F6C
 """PostgreSQL's advisory lock under which migrations run."""
@@ -192,7 +192,7 @@ CREATE TABLE IF NOT EXISTS tool_statistics (
 
 
 def _counted(measure: str, column: str, condition: str) -> str:
-    """Counts the calls that are there already, for each hour."""
+    """Count the existing calls for each hour."""
     # Towards the past, also before 1970.
     hour = f"(finished_at - (finished_at % {HOUR} + {HOUR}) % {HOUR}) / {HOUR}"
     group = "tool_name, coalesce(bucket, ''), outcome, coalesce(error_type, '')"
@@ -210,7 +210,7 @@ _COUNTED_ALL: Final = (
 )
 _COVERING: Final = (
     "DROP INDEX IF EXISTS tool_calls_conversation",
-    # A conversation is summed up from here alone: its calls lie all over the table.
+    # A conversation's totals come from here alone: its calls are spread over the table.
     (
         "CREATE INDEX tool_calls_conversation ON tool_calls "
         "(conversation_id, key, tool_name, outcome, error_type, execution_time) "
@@ -236,7 +236,7 @@ CREATE TABLE IF NOT EXISTS tool_sessions (
 )
 """,
     "CREATE INDEX IF NOT EXISTS tool_sessions_updated ON tool_sessions (updated_at)",
-    # A request that is answered stays, empty, until it would have expired: it cannot be put again.
+    # An answered request stays, empty, until its expiry: it cannot be put again.
     """
 CREATE TABLE IF NOT EXISTS tool_approvals (
     token TEXT PRIMARY KEY,
@@ -289,12 +289,12 @@ _WORDS: Final = {
         "real": "REAL",
         "boolean": "INTEGER",
         "bytes": "BLOB",
-        # An index of SQLite ends with the primary key of its own accord.
+        # SQLite adds the primary key at the end of an index by itself.
         "then_key": "",
         "without_rowid": " WITHOUT ROWID",
         # Migrations hold the whole file.
         "lock_calls": "",
-        # It has no word for this: who runs the statements looks at the error.
+        # SQLite has no IF NOT EXISTS here: the caller checks the error.
         "if_missing": "",
     },
     "postgresql": {
@@ -312,17 +312,16 @@ _WORDS: Final = {
 
 
 def identity_of(row: Sequence[Any]) -> list[Any]:
-    """The values of `IDENTITY` in a row."""
     return [row[at] for at in _IDENTITY_AT]
 
 
 def tables_of(version: int) -> tuple[str, ...]:
-    """The tables of a database that had so many migrations."""
+    """Return the tables of a database after so many migrations."""
     return tuple(name for added in _TABLES[:version] for name in added)
 
 
 def statements(kind: str, version: int) -> list[str]:
-    """What brings a database of `version` up to date.
+    """Return the statements that bring a database of `version` up to date.
 
     Args:
         kind: `sqlite` or `postgresql`.

@@ -1,1 +1,1 @@
-"""How do the calls that wait come into the database?"""
+"""How do waiting calls get into the database?"""

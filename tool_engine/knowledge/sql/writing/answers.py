@@ -1,6 +1,6 @@
-"""Who waits until calls are in the database, and when are they told?
+"""Who waits until calls are in the database, and when do they learn of it?
 
-Those who wait do so in event loops of their own; they are told from the writer's thread.
+Those who wait do so in event loops of their own; the writer's thread wakes them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Waiter: TypeAlias = asyncio.Future[bool]
 
 
 class Answers:
-    """Tells those who wait whether the calls up to a number are kept; from any thread."""
+    """Reports whether the calls up to a number are kept; from any thread."""
 
     def __init__(self) -> None:
         self.is_failing = False
-        """Whether the database does not take what waits: then nobody waits for it."""
+        """Whether the database does not take what waits: then no caller waits for it."""
         self._settled = 0
-        """The number of the newest call of which it is known whether it is kept."""
+        """The newest call's number whose fate is known."""
         self._waiters: deque[tuple[int, asyncio.AbstractEventLoop, Waiter]] = deque()
         self._lock = Lock()
 
     def asked(self, newest: Callable[[], int]) -> bool | Waiter:
-        """What is known of the calls up to `newest`: whether they are kept, or who will be told."""
+        """Return whether the calls up to `newest` are kept, or a waiter for that."""
         with self._lock:
-            # Read here, so that those who wait stand in the order of their numbers.
+            # Read under the lock, so that waiters stand in the order of their numbers.
             number = newest()
             if number <= self._settled:
                 return True
@@ -43,14 +43,14 @@ class Answers:
             return waiter
 
     def settle(self, number: int, *, is_kept: bool = True) -> None:
-        """Of the calls up to `number` it is known whether they are kept."""
+        """Note that the fate of the calls up to `number` is known."""
         with self._lock:
             self._settled = max(self._settled, number)
             found = self._up_to(number)
         _tell(found, is_kept=is_kept)
 
     def fail(self) -> None:
-        """Nobody waits any more, until `succeed`: it may take long."""
+        """Let all waiters go until `succeed`: it may take long."""
         with self._lock:
             self.is_failing = True
             found = [waiting[1:] for waiting in self._waiters]
@@ -58,7 +58,7 @@ class Answers:
         _tell(found, is_kept=False)
 
     def succeed(self) -> None:
-        """The database takes what waits again."""
+        """Note that the database takes rows again."""
         self.is_failing = False
 
     def _up_to(self, number: int) -> list[tuple[asyncio.AbstractEventLoop, Waiter]]:
@@ -77,7 +77,7 @@ def _tell(
     for loop, waiter in found:
         by_loop[loop].append(waiter)
     for loop, waiters in by_loop.items():
-        # Who waited in a loop that was closed waits no more.
+        # A waiter in a closed loop waits no more.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_answer, waiters, is_kept)
 

@@ -1,6 +1,6 @@
-"""Which calls wait to be written, and which have to go when too many do?
+"""Which calls wait to be written, and which are dropped when too many do?
 
-The oldest go, as in memory: what an operator looks for after a long outage is what happened last.
+The oldest are dropped, as in memory: after a long outage an operator looks for what happened last.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tool_engine.model.record import CallEntry, KeptCall
 __all__ = ["MOST_BYTES", "MOST_ENTRIES", "RecordBuffer", "size_of"]
 
 MOST_ENTRIES: Final = 100_000
-"""Calls that wait at most."""
+"""The most calls that wait."""
 MOST_BYTES: Final = 134_217_728
 """About the most bytes that their arguments and outputs take."""
 _LARGE: Final = 4_096
-"""Bytes of a snapshot from which on it counts against the bytes."""
+"""Bytes from which a snapshot counts against `MOST_BYTES`."""
 
 
 class RecordBuffer:
-    """Takes calls at the cost of an append, and gives them out in the order in which they came.
+    """Takes calls at the cost of an append, and returns them in order.
 
     Calls come from any thread, and go to one.
 
@@ -45,14 +45,14 @@ class RecordBuffer:
         self.most_entries = most_entries
         self.most_bytes = most_bytes
         self.added = 0
-        """Calls that were ever taken: the number of the newest."""
+        """Calls ever taken: the number of the newest."""
         self._given = 0
         self._done = 0
         self._dropped = 0
-        # Never held by those who add: they do not change what was given.
+        # Never held while adding: `append` does not change what was taken.
         self._lock = Lock()
         self._attend = attend
-        # Beyond its length a deque lets the oldest go by itself.
+        # Beyond its length a deque drops the oldest by itself.
         self._waiting: deque[KeptCall] = deque(maxlen=most_entries)
         self._append = self._waiting.append
         self._look_at = 0
@@ -63,13 +63,11 @@ class RecordBuffer:
 
     @property
     def waiting(self) -> int:
-        """Calls that were added, and are not done with."""
         with self._lock:
             return len(self._waiting) + self._given - self._done
 
     @property
     def dropped(self) -> int:
-        """Calls that had to go."""
         with self._lock:
             # One that is being added may be there, and not counted yet.
             found = self.added - self._given - len(self._waiting)
@@ -77,7 +75,7 @@ class RecordBuffer:
             return self._dropped
 
     def add(self, kept: KeptCall) -> None:
-        """Takes one call; never waits, never raises."""
+        """Take one call; never waits, never raises."""
         self._append(kept)
         self.added += 1
         # A dict's length is its number of keys: only an entry's snapshots ever count as large.
@@ -90,15 +88,15 @@ class RecordBuffer:
             self._look(kept)
 
     def rest(self) -> None:
-        """The next call that comes is attended to."""
+        """Let the next call that comes run `attend`."""
         self._look_at = 0
 
     def take(self, most: int, most_bytes: int) -> list[KeptCall]:
-        """The oldest calls, `most` at most, and no more once they have `most_bytes`."""
+        """Return the oldest calls: at most `most`, and no more after `most_bytes`."""
         taken: list[KeptCall] = []
         size = 0
         with self._lock:
-            # Those who add may let some go meanwhile, or all of them.
+            # Adding may drop some meanwhile, or all of them.
             with suppress(IndexError):
                 while len(taken) < most and size < most_bytes:
                     taken.append(self._waiting.popleft())
@@ -107,12 +105,12 @@ class RecordBuffer:
         return taken
 
     def done(self, count: int) -> None:
-        """So many of those that were taken do not wait any more."""
+        """Remove so many of the taken calls from those that wait."""
         with self._lock:
             self._done += count
 
     def clear(self) -> int:
-        """Lets all go that wait; how many are taken, and not done with."""
+        """Drop all that wait; return how many were taken and not done."""
         self._waiting.clear()
         with self._lock:
             left, self._done = self._given - self._done, self._given
@@ -140,7 +138,7 @@ class RecordBuffer:
 
 
 def size_of(kept: KeptCall) -> int:
-    """About the bytes that a call takes; a record that was made elsewhere counts as small."""
+    """Return about the bytes of a call; a record made elsewhere counts as small."""
     if type(kept) is not CallEntry:
         return 0
     size = len(kept.params) + len(kept.result)

@@ -1,8 +1,8 @@
-"""How do many rows come into SQLite with few steps?
+"""How are many rows inserted into SQLite in few steps?
 
-Python holds its lock between two steps and not within one. A statement for each row would wait for
-the lock as often as there are rows, for milliseconds each where the program is busy; and it takes
-twice as long even where it is not.
+Python holds its lock between two steps and releases it within one. A statement per row would wait
+for the lock as often as there are rows, for milliseconds each in a busy program; and it takes twice
+as long even in an idle one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final, TypeAlias
 __all__ = ["MOST_VALUES", "STATEMENTS", "BulkInsert", "Statement", "insert"]
 
 STATEMENTS: Final = 32
-"""How many statements a connection should remember."""
+"""How many prepared statements a connection should keep."""
 _SIZES: Final = (4_000, 2_000, 1_000, 250, 60, 15, 4, 1)
 """Rows per statement."""
 MOST_VALUES: Final = 32_766
-"""What every SQLite takes in one statement."""
+"""Values that every SQLite takes in one statement."""
 _LARGEST: Final = 64_000
 """Values of a statement that takes a few megabytes of memory."""
 Statement: TypeAlias = tuple[str, list[Any]]
@@ -38,7 +38,7 @@ class BulkInsert:
 
     def __init__(self, table: str, columns: Sequence[str], ending: str) -> None:
         self.most_values = MOST_VALUES
-        """What the connection takes in one statement."""
+        """Values that the connection takes in one statement."""
         self._table = table
         self._columns = columns
         self._ending = ending
@@ -49,7 +49,7 @@ class BulkInsert:
         self._lock = Lock()
 
     def statements(self, rows: Sequence[Sequence[Any]]) -> list[Statement]:
-        """What inserts `rows`, which are in the order of the columns."""
+        """Return statements that insert `rows`, whose values are in column order."""
         if not rows:
             return []
         columns = list(zip(*rows, strict=True))
@@ -73,7 +73,7 @@ class BulkInsert:
             self._texts.clear()
 
     def _text(self, same: Sequence[int], varying: Sequence[int], size: int) -> str:
-        # The very same text each time: that is how the connection knows the statement again.
+        # The very same text each time: that is how the connection finds its prepared statement.
         text = self._texts.get(size)
         if text is None:
             names = ", ".join(self._columns[at] for at in (*same, *varying))
@@ -89,7 +89,7 @@ class BulkInsert:
 
 
 def _sizes(count: int, most: int) -> Iterator[int]:
-    """In which parts so many rows go into statements of at most `most` rows."""
+    """Return the parts in which rows go into statements of at most `most` rows."""
     for size in _SIZES:
         if size <= most:
             yield from [size] * (count // size)
@@ -101,7 +101,7 @@ def insert(
     statements: Iterable[Statement],
     under_way: Callable[[], None] | None = None,
 ) -> int:
-    """Runs statements; how many rows came in.
+    """Run statements, and return how many rows were inserted.
 
     Args:
         connection: In a transaction.

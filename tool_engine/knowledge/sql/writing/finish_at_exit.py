@@ -1,7 +1,7 @@
-"""What becomes of records that wait when a program ends and nobody has closed its engine?
+"""What happens to waiting records when a program ends without closing?
 
-They get a last second, while threads can still be started: what `atexit` calls comes too late for
-the writer's own. What was not closed is told by a `ResourceWarning`.
+They get a last second, while threads can still be started: `atexit` comes too late for the writer's
+own. A `ResourceWarning` reports what was not closed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ LAST_SECOND: Final = 1.0
 
 
 class Unfinished(Protocol):
-    """What may have something to write."""
+    """A writer that may have something left to write."""
 
     def finish(self, limit: float) -> None:
-        """Writes it, within so many seconds."""
+        """Write what is left, within so many seconds."""
 
 
 _unfinished: Final[WeakSet[Unfinished]] = WeakSet()
 
 
 def remember(writer: Unfinished) -> None:
-    """Has `writer` finish when the program ends."""
+    """Have `writer` finish when the program ends."""
     _unfinished.add(writer)
 
 
 def forget(writer: Unfinished) -> None:
-    """It was closed."""
     _unfinished.discard(writer)
 
 
@@ -50,7 +49,7 @@ def _finish_all() -> None:
         writer.finish(LAST_SECOND)
 
 
-# Those that were registered last are called first: ours before the pool of threads that writes.
+# The last registered is called first: this before the thread pool that writes.
 getattr(threading, "_register_atexit", atexit.register)(_finish_all)
 if hasattr(os, "register_at_fork"):  # there is no fork on Windows
     os.register_at_fork(after_in_child=_unfinished.clear)

@@ -1,6 +1,6 @@
 """How are rows written into a PostgreSQL database?
 
-With COPY, the quickest way in; row by row only where a try before may have written some already.
+With COPY, the quickest way; row by row only where an earlier try may have written some already.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMAND_LIMIT: Final = 30.0
 _NO_ENCRYPTION: Final = "rejected SSL upgrade"
 _TRIES: Final = 1_000
 _SLICE: Final = 250
-"""Rows that are packed for the server between two chances for other tasks to run."""
+"""Rows packed for the server before other tasks get a chance to run."""
 _PLACES: Final = ", ".join(f"${number + 1}" for number in range(len(COLUMNS)))
 _INSERT: Final = (
     f"INSERT INTO tool_calls ({', '.join(COLUMNS)}) VALUES ({_PLACES}) "  # noqa: S608 - names of columns
@@ -56,7 +56,7 @@ _SAME: Final = (
 )
 _INSERT_VALUE: Final = (
     "INSERT INTO tool_values (hash, size, used_at, data) VALUES ($1, $2, $3, $4) "  # noqa: S608 - a number
-    # Locks the row also where nothing changes: nobody can remove it before this is committed.
+    # Locks the row even without a change: no process can remove it before this commit.
     "ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at "
     f"WHERE tool_values.used_at < excluded.used_at - {FRESH}"
 )
@@ -86,7 +86,7 @@ _UNUSABLE: Final = (
 
 
 async def connect(address: Address, **options: Any) -> Any:
-    """A connection of asyncpg.
+    """Return a connection of asyncpg.
 
     Raises:
         UnusableDatabaseError: The URL is not understood, or the server refuses user, password or
@@ -130,21 +130,21 @@ class PostgresDatabase:
         self._connection: Any = None
 
     async def open(self) -> None:
-        """Connects and brings the tables up to date.
+        """Connect and bring the tables up to date.
 
         Raises:
             UnusableDatabaseError: The server refuses the user, or the tables are of a newer
                 version.
             OSError: The server cannot be reached now.
         """
-        # Not kept: what writes does so in a loop of its own.
+        # Not kept: the writer runs in an event loop of its own.
         await _goodbye(await self._connected())
 
     def prepare(self, batch: Batch) -> None:
-        """There is nothing to make ahead: the server has processors of its own."""
+        """Do nothing: the server has processors of its own."""
 
     async def write(self, batch: Batch) -> None:
-        """Writes and commits all rows, or none."""
+        """Write and commit all rows, or none."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connected()
         try:
@@ -156,12 +156,12 @@ class PostgresDatabase:
         except (BadRowsError, BusyError):
             raise
         except BaseException:
-            # Whatever it was, the tables are looked at again before the next try.
+            # Whatever failed, the tables are checked again before the next try.
             await self.close()
             raise
 
     async def close(self) -> None:
-        """Gives up the connection; in the loop in which rows were written."""
+        """Close the connection; in the loop in which rows were written."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await _goodbye(connection)
@@ -221,7 +221,7 @@ async def _goodbye(connection: Any) -> None:
 
 
 async def _insert_beside(connection: Any, row: tuple[Any, ...]) -> bool:
-    """Inserts a row whose key another one may have; whether it was not there yet."""
+    """Insert a row whose key may exist already; return whether it was new."""
     for _ in range(_TRIES):
         if await connection.execute(_INSERT, *row) != "INSERT 0 0":
             return True
@@ -248,7 +248,7 @@ async def _migrate(connection: Any) -> None:
 
 
 async def _version(connection: Any) -> int:
-    """How many migrations the database had; 0 where a table is missing."""
+    """Return the number of migrations the database had; 0 if a table is missing."""
     found = await connection.fetch(
         "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NOT NULL",
         list(TABLES),

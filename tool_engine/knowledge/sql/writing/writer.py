@@ -1,9 +1,9 @@
-"""How do the calls that wait come into the database, whatever happens to it meanwhile?
+"""How do waiting calls reach the database, whatever happens to it?
 
-A thread with a loop of its own takes them in batches: calls that never suspend do not keep it from
-that, and it keeps no call. While one batch is written the rows of the next are made. A batch that
+A thread with a loop of its own takes them in batches, so that calls that never suspend do not block
+it, and it blocks no call. While one batch is written, the rows of the next are made. A batch that
 the database does not take stays in hand and is tried again, later and later; only a row that the
-database refuses for what it says is let go.
+database refuses for its content is dropped.
 """
 
 from __future__ import annotations
@@ -29,72 +29,68 @@ __all__ = ["BATCH", "Database", "RecordWriter", "Trouble"]
 
 _log: Final = get_logger(__name__)
 BATCH: Final = 4_000
-"""Calls per transaction at most."""
+"""The most calls per transaction."""
 _BATCH_BYTES: Final = 2 * 1024 * 1024
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 _COMMIT_LIMIT: Final = 5.0
-"""Seconds that a call waits for the commit of its record at most."""
+"""The most seconds that a call waits for the commit of its record."""
 _TOO_LATE: Final = (
     f"it has not taken them for {_COMMIT_LIMIT:g} s: another process holds it locked, or it does "
     "not answer"
 )
 _END_LIMIT: Final = 5.0
-"""Seconds that a thread whose work was given up gets to end."""
+"""Seconds that a thread gets to end after its work was given up."""
 _SOON, _NOW, _END = 1, 2, 3
-"""How urgent it is: within the interval, at once, and at once for the last time."""
+"""Urgency: within the interval, at once, and at once for the last time."""
 
 Trouble = Callable[[str, dict[str, Any]], None]
-"""Told the name and the fields of what is logged."""
+"""Called with the name and the fields of each logged line."""
 
 
 class Database(Protocol):
-    """What takes the rows: all that differs between two databases when writing.
+    """The writing side that differs between two databases.
 
     It is called in the writer's own loop. `close` also in another one, where nothing was written.
     """
 
     def prepare(self, batch: Batch) -> None:
-        """Does ahead what of the writing needs no connection; never fails."""
+        """Prepare what needs no connection; never fails."""
 
     async def write(self, batch: Batch) -> None:
-        """Writes and commits all rows, or none; a row that is there already is left as it is.
+        """Write and commit all rows or none; existing rows stay as they are.
 
         Connects first, and again after a failure.
 
         Raises:
             BadRowsError: It refuses one of the rows, and would again.
-            BusyError: Somebody else holds the database locked.
+            BusyError: Another connection holds the database locked.
         """
 
     async def close(self) -> None:
-        """Gives up the connection; it may be opened again."""
+        """Close the connection; it may be opened again."""
 
 
 class _Made(msgspec.Struct):
-    """A batch that is not in the database yet."""
-
     batch: Batch
     count: int
-    """The calls that it was made of."""
     last: int
-    """The number of the newest of them."""
 
 
 class RecordWriter:
     """Writes what is added to its buffer, behind the calls.
 
     Args:
-        database: Where to.
+        database: The database to write to.
         interval: Seconds that a call may wait for others to be written with it.
-        trouble: Told when records cannot be written, are dropped, and are written again; in the
+        trouble: Called when records cannot be written, are dropped, and are written again; in the
             loop that added records last.
     """
 
     def __init__(self, database: Database, interval: float, trouble: Trouble | None = None) -> None:
         self.buffer = RecordBuffer(self._attend)
         self.refused = 0
-        """Calls that no row could be made of, or whose row the database refused."""
+        """Calls that no row could be made of, or whose row was refused."""
         self.written = 0
         self._database = database
         self._interval = interval
@@ -123,21 +119,19 @@ class RecordWriter:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the database did not take the last batch, or has not for too long."""
+        """Whether the last batch was refused, or is pending for too long."""
         return self._answers.is_failing
 
     @property
     def waiting(self) -> int:
-        """Calls that are not in the database yet."""
         return self.buffer.waiting
 
     @property
     def dropped(self) -> int:
-        """Calls that are kept nowhere."""
         return self.buffer.dropped + self.refused + self._abandoned
 
     async def flush(self, limit: float) -> bool:
-        """Waits until all that was added is in the database.
+        """Wait until all that was added is in the database.
 
         Returns:
             Whether it is; False at once while the database takes nothing, and after `limit`
@@ -156,11 +150,11 @@ class RecordWriter:
             return False
 
     async def committed(self) -> bool:
-        """Waits for the commit of all that was added, many calls for one commit."""
+        """Wait for the commit of all that was added; many calls share one."""
         return await self.flush(_COMMIT_LIMIT)
 
     async def close(self, limit: float) -> None:
-        """Writes what is left, within `limit` seconds; what comes later is dropped."""
+        """Write what is left, within `limit` seconds; later calls are dropped."""
         if self.waiting and not self._is_closing:
             self._start()
         finish_at_exit.forget(self)
@@ -178,7 +172,7 @@ class RecordWriter:
             await self._database.close()
 
     def finish(self, limit: float) -> None:
-        """Writes what is left when the program ends and nobody has closed it."""
+        """Write what is left when the program ends without closing."""
         if self._is_closing or not self.waiting:
             return
         self._start()
@@ -197,16 +191,16 @@ class RecordWriter:
                 loop.call_soon_threadsafe(task.cancel)
 
     def _let_go(self) -> int:
-        """After the end nothing is written any more; how many were in hand."""
+        """Drop what waits, for good; return how many were in hand."""
         left = self.buffer.clear()
         self.buffer.rest()
         return left
 
     def _attend(self) -> None:
-        """Something was added after a rest, or a lot was."""
+        """React to a call added after a rest, or to a whole lot of calls."""
         if self._is_closing:
             if self._thread is None:
-                # Of a call that was refused because the engine is closed: nobody misses it.
+                # A call refused by a closed engine: its record is not missed.
                 self._let_go()
                 self._told_dropped = self.buffer.dropped + self._abandoned
             return
@@ -217,7 +211,7 @@ class RecordWriter:
         self._tell_dropped()
 
     def _start(self) -> None:
-        """Starts the thread where it does not run, as in a process that was forked."""
+        """Start the thread unless it runs, as after a fork."""
         if self._thread is not None and self._thread.is_alive():
             return
         with self._starting:
@@ -232,7 +226,7 @@ class RecordWriter:
             finish_at_exit.remember(self)
 
     def _ring(self, urgency: int) -> None:
-        """Tells the thread that there is something to do; from any thread."""
+        """Wake the thread for work; from any thread."""
         if urgency > self._urgency:
             self._urgency = urgency
             if self._loop is not None:
@@ -241,7 +235,7 @@ class RecordWriter:
 
     async def _live(self) -> None:
         self._bell, self._task = asyncio.Event(), asyncio.current_task()
-        # From now on a ring is heard; before it is seen.
+        # From here on a ring wakes the loop; earlier ones are seen in `_urgency`.
         self._loop = asyncio.get_running_loop()
         try:
             with suppress(asyncio.CancelledError):
@@ -265,14 +259,14 @@ class RecordWriter:
                 self._ring(_NOW if self._interval == 0.0 else _SOON)
 
     async def _rung(self) -> None:
-        """Waits until there is something to do, and for the company that it may have."""
+        """Wait until there is work, and for more calls to share its commit."""
         await self._at_least(_SOON)
         if self._urgency == _SOON:
             await self._at_least(_NOW, self._interval)
         self._urgency = _END if self._is_closing else 0
 
     async def _at_least(self, urgency: int, seconds: float | None = None) -> None:
-        """Waits until it is as urgent, or for so many seconds, or for the end."""
+        """Wait for this urgency, for the seconds, or for the end."""
         self._is_due = False
         loop = asyncio.get_running_loop()
         timer = None if seconds is None else loop.call_later(seconds, self._waited)
@@ -287,14 +281,14 @@ class RecordWriter:
         self._bell.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Waits until the next try; what is added is no reason to try sooner, the end is."""
+        """Wait for the next try; only the end shortens this, not new calls."""
         if self._is_closing:
             await asyncio.sleep(_FIRST_PAUSE)
             return
         await self._at_least(_END, seconds)
 
     async def _write_waiting(self) -> bool:
-        """Writes what waits now; whether the database took it."""
+        """Write what waits now; return whether the database took it."""
         newest = self.buffer.added
         while self._made or self._has_due(newest):
             if not self._made:
@@ -316,13 +310,13 @@ class RecordWriter:
         return True
 
     def _start_watch(self) -> None:
-        """Bounds how long the database may take, locked or silent, before that is a failure."""
+        """Set a time limit after which a locked or silent database is failing."""
         if self._late is None:
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(_COMMIT_LIMIT, self._tell_late)
 
     def _tell_late(self) -> None:
-        if not self._is_closing:  # what is lost at the end is told then
+        if not self._is_closing:  # losses at the end are reported then
             self._fail(TimeoutError(_TOO_LATE))
 
     def _stop_watch(self) -> None:
@@ -331,13 +325,13 @@ class RecordWriter:
             self._late = None
 
     def _has_due(self, newest: int) -> bool:
-        """Whether calls wait that are not newer than `newest`, or a whole lot of newer ones."""
+        """Return True if calls up to `newest`, or a whole lot of newer ones, wait."""
         waiting = len(self.buffer)
         is_old = self.buffer.added - waiting < newest
         return waiting > 0 and (is_old or waiting >= self.buffer.look_every or self._is_closing)
 
     def _make_ahead(self) -> None:
-        """Makes the next rows while the database works by itself; from any thread."""
+        """Make the next rows while the database works; from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._make_second)
 
@@ -355,7 +349,7 @@ class RecordWriter:
         self._made.append(_Made(batch, len(kept), last))
 
     async def _write(self, batch: Batch) -> None:
-        """Writes a batch; where a row is refused, all the others."""
+        """Write a batch; if a row is refused, all the others."""
         if not batch.rows:
             return
         try:
@@ -375,17 +369,17 @@ class RecordWriter:
         self.buffer.done(made.count)
         self._answers.succeed()
         self._tell_dropped()
-        # Not before there is room: else it would be told again and again.
+        # Not before there is room: else the warning would repeat again and again.
         has_room = len(self.buffer) <= self.buffer.most_entries // 2
         if was_failing or (self._is_dropping and has_room):
             self._is_dropping = False
             self._tell("warning", "records_written_again", dropped=self.dropped)
-        # The last: who waited may look at everything else.
+        # Last: the waiters may look at everything else.
         self._answers.settle(made.last)
 
     def _fail(self, error: Exception) -> None:
         if not threading.main_thread().is_alive():
-            # The program ends, and nobody closed the engine.
+            # The program ends without a call of `close`.
             return
         if not self.is_failing:
             self._tell(
@@ -395,7 +389,7 @@ class RecordWriter:
                 waiting=self.waiting,
                 hint="they are tried again until the database takes them",
             )
-        # The last: who waited may look at everything else.
+        # Last: the waiters may look at everything else.
         self._answers.fail()
 
     def _refuse(self, count: int, error: str) -> None:
@@ -403,7 +397,7 @@ class RecordWriter:
         self._tell("error", "record_refused", count=count, error=error)
 
     def _tell_dropped(self) -> None:
-        """Once, when it begins; how many it were is told when records are written again."""
+        """Report dropped calls once, when it begins; their number comes on recovery."""
         dropped = self.buffer.dropped + self._abandoned
         if dropped > self._told_dropped and not self._is_dropping:
             self._is_dropping = True
@@ -429,6 +423,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _ended(thread: threading.Thread, limit: float) -> bool:
-    """Whether a thread has ended within `limit` seconds."""
+    """Return True if a thread has ended within `limit` seconds."""
     await asyncio.to_thread(thread.join, limit)
     return not thread.is_alive()
