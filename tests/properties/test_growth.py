@@ -108,6 +108,7 @@ def _validating(tool: Tool) -> Callable[[Any], object]:
 TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "arguments": read_arguments,
     "arguments cut off": lambda text: read_arguments('{"a": "' + text),
+    "finished arguments": lambda text: read_arguments('{"a": ' + text + " }"),
     "malformed arguments": lambda text: read_arguments('{"a": [' + text + "]}"),
     "vcp": PROTOCOLS["vcp"].parse,
     "function_call": PROTOCOLS["function_call"].parse,

@@ -51,6 +51,7 @@ def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
             is no JSON.
     """
     spelling = _Spelling(text, tokens)
+    spelling.check_words()
     outline = "".join(spelling.outline()) if len(tokens) <= MAX_TOKENS else ""
     if len(tokens) > MAX_TOKENS or len(outline) > _MAX_OUTLINE:
         raise json.JSONDecodeError("Malformed, and too long to be repaired,", text, 0)
@@ -72,6 +73,17 @@ class _Spelling:
         self.repairs: dict[str, None] = {}
         if len(self._tokens) != len(tokens):
             self.repairs["comments in the arguments were left out"] = None
+
+    def check_words(self) -> None:
+        """Raises where a word can be read as nothing, whatever is proposed.
+
+        Of brackets of other kinds json-repair looks through the rest of the text for each.
+        """
+        for place, token in enumerate(self._tokens):
+            word = token.text
+            if token.kind == TokenKind.WORD and not (_TEXT.fullmatch(word) or _is_number(word)):
+                self._place = place + 1
+                raise self._refusal()
 
     def outline(self) -> Iterator[str]:
         """Yield the text without comments and with a number for each string."""
@@ -197,6 +209,10 @@ class _Spelling:
 
 def _stand_in(place: int) -> str:
     return f"s{place}"
+
+
+def _is_number(word: str) -> bool:
+    return _NUMBER.fullmatch(word) is not None
 
 
 def _is_key(word: str) -> bool:
