@@ -12,6 +12,7 @@ import msgspec
 
 from tool_engine.errors import SessionError
 from tool_engine.knowledge.conversation import copied
+from tool_engine.knowledge.frozen import aside, size_of
 from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.bounds import check_count
@@ -122,7 +123,7 @@ class MemoryApprovalStorage(KnownArguments):
         Raises:
             SessionError: It belongs to no session, or has no token.
         """
-        shown = request_of(shown_of(request), request.session_id)
+        shown = await aside(size_of(request.params), lambda: _copy_of(request))
         self._requests.setdefault(request.token, shown)
         while len(self._requests) > self.max_requests:
             self._requests.popitem(last=False)
@@ -147,7 +148,9 @@ class MemoryApprovalStorage(KnownArguments):
             and now < each.expires_at
             and (session_id is None or each.session_id == session_id)
         ]
-        return [request_of(shown_of(each), each.session_id) for each in sorted(found, key=_age)]
+        found.sort(key=_age)
+        size = sum(size_of(each.params) for each in found)
+        return await aside(size, lambda: list(map(_copy_of, found)))
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session."""
@@ -179,6 +182,10 @@ class MemoryApprovalStorage(KnownArguments):
         for token in found:
             self._requests[token] = None
         return len(found)
+
+
+def _copy_of(request: ApprovalRequest) -> ApprovalRequest:
+    return request_of(shown_of(request), request.session_id)
 
 
 def _age(request: ApprovalRequest) -> tuple[float, str]:

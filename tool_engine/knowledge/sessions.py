@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from tool_engine.knowledge.approvals import MemoryApprovalStorage
-from tool_engine.knowledge.conversation import as_json, copied, of_json
+from tool_engine.knowledge.frozen import Frozen, aside, read_in_pieces
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
@@ -61,6 +63,8 @@ class MemorySessionStorage(KnownArguments):
         """Their requests and decisions."""
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
+        # Whoever saved later stays, however long the one before takes to be written.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -72,10 +76,13 @@ class MemorySessionStorage(KnownArguments):
     async def save(self, session_id: str, data: dict[str, Any]) -> None:
         """Keeps what a conversation came to, in the place of what was kept before.
 
+        What is changed in `data` after the call began is not kept. Of several saves the one that
+        began last stays.
+
         Raises:
             SessionError: The id is none, or the data hold something that is no JSON value.
         """
-        self._keep(check_session_id(session_id), copied(data))
+        await self._save(session_id, data, None)
 
     async def save_if(
         self, session_id: str, data: dict[str, Any], revisions: Collection[str]
@@ -85,22 +92,32 @@ class MemorySessionStorage(KnownArguments):
         Raises:
             SessionError: As for `save`.
         """
-        found = self._kept.get(check_session_id(session_id))
-        copy = copied(data)
-        if found is not None and found.revision not in revisions:
-            return False
-        self._keep(session_id, copy)
+        return await self._save(session_id, data, tuple(revisions))
+
+    async def _save(
+        self, session_id: str, data: dict[str, Any], revisions: Collection[str] | None
+    ) -> bool:
+        frozen = Frozen(data, f"the session {check_session_id(session_id)!r}")
+        revision = revision_of(data)
+        async with self._turn(session_id):
+            text = await aside(frozen.size, frozen.text)
+            found = self._kept.get(session_id)
+            if revisions is not None and found is not None and found.revision not in revisions:
+                return False
+            self._keep(session_id, text, revision)
         return True
 
-    def _keep(self, session_id: str, data: dict[str, Any]) -> None:
-        text = as_json(data)
+    def _turn(self, session_id: str) -> asyncio.Lock:
+        return self._turns.setdefault(session_id, asyncio.Lock())
+
+    def _keep(self, session_id: str, text: str, revision: str) -> None:
         now = datetime.now(UTC)
         before = self._taken(session_id)
         created = now if before is None else before.info.created_at
         info = SessionInfo(
             session_id=session_id, created_at=created, updated_at=now, size=len(text)
         )
-        self._kept[session_id] = _Kept(info, text, revision_of(data))
+        self._kept[session_id] = _Kept(info, text, revision)
         self._bytes += len(text)
         while len(self._kept) > 1 and self._is_over:
             self._taken(next(iter(self._kept)))
@@ -109,7 +126,9 @@ class MemorySessionStorage(KnownArguments):
     async def load(self, session_id: str) -> dict[str, Any] | None:
         """What was kept last, a new value each time; None: nothing."""
         found = self._kept.get(check_session_id(session_id))
-        loaded: dict[str, Any] | None = None if found is None else of_json(found.text)
+        if found is None:
+            return None
+        loaded: dict[str, Any] = await aside(len(found.text), lambda: read_in_pieces(found.text))
         return loaded
 
     async def list(self, limit: int = 100, offset: int = 0) -> Sequence[SessionInfo]:
@@ -129,7 +148,9 @@ class MemorySessionStorage(KnownArguments):
 
     async def delete(self, session_id: str) -> bool:
         """Forgets a conversation, its open requests and remembered decisions; False: none."""
-        is_kept = self._taken(check_session_id(session_id)) is not None
+        check_session_id(session_id)
+        async with self._turn(session_id):
+            is_kept = self._taken(session_id) is not None
         forgotten = await self.approvals.forget(session_id)
         return bool(self.approvals.drop(session_id) + forgotten) or is_kept
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.json.output import stand_in, to_text
+from tool_engine.model.json.weighing import PIECE, Weights, write_in_pieces
 from tool_engine.protocols.content import blocks_of, text_of_blocks
-from tool_engine.session.weighing import PIECE, Weights
 
 __all__ = ["data_of", "default_text", "short_text", "text_in_pieces", "written"]
 
@@ -65,41 +65,11 @@ def _pieces(value: Any) -> Iterator[str]:
         text = str.__str__(value)
         yield from (text[at : at + PIECE] for at in range(0, len(text), PIECE))
     else:
-        yield from _json(value, Weights(value))
+        yield from write_in_pieces(value, Weights(value), written)
 
 
 def _encodable(text: str) -> str:
     return text if text.isascii() else to_text(text)
-
-
-def _json(value: Any, weights: Weights) -> Iterator[str]:
-    if weights.of(value) <= PIECE or not isinstance(value, str | dict | list | tuple):
-        yield written(value)
-    elif isinstance(value, str):
-        yield '"'
-        for piece in _pieces(value):
-            yield written(piece)[1:-1]
-        yield '"'
-    else:
-        opening, closing = "{}" if isinstance(value, dict) else "[]"
-        yield opening
-        comma = ""
-        for part in weights.parts(value):
-            yield comma
-            comma = ", "
-            if len(part) > 1:
-                yield written(part)[1:-1]
-            elif isinstance(part, dict):
-                yield from _member(part, weights)
-            else:
-                yield from _json(part[0], weights)
-        yield closing
-
-
-def _member(alone: dict[Any, Any], weights: Weights) -> Iterator[str]:
-    ((key, item),) = alone.items()
-    yield written({key: 0})[1:-2]
-    yield from _json(item, weights)
 
 
 def written(value: Any) -> str:

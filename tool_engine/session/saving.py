@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, Self
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from tool_engine.approval.book import ApprovalBook
 from tool_engine.errors import SessionConflictError, SessionError, ToolEngineError
 from tool_engine.interfaces import Approver, SessionStorage
+from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.session import check_session_id, revision_of
 from tool_engine.session.calling import SessionCalls
 from tool_engine.session.config import ToolCallConfig
@@ -77,6 +80,13 @@ class SavedSession(SessionState):
         Functions and tools registered in code are left out: pass them again. The arguments of open
         requests for approval are in it, secret ones too.
         """
+        with without_collection():
+            state = self._state(is_shared=False)
+            state["approvals"] = _with_lists(state["approvals"])
+        return state
+
+    def _state(self, *, is_shared: bool = True) -> dict[str, Any]:
+        """The same with tuples and, if it is shared, with the values themselves that are kept."""
         deferred = self.deferred
         return {
             "session_id": self.session_id,
@@ -84,8 +94,8 @@ class SavedSession(SessionState):
             "conversation_id": self.conversation_id,
             "config": self.toolbox.config.to_dict(),
             "toolbox": _with_lists(self.toolbox.to_dict()),
-            "variables": self.variables.to_dict(),
-            "approvals": _with_lists(self.gate.book.to_dict()),
+            "variables": self.variables.to_dict(is_shared=is_shared),
+            "approvals": self.gate.book.to_dict(),
             "meter": self.meter.to_dict(),
             "guard": _with_lists(self.guard.to_dict()),
             "calls": self.calls.number,
@@ -174,8 +184,20 @@ class SavedSession(SessionState):
                 "data must be what to_dict() gave, and the engine comes after it, got "
                 f"{type(data).__name__}"
             )
-        try:
-            kept = _in_place(msgspec.convert(dict(data), _Kept), engine)
+        with _telling():
+            read = _read(data, sources_of(engine))
+        return cls._made(*read, engine, approver, **options)
+
+    @classmethod
+    def _made(
+        cls,
+        kept: _Kept,
+        variables: VariableStore,
+        engine: Source,
+        approver: Approver | None,
+        **options: Any,
+    ) -> Self:
+        with _telling():
             session = cls(
                 engine,
                 kept.session_id,
@@ -183,18 +205,10 @@ class SavedSession(SessionState):
                 approver,
                 agent_id=kept.agent_id,
                 conversation_id=kept.conversation_id,
-                variables=VariableStore.from_dict(kept.variables),
+                variables=variables,
                 **options,
             )
             session._take_up(kept)
-        except (
-            msgspec.ValidationError,
-            ToolEngineError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ) as error:
-            raise SessionError(f"this is no kept session: {error}") from error
         return session
 
     async def save(
@@ -230,7 +244,7 @@ class SavedSession(SessionState):
         revision = secrets.token_hex(8)
         # Until the storage has answered, it may hold this revision.
         self.revisions = (*known[:1], *known[1:][-_MOST_UNKNOWN:], revision)
-        data = {**self.to_dict(), "more": self.more, "revision": revision}
+        data = {**self._state(), "more": self.more, "revision": revision}
         if not await _saved(self.storage, self.session_id, data, known, overwrite=overwrite):
             self.revisions = tuple(each for each in self.revisions if each != revision)
             raise SessionConflictError(_conflict(self.session_id, is_new=not known))
@@ -251,7 +265,7 @@ class SavedSession(SessionState):
 
     async def _save_copy(self, storage: SessionStorage, as_id: str, *, overwrite: bool) -> None:
         check_session_id(as_id)
-        data = {**self.to_dict(), "more": self.more, "revision": secrets.token_hex(8)}
+        data = {**self._state(), "more": self.more, "revision": secrets.token_hex(8)}
         data["session_id"] = as_id
         data["approvals"] = {**data["approvals"], "session_id": as_id}
         if not await _saved(storage, as_id, data, (), overwrite=overwrite):
@@ -281,7 +295,11 @@ class SavedSession(SessionState):
         data = await storage.load(session_id)
         if data is None:
             return None
-        session = cls.from_dict(data, engine, approver, **options)
+        # Of a large conversation each value is looked at.
+        sources = sources_of(engine)
+        with _telling():
+            read = await asyncio.to_thread(_read_aside, data, sources)
+        session = cls._made(*read, engine, approver, **options)
         if session.session_id != session_id:
             raise SessionError(
                 f"what is kept under the id {session_id!r} is the session {session.session_id!r}: "
@@ -290,9 +308,39 @@ class SavedSession(SessionState):
         return session
 
 
-def _in_place(kept: _Kept, engine: Source) -> _Kept:
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Whatever is wrong with what is kept is told in one way."""
+    try:
+        yield
+    except (
+        msgspec.ValidationError,
+        ToolEngineError,
+        TypeError,
+        ValueError,
+        LookupError,
+        RecursionError,
+    ) as error:
+        raise SessionError(f"this is no kept session: {error}") from error
+
+
+def _read(
+    data: Mapping[str, Any], sources: list[str], *, in_pieces: bool = False
+) -> tuple[_Kept, VariableStore]:
+    """What `to_dict` wrote, and its variables, for a conversation that has these engines."""
+    kept = _in_place(msgspec.convert(dict(data), _Kept), sources)
+    return kept, VariableStore.from_dict(kept.variables, in_pieces=in_pieces)
+
+
+def _read_aside(data: Mapping[str, Any], sources: list[str]) -> tuple[_Kept, VariableStore]:
+    """The same in a thread, so that the loop gets its turn meanwhile."""
+    with without_collection():
+        return _read(data, sources, in_pieces=True)
+
+
+def _in_place(kept: _Kept, sources: list[str]) -> _Kept:
     """Return the state adapted to engines in another order, or to other engines."""
-    moves = Moves(kept.sources, sources_of(engine))
+    moves = Moves(kept.sources, sources)
     if moves:
         kept.variables = moves.variables(kept.variables)
         kept.deferred = {token: moves.labels(each) for token, each in kept.deferred.items()}

@@ -18,6 +18,7 @@ from tool_engine.model.checks.known_fields import KnownArguments, KnownFields
 from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
+from tool_engine.model.json.unpacking import without_collection
 from tool_engine.session.variables.letters import LEAST
 from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.variables.traces import KeptTrace, Traces
@@ -30,6 +31,8 @@ MAX_CHARS: Final = 67_108_864
 """The most characters of all variables of a conversation, without rules."""
 _NAME: Final = re.compile(NAME)
 _LONGEST: Final = 200
+_FEW: Final = 256
+"""Characters of a value that are looked at one by one in no time."""
 _TEXT: Final = frozenset((str,))
 _PLAIN: Final = frozenset((str, int, bool, type(None)))
 
@@ -87,12 +90,12 @@ class Variable(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownF
         return self.kind is VariableKind.RULE
 
 
-def as_kept(variable: Variable) -> Variable:
+def as_kept(variable: Variable, *, in_pieces: bool = False) -> Variable:
     """Return the variable with its own copy of the value, as JSON values, and a label.
 
-    Takes time in proportion to the value, and may do so in a thread.
+    Takes time in proportion to the value, and may do so in a thread; `in_pieces` as in `copied`.
     """
-    value, chars = copied(variable.value)
+    value, chars = copied(variable.value, in_pieces=in_pieces)
     labels = variable.labels or frozenset({_LABELS.get(variable.kind, _UNKNOWN)})
     return msgspec.structs.replace(variable, value=value, chars=chars, labels=labels)
 
@@ -256,19 +259,29 @@ class VariableStore(KnownArguments):
             and (wanted in each.name.casefold() or wanted in each.desc.casefold())
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all variables as JSON values, for `from_dict`."""
+    def to_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
+        """Return all variables as JSON values, for `from_dict`.
+
+        Args:
+            is_shared: Whether the values are those that are kept, which nobody may change, and no
+                copies, which take their time.
+        """
+        as_dict = _as_shared if is_shared else _as_dict
         return {
             "capacity": self.capacity,
             "max_chars": self.max_chars,
             "evicted": self.evicted,
-            "variables": [_as_dict(each) for each in self],
+            "variables": [as_dict(each) for each in self],
             "traces": self.traces.to_list(),
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any], *, in_pieces: bool = False) -> Self:
         """Return the store that `to_dict` wrote.
+
+        Args:
+            data: What it wrote.
+            in_pieces: Whether this is a thread, which lets others have their turn where it can.
 
         Raises:
             VariableError: The data is not what `to_dict` writes; the message names the place.
@@ -278,8 +291,9 @@ class VariableStore(KnownArguments):
             store = cls(kept.capacity, kept.max_chars)
         except (msgspec.ValidationError, ConfigurationError) as error:
             raise VariableError(f"these are no kept variables: {error}") from error
-        for variable in kept.variables:
-            store.add(variable)
+        with without_collection():
+            for variable in kept.variables:
+                store.take(_restored(variable, in_pieces=in_pieces))
         store.evicted = kept.evicted
         store.traces.restore(kept.traces)
         store.origins.update(*(each.labels for each in kept.traces))
@@ -350,15 +364,44 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     traces: list[KeptTrace] = []
 
 
+def _as_shared(variable: Variable) -> dict[str, Any]:
+    """A variable as JSON values: sets in order, and its value itself."""
+    return {
+        "name": variable.name,
+        "value": variable.value,
+        "kind": variable.kind.value,
+        "desc": variable.desc,
+        "tags": list(variable.tags),
+        "labels": sorted(variable.labels),
+        "created": msgspec.to_builtins(variable.created),
+        "updated": msgspec.to_builtins(variable.updated),
+        "chars": variable.chars,
+    }
+
+
 def _as_dict(variable: Variable) -> dict[str, Any]:
-    """Return a variable as JSON values: sets sorted, the keys of its value in order.
+    """Return the same with a copy of the value, the keys of that in order.
 
     Positions in its text that a model knows stay the same.
     """
-    rest = msgspec.structs.replace(variable, value=None)
-    fields: dict[str, Any] = msgspec.to_builtins(rest, order="deterministic")
-    fields["tags"] = list(variable.tags)
-    return {**fields, "value": msgspec.to_builtins(variable.value)}
+    return {**_as_shared(variable), "value": msgspec.to_builtins(variable.value)}
+
+
+def _restored(variable: Variable, *, in_pieces: bool) -> Variable:
+    """A variable that was kept, with a value of its own; what was counted is not counted again."""
+    if in_pieces or variable.chars < _FEW:
+        return as_kept(variable, in_pieces=in_pieces)
+    try:
+        text = msgspec.json.encode(variable.value)
+        # Python writes a space behind each comma, and some numbers shorter or longer.
+        if not len(text.decode()) // 2 <= variable.chars <= 2 * len(text) + 2:
+            return as_kept(variable)
+        value = msgspec.json.decode(text)
+        is_same = value == variable.value
+    except Exception:  # noqa: BLE001 - half of a surrogate pair, or nothing that JSON holds
+        return as_kept(variable)
+    # Else something in it has another form in JSON.
+    return msgspec.structs.replace(variable, value=value) if is_same else as_kept(variable)
 
 
 def copied(value: Any, *, in_pieces: bool = False) -> tuple[Any, int]:

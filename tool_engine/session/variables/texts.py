@@ -13,8 +13,8 @@ from collections import OrderedDict
 from typing import Any, Final, Protocol
 
 from tool_engine.model.json.output import to_text
+from tool_engine.model.json.weighing import PIECE, Weights
 from tool_engine.session.formatting import text_in_pieces, written
-from tool_engine.session.weighing import PIECE, Weights
 
 __all__ = ["LARGE", "MOST_READY", "HasText", "KeptTexts", "kept_in_pieces", "without_halves"]
 

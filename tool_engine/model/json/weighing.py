@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-__all__ = ["PIECE", "Weights"]
+__all__ = ["PIECE", "Weights", "write_in_pieces"]
 
 PIECE: Final = 65_536
 """Characters and values that are processed at once: a millisecond or two."""
@@ -74,6 +74,42 @@ class Weights:
             total += weight
         if few:
             yield few
+
+
+def write_in_pieces(
+    value: Any, weights: Weights, write: Callable[[Any], str], comma: str = ", "
+) -> Iterator[str]:
+    """Write a value as JSON, piece by piece.
+
+    Args:
+        value: The value.
+        weights: The weights of it.
+        write: Writes what is no larger than a piece on one line.
+        comma: What `write` puts between two entries.
+    """
+    if weights.of(value) <= PIECE or not isinstance(value, str | dict | list | tuple):
+        yield write(value)
+    elif isinstance(value, str):
+        text = str.__str__(value)
+        yield '"'
+        yield from (write(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE))
+        yield '"'
+    else:
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        yield opening
+        before = ""
+        for part in weights.parts(value):
+            yield before
+            before = comma
+            if len(part) > 1:
+                yield write(part)[1:-1]
+                continue
+            entry = part[0] if isinstance(part, list) else None
+            if isinstance(part, dict):
+                ((key, entry),) = part.items()
+                yield write({key: 0})[1:-2]
+            yield from write_in_pieces(entry, weights, write, comma)
+        yield closing
 
 
 def _nested(inside: Collection[Any]) -> list[Any]:
