@@ -227,7 +227,7 @@ async def test_server_is_not_there() -> None:
     await storage.close()
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage", kept.packed([1], "it")[1]])
+@pytest.mark.parametrize("damage", [b"", b"garbage", kept.packed("[1]", "it")[1]])
 async def test_damaged(storage: SQLRecordStorage, damage: bytes) -> None:
     """What cannot be read is told, and never half of a conversation."""
     await storage.sessions.save("chat", {"turn": 1})

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tool_engine.knowledge.approvals import decision_of, is_key, request_of, said_of, shown_of
+from tool_engine.knowledge.conversation import as_json
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
-from tool_engine.knowledge.sql.schema.kept import KEEPING, packed, unpacked
+from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
+from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.session import check_session_id
 
@@ -45,8 +47,7 @@ class SQLApprovalStorage:
             SessionError: It belongs to no session, or has no token.
             RecordsUnavailableError: The database does not take it.
         """
-        shown = shown_of(request)
-        _, data = await asyncio.to_thread(packed, shown, _WHAT)
+        _, data = await asyncio.to_thread(lambda: packed(as_json(shown_of(request)), _WHAT))
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
             kept = _statements().opened(request.token, request.session_id, *times, data)
@@ -78,7 +79,7 @@ class SQLApprovalStorage:
         async with self._database.asked(KEEPING) as reader:
             asked = _statements().pending(session_id, self._clock())
             (rows,) = await reader.rows(asked, failing=KEEPING)
-        return await asyncio.to_thread(lambda: [request_of(_read(row), row[1]) for row in rows])
+        return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
 
     async def remember(self, request: ApprovalRequest, decision: ApprovalDecision) -> None:
         """Keeps a decision for the same call of the same session, instead of the one before.
@@ -89,7 +90,7 @@ class SQLApprovalStorage:
         """
         check_session_id(request.session_id)
         now = int(self._clock() * 1e6)
-        _, data = packed(said_of(decision), "the decision")
+        _, data = packed(as_json(said_of(decision)), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
             await connection.execute(_statements().remembered(*call, now, data))
@@ -121,6 +122,25 @@ class SQLApprovalStorage:
         async with self._database.changing(KEEPING) as connection:
             done = await connection.execute(_statements().forgotten(session_id))
         return int(done.rowcount)
+
+
+def _request_of(row: Sequence[Any]) -> ApprovalRequest:
+    data, session_id, token, *times = row
+    what = f"{_WHAT} {token!r} (a row of tool_approvals)"
+    try:
+        check_values(
+            zip(_TIMES, times, strict=True), {**dict.fromkeys(_TIMES, SECONDS), "is_open": FLAG}
+        )
+    except ValueError as error:
+        raise damaged(what, session_id, str(error)) from error
+    request = request_of(_read((data, session_id)), session_id)
+    if (request.session_id, request.token) != (session_id, token):
+        raise damaged(what, session_id, f"it is that of the session {request.session_id!r}")
+    return request
+
+
+_TIMES: Final = ("is_open", "asked_at", "expires_at")
+_KINDS: Final = {"is_open": FLAG, "asked_at": SECONDS, "expires_at": SECONDS}
 
 
 def _read(row: Sequence[Any]) -> Any:

@@ -16,8 +16,8 @@ from sqlalchemy import inspect, text
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError, RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.events import event_of
 from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.schema.event_rows import event_of
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL
 

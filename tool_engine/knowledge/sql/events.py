@@ -12,30 +12,25 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import Context
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
-
-import msgspec
 
 from tool_engine.errors import (
     ConfigurationError,
     EventsExpiredError,
     RecordsUnavailableError,
 )
-from tool_engine.knowledge.snapshot import restore, snapshot
 from tool_engine.knowledge.sql.connection.address import explained
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.event_rows import event_of, row_of
 from tool_engine.logger import get_logger
-from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.checks.bounds import check_count
-from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
+from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL
-from tool_engine.redaction import redact
 
-__all__ = ["BLOCK", "SQLEventStorage", "event_of"]
+__all__ = ["BLOCK", "SQLEventStorage"]
 
 _log: Final = get_logger(__name__)
 BLOCK: Final = 10_000_000_000
@@ -69,6 +64,7 @@ _READ: Final = (
 _KEEP_RESERVED: Final = (
     "INSERT INTO tool_event_numbers (id, reserved) VALUES (1, :end) ON CONFLICT (id) DO NOTHING"
 )
+_NEWEST: Final = "SELECT max(sequence) FROM tool_events"
 _OLDEST: Final = "SELECT min(sequence) FROM tool_events"
 _PRUNE: Final = (
     "DELETE FROM tool_events WHERE sequence <= "
@@ -136,6 +132,13 @@ class SQLEventStorage:
             )
         self._file = await asyncio.to_thread(self._identity)
         ((self._end,),) = await self._ask(_RESERVE, block=BLOCK)
+        ((last,),) = await self._ask(_NEWEST)
+        if last is not None and not last <= self._end - BLOCK:
+            # What it gave out from there would be taken for events that are kept already.
+            raise RecordsUnavailableError(
+                f"the row of tool_event_numbers is damaged: it says {self._end - BLOCK}, and event "  # noqa: S608 - a message
+                f"{last} is kept; UPDATE tool_event_numbers SET reserved = {last} WHERE id = 1"
+            )
         self.newest = self._end - BLOCK
 
     def append(self, event: ToolEngineEvent) -> None:
@@ -268,7 +271,7 @@ class SQLEventStorage:
             with self._lock:
                 batch = list(islice(self._waiting, _BATCH))
             await self._look_for_file()
-            rows = await asyncio.to_thread(lambda some: list(map(_row_of, some)), batch)
+            rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
             await self._tell(_INSERT, rows)
             with self._lock:
                 # What waited longest may have been let go meanwhile.
@@ -328,61 +331,3 @@ class SQLEventStorage:
         self._database.require_own()
         async with self._database.reader.connection() as connection:
             await connection.execute(text(statement), values)
-
-
-def _row_of(event: ToolEngineEvent) -> dict[str, Any]:
-    result = event.execution_result
-    body = {
-        "tool_name": event.tool_name,
-        "error": event.error,
-        "validation_errors": event.validation_errors,
-        "execution_result": None if result is None else result.to_dict(),
-        "call_id": event.call_id,
-        "data": event.data,
-        "generation": event.generation,
-    }
-    return {
-        "sequence": event.sequence,
-        "event_type": event.event_type.value,
-        "happened_at": int(event.timestamp.timestamp() * 1e6),
-        "body": _encoded(body),
-    }
-
-
-def _encoded(body: dict[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(redact(body))
-    except Exception:  # noqa: BLE001 - a foreign value may refuse to be written
-        return msgspec.json.encode(redact(restore(snapshot(body))))
-
-
-def event_of(row: Sequence[Any]) -> ToolEngineEvent:
-    """The event in a row of `sequence`, `event_type`, `happened_at` and `body`.
-
-    Raises:
-        RecordsUnavailableError: It is not one that this version wrote.
-    """
-    try:
-        return _read(*row)
-    except (ValueError, LookupError, TypeError) as error:
-        raise RecordsUnavailableError(
-            f"the event {row[0]} in the database is not one that this version wrote: {error}"
-        ) from error
-
-
-def _read(sequence: int, event_type: str, happened_at: int, encoded: bytes) -> ToolEngineEvent:
-    body = msgspec.json.decode(encoded)
-    result = body["execution_result"]
-    return ToolEngineEvent(
-        ToolEngineEventType(event_type),
-        body["tool_name"],
-        None,
-        body["error"],
-        body["validation_errors"],
-        None if result is None else msgspec.convert(result, ToolExecutionResult),
-        datetime.fromtimestamp(happened_at / 1e6, UTC),
-        call_id=body["call_id"],
-        data=body["data"],
-        sequence=sequence,
-        generation=body["generation"],
-    )

@@ -15,16 +15,19 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
+    case,
     cast,
     func,
     literal_column,
     null,
+    or_,
     select,
     text,
 )
 
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.sql.beginning import begins_with
+from tool_engine.knowledge.sql.odd import first_odd, is_odd
 from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
@@ -53,6 +56,10 @@ Hours: TypeAlias = tuple[int | None, int | None]
 """The first hour since 1970, and the one after the last; None: no bound."""
 _CALLS: Final = cast(func.sum(kept.c.calls), BigInteger)
 """PostgreSQL gives the sum of large numbers as a decimal."""
+_ODD: Final = func.coalesce(
+    first_odd(kept.c.hour, kept.c.calls, kept.c.seconds),
+    func.min(case((is_odd(kept.c.calls, "integer"), kept.c.hour))),
+)
 _FAILED: Final = text("outcome <> 'succeeded'")
 """As it stands in the index of failed calls: a parameter would hide it from the planner."""
 
@@ -64,8 +71,8 @@ def records(query: RecordQuery) -> Select[Any]:
     if query.whole:
         wanted = func.coalesce(calls.c.whole_hash, calls.c.result_hash)
     statement = (
-        select(calls, definitions.c.version, definitions.c.definition_hash, large.c.data)
-        .add_columns(large.c.data.label("large"))
+        select(calls, definitions.c.version, definitions.c.definition_hash)
+        .add_columns(large.c.data.label("large"), wanted.label("wanted"))
         .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
         .join(large, large.c.hash == wanted, isouter=True)
         .where(*_conditions(query))
@@ -95,10 +102,19 @@ async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
 
 
 def totals(query: RecordQuery) -> Select[Any]:
-    """Tool, outcome, error type, and what the calls that have them in common add up to."""
+    """Tool, outcome, error type, and what the calls that have them in common add up to.
+
+    The last column of this and of the others names a damaged row; None: there is none.
+    """
     group = (calls.c.tool_name, calls.c.outcome, calls.c.error_type)
     return (
-        select(*group, func.count(), func.sum(calls.c.execution_time), func.max(calls.c.key))
+        select(
+            *group,
+            func.count(),
+            func.sum(calls.c.execution_time),
+            func.max(calls.c.key),
+            first_odd(calls.c.key, calls.c.execution_time),
+        )
         .where(*_conditions(query))
         .group_by(*group)
     )
@@ -113,6 +129,7 @@ def counted_calls(query: RecordQuery) -> Select[Any]:
             func.count(),
             func.sum(calls.c.execution_time),
             func.sum(calls.c.queue_wait),
+            first_odd(calls.c.key, calls.c.execution_time, calls.c.queue_wait),
         )
         .where(*_conditions(query))
         .group_by(*group)
@@ -124,18 +141,18 @@ def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
     bins = calls.c.time_bin if measure == "execution_time" else calls.c.wait_bin
     group = (calls.c.tool_name, calls.c.bucket, bins)
     return (
-        select(*group, func.count(), func.max(calls.c[measure]))
+        select(*group, func.count(), func.max(calls.c[measure]), null())
         .where(*_conditions(query))
         .group_by(*group)
     )
 
 
 def kept_totals(query: RecordQuery, hours: Hours) -> Select[Any]:
-    """What `totals` gives, of whole hours, from the statistics that are kept."""
-    group = (kept.c.tool_name, kept.c.outcome, kept.c.error_type)
+    """What `totals` gives, with the measure, of whole hours, from the statistics that are kept."""
+    group = (kept.c.tool_name, kept.c.outcome, kept.c.error_type, kept.c.measure)
     return (
-        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.newest))
-        .where(kept.c.measure == "execution_time", *_kept_conditions(query, hours))
+        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.newest), _ODD)
+        .where(kept.c.measure != "queue_wait", *_kept_conditions(query, hours))
         .group_by(*group)
     )
 
@@ -145,7 +162,7 @@ def kept_statistics(query: RecordQuery, hours: Hours) -> Select[Any]:
     names = ("tool_name", "bucket", "outcome", "error_type", "measure", "bin")
     group = [kept.c[name] for name in names]
     return (
-        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.largest))
+        select(*group, _CALLS, func.sum(kept.c.seconds), func.max(kept.c.largest), _ODD)
         .where(*_kept_conditions(query, hours))
         .group_by(*group)
     )
@@ -188,10 +205,12 @@ def _bounds(query: RecordQuery) -> Iterator[Any]:
     """Where on the way through the rows the answer begins and ends."""
     if query.start is not None:
         start = microseconds(query.start)
-        yield and_(calls.c.key >= key_of_time(start), calls.c.finished_at >= start)
+        yield calls.c.key >= key_of_time(start)
+        yield or_(calls.c.finished_at >= start, is_odd(calls.c.finished_at, "integer"))
     if query.end is not None:
         end = microseconds(query.end)
-        yield and_(calls.c.key < key_of_time(end + SLACK), calls.c.finished_at < end)
+        yield calls.c.key < key_of_time(end + SLACK)
+        yield or_(calls.c.finished_at < end, is_odd(calls.c.finished_at, "integer"))
     if query.before is not None:
         yield calls.c.key < key_of_id(query.before)
     if query.after is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import aiosqlite
@@ -113,6 +114,8 @@ class Reader:
             connection._thread.daemon = True  # noqa: SLF001 - as SQLAlchemy does for its own
             await connection
             try:
+                # What is no UTF-8 is the matter of its row, and not of all that are asked for.
+                connection.text_factory = _text
                 # Statistics go through the whole file.
                 await connection.execute("PRAGMA cache_size = -32000")
             except BaseException:
@@ -122,6 +125,9 @@ class Reader:
         from tool_engine.knowledge.sql.writing.postgres import connect
 
         return await connect(self._address)
+
+
+_text: Final = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def _quoted(path: str) -> str:

@@ -17,8 +17,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tool_engine.knowledge.sql import session_statements
 from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
+from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.kept import KEEPING
-from tool_engine.knowledge.sql.schema.keys import KEY_STEP, date_of, key_of_time, microseconds
+from tool_engine.knowledge.sql.schema.keys import (
+    KEY_STEP,
+    SLACK,
+    date_of,
+    key_of_time,
+    microseconds,
+)
 from tool_engine.knowledge.sql.schema.tables import approvals, calls, decisions, definitions, values
 from tool_engine.model.settings.retention import RecordRetention
 
@@ -92,7 +99,15 @@ async def prune_sessions(reader: Reader, max_age: float) -> int:
 async def removed_until(reader: Reader) -> datetime | None:
     """When the newest call ended whose record was removed; None where none ever was."""
     (rows,) = await reader.rows(text(_REMOVED_UNTIL))
-    return date_of(rows[0][0]) if rows else None
+    if not rows:
+        return None
+    cure = "DELETE FROM tool_marks: nobody is told then that there were more records"
+    return read_row(lambda: _date_in(rows[0][0]), "the row of tool_marks", cure)
+
+
+def _date_in(value: Any) -> datetime:
+    check_values([("value", value)], {"value": INTEGER})
+    return date_of(value)
 
 
 async def _remove_before(reader: Reader, key: int, most: int | None = None) -> int:
@@ -106,14 +121,33 @@ async def _remove_before(reader: Reader, key: int, most: int | None = None) -> i
             done = await connection.execute(old.returning(*(calls.c[name] for name in COUNTED)))
             rows = done.fetchall()
             if rows:
-                await _count_out(connection, rows)
-                newest = max(row.finished_at for row in rows)
+                sound = [row for row in rows if _is_sound(row)]
+                if sound:
+                    await _count_out(connection, sound)
+                # A key begins with the time; what else a damaged row says of it does not count.
+                times = [row.finished_at for row in sound] or [rows[-1].key // KEY_STEP]
+                newest = max(times)
                 await connection.execute(text(_MARK), {"newest": newest})
         removed += len(rows)
         if len(rows) < step:
             break
         await asyncio.sleep(_PAUSE)
     return removed
+
+
+def _is_sound(row: Any) -> bool:
+    """Whether a row was counted as it is: a damaged one goes like the others, but for that."""
+    try:
+        check_values(zip(COUNTED, row, strict=True), _KINDS, ("bucket", "error_type"))
+    except ValueError:
+        return False
+    return True
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("key", "finished_at", "time_bin", "wait_bin"), INTEGER),
+    **dict.fromkeys(("execution_time", "queue_wait"), SECONDS),
+}
 
 
 async def _count_out(connection: AsyncConnection, rows: Sequence[Any]) -> None:
@@ -180,8 +214,8 @@ async def _count_within(reader: Reader, most: int) -> int:
 
 async def _remove_unused(reader: Reader) -> None:
     """Removes the values and definitions that no record refers to any more."""
-    (((oldest,),),) = await reader.rows(select(func.min(calls.c.finished_at)))
-    before = time() if oldest is None else min(time(), oldest / 1e6)
+    (((oldest,),),) = await reader.rows(select(func.min(calls.c.key)))
+    before = time() if oldest is None else min(time(), (oldest // KEY_STEP - SLACK) / 1e6)
     # Calls go in the order of time: what was last used before the oldest of them is not used.
     unused = select(values.c.hash).where(values.c.used_at < before - _RECENT)
     await _remove_all(reader, unused, values)

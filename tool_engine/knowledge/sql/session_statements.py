@@ -19,10 +19,12 @@ from sqlalchemy import (
     Text,
     TextClause,
     Update,
+    and_,
     bindparam,
     delete,
     exists,
     func,
+    or_,
     select,
     text,
     update,
@@ -30,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlalchemy.types import TypeEngine
 
+from tool_engine.knowledge.sql.odd import is_odd
 from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions
 
 __all__ = [
@@ -122,7 +125,7 @@ def infos(limit: int, offset: int, now: float) -> Select[Any]:
         select(func.count())
         .select_from(approvals)
         .where(approvals.c.session_id == sessions.c.session_id)
-        .where(approvals.c.is_open, approvals.c.expires_at > now)
+        .where(or_(and_(approvals.c.is_open, approvals.c.expires_at > now), *_is_damaged()))
         .scalar_subquery()
     )
     columns = [sessions.c[name] for name in ("session_id", "created_at", "updated_at", "size")]
@@ -162,12 +165,19 @@ def closed(token: str, now: float) -> Update:
 
 
 def pending(session_id: str | None, now: float) -> Select[Any]:
-    """The data and session of open requests, oldest first."""
-    columns = approvals.c.data, approvals.c.session_id
-    found = select(*columns).where(approvals.c.is_open, approvals.c.expires_at > now)
+    """Data, session, token and two times of open requests, oldest first; and damaged ones."""
+    names = ("data", "session_id", "token", "is_open", "asked_at", "expires_at")
+    columns = [approvals.c[name] for name in names]
+    is_asked = and_(approvals.c.is_open, approvals.c.expires_at > now)
+    found = select(*columns).where(or_(is_asked, *_is_damaged()))
     if session_id is not None:
         found = found.where(approvals.c.session_id == session_id)
     return found.order_by(approvals.c.asked_at, approvals.c.token)
+
+
+def _is_damaged() -> list[Any]:
+    kinds = {"is_open": "flag", "asked_at": "number", "expires_at": "number"}
+    return [is_odd(approvals.c[name], kind) for name, kind in kinds.items()]
 
 
 def expired(before: float) -> Delete:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from tool_engine.knowledge.conversation import copied
+from tool_engine.errors import SessionError
+from tool_engine.knowledge.frozen import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
+from tool_engine.knowledge.sql.schema.damage import DAMAGE, INTEGER, check_values
 from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
 from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
@@ -66,13 +68,13 @@ class SQLSessionStorage:
     ) -> bool:
         check_session_id(session_id)
         what = f"the session {session_id!r}"
-        copy = copied(data, what)
+        frozen, revision = Frozen(data, what), revision_of(data)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn:
-            size, content = await asyncio.to_thread(packed, copy, what)
+            size, content = await asyncio.to_thread(lambda: packed(frozen.text(), what))
             now = microseconds(datetime.now(UTC))
             statement = _statements().saved(
-                session_id, now, size, content, revision=revision_of(copy), revisions=revisions
+                session_id, now, size, content, revision=revision, revisions=revisions
             )
             async with self._database.changing(KEEPING) as connection:
                 done = await connection.execute(statement)
@@ -107,16 +109,7 @@ class SQLSessionStorage:
         now = datetime.now(UTC).timestamp()
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(_statements().infos(limit, offset, now), failing=KEEPING)
-        return [
-            SessionInfo(
-                session_id=session_id,
-                created_at=date_of(created),
-                updated_at=date_of(updated),
-                size=size,
-                pending_approvals=pending,
-            )
-            for session_id, created, updated, size, pending in rows
-        ]
+        return [_info_of(row) for row in rows]
 
     async def delete(self, session_id: str) -> bool:
         """Forgets a conversation, its open requests and remembered decisions; False: none.
@@ -143,6 +136,26 @@ class SQLSessionStorage:
 
         async with self._database.asked(KEEPING) as reader:
             return await prune_sessions(reader, max_age)
+
+
+def _info_of(row: Sequence[Any]) -> SessionInfo:
+    session_id, created, updated, size, pending = row
+    try:
+        check_session_id(session_id)
+        check_values((("created_at", created), ("updated_at", updated), ("size", size)), _NUMBERS)
+        return SessionInfo(
+            session_id=session_id,
+            created_at=date_of(created),
+            updated_at=date_of(updated),
+            size=size,
+            pending_approvals=pending,
+        )
+    except (*DAMAGE, SessionError) as error:
+        what = f"the session {session_id!r} (a row of tool_sessions)"
+        raise damaged(what, session_id, str(error)) from error
+
+
+_NUMBERS: Final = dict.fromkeys(("created_at", "updated_at", "size"), INTEGER)
 
 
 def _statements() -> Any:

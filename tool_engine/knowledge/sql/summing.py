@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -17,8 +18,16 @@ from msgspec.structs import replace
 from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.queries import Hours
 from tool_engine.knowledge.sql.reading import Reader
-from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
+from tool_engine.knowledge.sql.schema.damage import (
+    INTEGER,
+    SECONDS,
+    check_values,
+    damaged_row,
+    read_row,
+)
+from tool_engine.knowledge.sql.schema.keys import date_of, microseconds, record_id_of
 from tool_engine.knowledge.sql.schema.schema import HOUR
+from tool_engine.model.outcome import Outcome
 from tool_engine.model.record import RecordQuery
 from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
 from tool_engine.redaction import redact_text
@@ -28,6 +37,26 @@ __all__ = ["split", "statistics", "totals"]
 _KEPT: Final = frozenset({"tool_name", "is_success", "outcome", "error_type"})
 """The conditions that kept statistics can tell."""
 _MEASURES: Final = ("execution_time", "queue_wait")
+_TOTALS: Final = ("tool_name", "outcome", "error_type", "calls", "seconds", "newest")
+_KEPT_TOTALS: Final = (*_TOTALS[:3], "measure", *_TOTALS[3:])
+_CALLS: Final = ("tool_name", "bucket", "outcome", "error_type", "calls", "seconds", "waited")
+_TIMES: Final = ("tool_name", "bucket", "bin", "calls", "largest")
+_KEPT_COUNTS: Final = (
+    *("tool_name", "bucket", "outcome", "error_type", "measure", "bin"),
+    *("calls", "seconds", "largest"),
+)
+"""The columns of what is asked; behind them, the name of a row that is damaged."""
+_KINDS: Final = {
+    "outcome": lambda value: value in tuple(Outcome),
+    "measure": lambda value: value in _MEASURES,
+    **dict.fromkeys(("calls", "bin"), lambda value: INTEGER(value) and value >= 0),
+    "newest": INTEGER,
+    **dict.fromkeys(("seconds", "waited", "largest"), SECONDS),
+}
+_OPTIONAL: Final = frozenset(("bucket", "error_type"))
+_COUNT_ANEW: Final = (
+    "have them counted anew: UPDATE tool_engine_schema SET version = 2, and open the database again"
+)
 _LATEST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 """No hour after that has an end."""
 
@@ -42,7 +71,12 @@ async def totals(reader: Reader, query: RecordQuery) -> list[Sequence[Any]]:
     statements = [queries.totals(part) for part in parts]
     if hours is not None:
         statements.append(queries.kept_totals(query, hours))
-    return [row for rows in await reader.rows(*statements) for row in rows]
+    found = await reader.rows(*statements)
+    rows = [row for part in found[: len(parts)] for row in _sound(part, _TOTALS)]
+    if hours is not None:
+        kept = _sound(found[-1], _KEPT_TOTALS, is_kept=True)
+        rows += [(*row[:3], *row[4:]) for row in kept]
+    return rows
 
 
 async def statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
@@ -62,11 +96,13 @@ async def statistics(reader: Reader, query: RecordQuery) -> CallStatistics:
     calls: list[CallCount] = []
     times: list[TimeCount] = []
     for at in range(0, 3 * len(parts), 3):
-        calls += (CallCount((tool, bucket), *rest) for tool, bucket, *rest in found[at])
+        counted = _sound(found[at], _CALLS)
+        calls += (CallCount((tool, bucket), *rest) for tool, bucket, *rest in counted)
         for measure, rows in zip(_MEASURES, found[at + 1 : at + 3], strict=True):
-            times += (TimeCount((tool, bucket), measure, *rest) for tool, bucket, *rest in rows)
+            bins = _sound(rows, _TIMES)
+            times += (TimeCount((tool, bucket), measure, *rest) for tool, bucket, *rest in bins)
     if hours is not None:
-        _add_kept(found[-1], calls, times)
+        _add_kept(_sound(found[-1], _KEPT_COUNTS, is_kept=True), calls, times)
     return CallStatistics.of(calls, times, redact_text)
 
 
@@ -89,6 +125,30 @@ def split(query: RecordQuery) -> tuple[Hours | None, list[RecordQuery]]:
     if end is not None and last is not None and date_of(last * HOUR) < end:
         parts.append(replace(query, start=date_of(last * HOUR)))
     return (first, last), parts
+
+
+def _sound(
+    rows: Iterable[Sequence[Any]], names: Sequence[str], *, is_kept: bool = False
+) -> list[Sequence[Any]]:
+    """The rows without what tells of a damaged one.
+
+    Raises:
+        RecordsUnavailableError: There is a damaged one.
+    """
+    sound: list[Sequence[Any]] = []
+    for *row, odd in rows:
+        if is_kept:
+            place, cure = f"a row of tool_statistics for the tool {row[0]!r}", _COUNT_ANEW
+        else:
+            place = f"a row of tool_calls for the tool {row[0]!r}"
+            place = place if odd is None else f"the record {record_id_of(odd)!r} (row {odd})"
+            cure = "history names it, and says how to go on: ask for the records"
+        if odd is not None:
+            raise damaged_row(place, "a time or a count is none", cure)
+        check = partial(check_values, zip(names, row, strict=True), _KINDS, _OPTIONAL)
+        read_row(check, place, cure)
+        sound.append(row)
+    return sound
 
 
 def _add_kept(

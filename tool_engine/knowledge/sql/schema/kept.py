@@ -6,7 +6,8 @@ import zlib
 from typing import Any, Final
 
 from tool_engine.errors import SessionError
-from tool_engine.knowledge.conversation import as_json, of_json
+from tool_engine.knowledge.frozen import read_in_pieces
+from tool_engine.knowledge.sql.schema.damage import DAMAGE
 
 __all__ = ["KEEPING", "MOST_BYTES", "damaged", "packed", "unpacked"]
 
@@ -19,13 +20,12 @@ KEEPING: Final = (
 """What somebody is told who gets no answer."""
 
 
-def packed(value: Any, what: str) -> tuple[int, bytes]:
-    """The characters of a copy's JSON, and the bytes that are kept. Blocks: call it in a thread.
+def packed(text: str, what: str) -> tuple[int, bytes]:
+    """The characters of a JSON, and the bytes that are kept. Blocks: call it in a thread.
 
     Raises:
         SessionError: They are too many.
     """
-    text = as_json(value)
     # Half characters too, which no database takes as a text.
     data = zlib.compress(text.encode("utf-8", "surrogatepass"), 1)
     if len(data) > MOST_BYTES:
@@ -43,8 +43,8 @@ def unpacked(data: bytes, what: str, session_id: str) -> Any:
         SessionError: It is damaged.
     """
     try:
-        return of_json(zlib.decompress(data).decode("utf-8", "surrogatepass"))
-    except (zlib.error, ValueError) as error:
+        return read_in_pieces(zlib.decompress(data).decode("utf-8", "surrogatepass"))
+    except DAMAGE as error:
         raise damaged(what, session_id, type(error).__name__) from error
 
 

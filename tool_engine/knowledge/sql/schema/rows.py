@@ -18,6 +18,7 @@ import msgspec
 
 from tool_engine.knowledge.entry import VisibleCall, bound, kept_record, secret_names
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT
+from tool_engine.knowledge.sql.schema.damage import FLAG, INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.harmless import Harmless
 from tool_engine.knowledge.sql.schema.keys import (
     KeyMaker,
@@ -26,6 +27,8 @@ from tool_engine.knowledge.sql.schema.keys import (
     microseconds,
     record_id_of,
 )
+from tool_engine.knowledge.sql.schema.schema import COLUMNS
+from tool_engine.model.outcome import Outcome
 from tool_engine.model.record import AGENTS, CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.statistics import time_bin
 from tool_engine.model.tool import Tool
@@ -40,6 +43,27 @@ _SMALL: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder().decode
 _decode: Final = msgspec.json.Decoder().decode
+_KINDS: Final = {
+    "reached_executor": FLAG,
+    **dict.fromkeys(("queue_wait", "execution_time"), SECONDS),
+    **dict.fromkeys(("definition_id", "generation", "priority", "finished_at"), INTEGER),
+    **dict.fromkeys(
+        ("weight", "attempts", "result_size"), lambda value: INTEGER(value) and value >= 0
+    ),
+}
+"""What the columns hold that are no texts."""
+_OPTIONAL: Final = frozenset(
+    (
+        *("record_id", "call_id", "parent_call_id", "definition_id", "generation", "error_type"),
+        *("caller_id", "conversation_id", "workflow_id", "agent_id", "session_id", "bucket"),
+        *("admission_key", "result_size", "error", "result", "version", "definition_hash"),
+    )
+)
+_UNREAD: Final = ("key", "wait_bin", "time_bin", "result_hash", "whole_hash")
+_READ: Final = (
+    *(name for name in COLUMNS if name not in _UNREAD),
+    *("version", "definition_hash"),
+)
 
 
 class Batch(msgspec.Struct):
@@ -289,26 +313,59 @@ def _optional_integer(value: float | None) -> int | None:
     return None if value is None else _integer(value)
 
 
+def _result_text(values: dict[str, Any]) -> Any:
+    """The JSON of a result, which stands in its row or, if it is large, once for all calls."""
+    digest = values["wanted"]
+    if digest is None:
+        if values["result"] is None:
+            raise ValueError("it has no result")
+        return values["result"]
+    if values["large"] is None:
+        raise ValueError("its result is not in tool_values any more")
+    text = zlib.decompress(values["large"])
+    if blake2b(text, digest_size=16).digest() != digest:
+        raise ValueError("what is in tool_values is another result than its own")
+    return text
+
+
 def _seconds(value: float) -> float:
     value = float(value)
     return value if 0.0 <= value < inf else 0.0
 
 
 def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
-    """The record of a row: `COLUMNS`, then version, hash, and the bytes of a large result."""
+    """The record of a row: `COLUMNS`, then version, hash, and a large result with its hash.
+
+    Raises:
+        RecordsUnavailableError: The row is damaged.
+    """
     values: dict[str, Any] = row._asdict()  # type: ignore[attr-defined]
-    key, large = values["key"], values["large"]
-    text = zlib.decompress(large) if large is not None else values["result"]
-    error = values["error"]
-    return ToolCallRecord(
+    key = values["key"]
+    name = record_id_of(key) if values["record_id"] is None else values["record_id"]
+    return read_row(
+        lambda: _record(values),
+        f"the record {name!r} (row {key} of tool_calls)",
+        f"read those around it with before={name!r} or after={name!r}, remove it with "  # noqa: S608 - a message
+        f"DELETE FROM tool_calls WHERE key = {key}, or take the database from a copy",
+    )
+
+
+def _record(values: dict[str, Any]) -> ToolCallRecord:
+    check_values(((name, values[name]) for name in _READ), _KINDS, _OPTIONAL)
+    key, error = values["key"], values["error"]
+    params, result = _decode(values["params"]), _decode(_result_text(values))
+    if type(params) is not dict or type(result) is not dict:
+        raise ValueError("params or result is no object")
+    is_success = Outcome(values["outcome"]) is Outcome.SUCCEEDED
+    record = ToolCallRecord(
         values["record_id"] or record_id_of(key),
         values["tool_name"]
         if values["definition_id"] is not None
         else redact_text(values["tool_name"]),
-        redact(_decode(values["params"])),
-        redact(_decode(text)) if text is not None else {},
+        redact(params),
+        redact(result),
         values["execution_time"],
-        values["outcome"] == "succeeded",
+        is_success,
         None if error is None else redact_text(error),
         values["caller_id"],
         values["caller_type"],
@@ -332,3 +389,6 @@ def record_of_row(row: Sequence[Any]) -> ToolCallRecord:
         agent_id=values["agent_id"],
         session_id=values["session_id"],
     )
+    if record.enqueued_at > record.created_at:  # no date is so long ago: it raises
+        raise ValueError("it ended before it began")
+    return record

@@ -21,12 +21,28 @@ from tool_engine.knowledge.sql.schema.schema import COLUMNS
 
 __all__ = ["approvals", "calls", "decisions", "definitions", "sessions", "statistics", "values"]
 
+
+class _AsItIs:
+    """What is read is what is there: whether it fits is asked of each row, not of all at once."""
+
+    def result_processor(self, *_: object) -> None:
+        """Nothing is converted."""
+
+
+class _Bytes(_AsItIs, LargeBinary):
+    cache_ok = True
+
+
+class _Boolean(_AsItIs, Boolean):
+    cache_ok = True
+
+
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
-    "reached_executor": Boolean(),
+    "reached_executor": _Boolean(),
     "queue_wait": Double(),
     "execution_time": Double(),
-    "result_hash": LargeBinary(),
-    "whole_hash": LargeBinary(),
+    "result_hash": _Bytes(),
+    "whole_hash": _Bytes(),
     **dict.fromkeys(
         (
             *("key", "definition_id", "generation", "priority", "weight", "attempts"),
@@ -66,7 +82,7 @@ sessions: Final = Table(
     Column("created_at", BigInteger),
     Column("updated_at", BigInteger),
     Column("size", BigInteger),
-    Column("data", LargeBinary),
+    Column("data", _Bytes),
     Column("revision", Text),
 )
 """Conversations, compressed."""
@@ -75,10 +91,10 @@ approvals: Final = Table(
     _metadata,
     Column("token", Text, primary_key=True),
     Column("session_id", Text),
-    Column("is_open", Boolean),
+    Column("is_open", _Boolean),
     Column("asked_at", Double),
     Column("expires_at", Double),
-    Column("data", LargeBinary),
+    Column("data", _Bytes),
 )
 """What somebody was asked; without data once it was answered."""
 decisions: Final = Table(
@@ -87,7 +103,7 @@ decisions: Final = Table(
     Column("session_id", Text, primary_key=True),
     Column("fingerprint", Text, primary_key=True),
     Column("decided_at", BigInteger),
-    Column("data", LargeBinary),
+    Column("data", _Bytes),
 )
 """What was decided about calls, for later ones like them."""
 statistics: Final = Table(
@@ -99,9 +115,9 @@ statistics: Final = Table(
 values: Final = Table(
     "tool_values",
     _metadata,
-    Column("hash", LargeBinary, primary_key=True),
+    Column("hash", _Bytes, primary_key=True),
     Column("size", BigInteger),
     Column("used_at", BigInteger),
-    Column("data", LargeBinary),
+    Column("data", _Bytes),
 )
 """Large results, compressed, each once."""

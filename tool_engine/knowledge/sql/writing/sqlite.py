@@ -62,6 +62,10 @@ _ADD_TO_STATISTICS: Final = (
     "seconds = seconds + excluded.seconds, largest = max(largest, excluded.largest), "
     "newest = max(newest, excluded.newest)"
 )
+_VERSION: Final = (
+    "SELECT CAST(max(version) AS INTEGER), max(typeof(version) <> 'integer' OR version < 0) "
+    "FROM tool_engine_schema"
+)
 _SETTINGS: Final = (
     # Takes effect on a new file only; what retention frees goes back to the disk.
     "PRAGMA auto_vacuum = INCREMENTAL",
@@ -270,7 +274,12 @@ def _version(connection: sqlite3.Connection) -> int:
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     version = 0
     if TABLES[0] in names:
-        (version,) = connection.execute("SELECT max(version) FROM tool_engine_schema").fetchone()
+        version, is_odd = connection.execute(_VERSION).fetchone()
+        if is_odd:
+            raise UnusableDatabaseError(
+                "tool_engine_schema does not say of which version its tables are; take the "
+                "database from a copy"
+            )
     if version is not None and version > len(MIGRATIONS):
         raise UnusableDatabaseError(
             f"its tables are of version {version}, and this tool_engine knows {len(MIGRATIONS)}; "
