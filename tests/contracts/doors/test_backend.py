@@ -215,7 +215,10 @@ async def test_result_crosses_back(engine: ToolEngine) -> None:
     async def fail() -> None:
         raise ValueError("no")
 
-    engine.register_tool({**DEFINITION, "name": "ok", "parameters": []}, lambda: {"a": 1})
+    async def succeed() -> dict[str, int]:
+        return {"a": 1}
+
+    engine.register_tool({**DEFINITION, "name": "ok", "parameters": []}, succeed)
     entry = {"type": "custom", "handler": "bad"}
     engine.register_tool({**DEFINITION, "name": "bad", "parameters": [], "entry": entry}, fail)
     for name in ("ok", "bad", "missing"):
