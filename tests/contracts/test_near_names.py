@@ -210,8 +210,8 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         "string",
     ),
     # Options of public functions and classes.
-    ("model/bounds.py", of(ConcurrencyConfig, strategy="FIFO"), "fifo"),
-    ("model/bounds.py", of(ToolEngineConfig, durability="Buffered"), "buffered"),
+    ("model/checks/bounds.py", of(ConcurrencyConfig, strategy="FIFO"), "fifo"),
+    ("model/checks/bounds.py", of(ToolEngineConfig, durability="Buffered"), "buffered"),
     (
         "reloading.py",
         lambda: _raise_text(
@@ -219,8 +219,8 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
         ),
         "http",
     ),
-    ("model/settings/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
-    ("model/settings/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
+    ("model/checks/known_fields.py", of(ToolEngineConfig, tools_dir="x"), "tools_directory"),
+    ("model/checks/known_fields.py", of(ConcurrencyConfig, maxConcurrent=1), "max_concurrent"),
     ("config.py", of(ConcurrencyConfig, breakers={"http": {"Failures": 1}}), "failures"),
     ("config.py", of(ConcurrencyConfig, key_limits={"Limit": 1}), "limit"),
     (
