@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from tool_engine.errors import MissingExtraError
@@ -33,6 +34,8 @@ __all__ = ["repaired"]
 
 # json-repair takes more than linear time in these; strings do not count, and tokens are bounded.
 _MAX_OUTLINE: Final = 40_000
+_MOST_JOINTS: Final = 50
+"""Words with a string right behind: at each of them json-repair looks through all of the rest."""
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False}
 _LITERALS: Final[dict[str, Any]] = {**_WORDS, "None": None}
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
@@ -53,7 +56,7 @@ def repaired(text: str, tokens: list[JSONToken]) -> tuple[Any, tuple[str, ...]]:
     spelling = _Spelling(text, tokens)
     spelling.check_words()
     outline = "".join(spelling.outline()) if len(tokens) <= MAX_TOKENS else ""
-    if len(tokens) > MAX_TOKENS or len(outline) > _MAX_OUTLINE:
+    if len(tokens) > MAX_TOKENS or len(outline) > _MAX_OUTLINE or spelling.has_many_joints:
         raise json.JSONDecodeError("Malformed, and too long to be repaired,", text, 0)
     try:
         proposed = loads(outline, skip_json_loads=True)
@@ -89,6 +92,18 @@ class _Spelling:
         """Yield the text without comments and with a number for each string."""
         for place, token in enumerate(self._tokens):
             yield f'"{_stand_in(place)}"' if token.kind == TokenKind.STRING else f" {token.text} "
+
+    @property
+    def has_many_joints(self) -> bool:
+        """Whether too many words that stand for themselves have a string right behind them."""
+        joints = (
+            word.kind == TokenKind.WORD
+            and behind.kind == TokenKind.STRING
+            and word.text not in _LITERALS
+            and _NUMBER.fullmatch(word.text) is None
+            for word, behind in pairwise(self._tokens)
+        )
+        return sum(joints) > _MOST_JOINTS
 
     def expect_end(self) -> None:
         if self._place < len(self._tokens):
