@@ -293,7 +293,7 @@ _ON_FIRST_USE = {
     "get_protocol": "tool_engine.protocols.registry",
     "process_tool_calls": "tool_engine.protocols.cycle",
 }
-"""Name -> module. These names are loaded at their first use: not all programs need them."""
+"""Name -> where it is; what only some programs need is not loaded for all."""
 
 
 if not TYPE_CHECKING:  # a type checker would take any name for one that is there

@@ -40,6 +40,7 @@ class EventLog:
 
     @property
     def is_kept(self) -> bool:
+        """True if there is a storage."""
         return self._storage is not None
 
     @property
@@ -50,6 +51,7 @@ class EventLog:
         return self._sequence
 
     async def open(self) -> None:
+        """Open the storage."""
         opening = getattr(self._storage, "open", None)
         if opening is not None:
             await opening()

@@ -19,8 +19,10 @@ class ToolMatch(msgspec.Struct, Data, frozen=True):
 
     @property
     def name(self) -> str:
+        """The tool's name."""
         return self.tool.name
 
     @property
     def description(self) -> str:
+        """The tool's description."""
         return self.tool.description
