@@ -252,7 +252,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "self.paused_until = until",
     ),
     Mutation("a bucket's pause is ignored at once", LINES, "        self.most = -1\n", ""),
-    Mutation("a pause is ignored at once", CONTROLLER, "if self._gate.is_shut or (\n", "if (\n"),
+    Mutation("a pause is ignored at once", CONTROLLER, "if pool.is_shut or (\n", "if (\n"),
     Mutation(
         "a pause is ignored after a wait",
         QUEUE,
@@ -262,8 +262,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "resume wakes nobody",
         CONTROLLER,
-        "count_zombies(0)\n        self._pool.hand_over_all()",
-        "count_zombies(0)",
+        "update_gate()\n        self._pool.hand_over_all()",
+        "update_gate()",
     ),
     Mutation(
         "close leaves the waiters waiting",
