@@ -102,12 +102,17 @@ SUMMARY = re.compile(r"^(?:\d+ \w+, )*\d+ \w+ in [\d.]+s", re.MULTILINE)
 COUNT = re.compile(r"(\d+) ([a-z]+)")
 
 
+BEATS = "heart or beats"
+"""Tests of `tests/security` that bound how long the event loop is held up: they run alone."""
+
+
 @dataclass
 class Part:
-    """Files that one process runs."""
+    """Files that one process runs, and which of their tests."""
 
     name: str
     files: list[str]
+    words: tuple[str, ...] = ()
 
 
 def test_files() -> list[Path]:
@@ -131,11 +136,20 @@ def parts_of(files: Sequence[Path]) -> list[Part]:
     for room, found in rooms.items():
         count = PARTS.get(room, PARTS_OF_OTHERS)
         parts += [
-            Part(f"{room} {number + 1} of {count}", found[number::count])
+            Part(
+                f"{room} {number + 1} of {count}",
+                found[number::count],
+                ("-k", f"not ({BEATS})") if room == "security" else (),
+            )
             for number in range(count)
             if found[number::count]
         ]
     return parts
+
+
+def parts_alone() -> list[Part]:
+    """What runs after all else, and beside nothing: other processes would hold the loop up, too."""
+    return [Part("heartbeats", [str((TESTS / "security").relative_to(ROOT))], ("-k", BEATS))]
 
 
 def quick_parts(files: Sequence[Path]) -> list[Part]:
@@ -150,7 +164,7 @@ async def run_part(
     """Runs one part in a process, prints what it says; gives its exit code and its summary."""
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pytest", "-q", *words, *part.files),
+        *(sys.executable, "-m", "pytest", "-q", *words, *part.words, *part.files),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -166,9 +180,12 @@ async def run_part(
 
 
 async def run_all(
-    parts: Sequence[Part], words: Sequence[str], environment: Mapping[str, str]
+    parts: Sequence[Part],
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    alone: Sequence[Part] = (),
 ) -> int:
-    """Runs the parts, some at a time, and prints how many tests passed."""
+    """Runs the parts, some at a time, then those that run alone; prints how many tests passed."""
     began = time.monotonic()
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -178,6 +195,9 @@ async def run_all(
             return await run_part(part, words, {**environment, **own})
 
     ended = await asyncio.gather(*(run_in_turn(*each) for each in enumerate(parts)))
+    # Without coverage, which slows the loop down.
+    plain = [word for word in words if not word.startswith("--cov")]
+    ended += [await run_part(part, plain, dict(environment)) for part in alone]
     counts: Counter[str] = Counter()
     for _, line in ended:
         counts.update({kind: int(count) for count, kind in COUNT.findall(line)})
@@ -209,9 +229,10 @@ def main(arguments: Sequence[str]) -> int:
     """Runs what is asked for; 0 if all of it passed."""
     options = options_of(arguments)
     parts, effort = parts_of(test_files()), os.environ.get(VARIABLE, "usual")
+    alone = parts_alone()
     unused, measured = [*UNUSED, "pytest_cov"], []
     if options.quick:
-        parts, effort = quick_parts(test_files()), "quick"
+        parts, alone, effort = quick_parts(test_files()), [], "quick"
     elif options.coverage:
         effort = "whole"
         unused, measured = [*UNUSED], ["--cov", "--cov-branch", "--cov-report="]
@@ -223,7 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONHASHSEED": seed, VARIABLE: effort}
         environment["COVERAGE_FILE"] = str(Path(folder) / ".coverage")
-        code = asyncio.run(run_all(parts, words, environment))
+        code = asyncio.run(run_all(parts, words, environment, alone))
         return max(code, report_coverage(environment)) if options.coverage else code
 
 
