@@ -10,10 +10,12 @@ import asyncio
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tomllib
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,12 @@ LESS = SQL + "schema/kept.py: keep less of it"
 INSTALL = SQL + "connection/opening.py: run: pip install 'tool-engine[…]'"
 UPGRADE = "upgrade tool-engine, or name another database"
 NEWER = {each: f"{SQL}writing/{each}.py: {UPGRADE}" for each in ("sqlite", "postgres")}
+PAST = SQL + "schema/event_rows.py: go on after …"
+NUMBERS = SQL + "events.py: UPDATE tool_event_numbers SET reserved = … WHERE id = 1"  # noqa: S608 - a message
+COPY = SQL + "writing/sqlite.py: take the database from a copy"
 TRIED = {
-    OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, *NEWER.values()
+    OTHER_VERSION, CURSOR, SET, WRITE, ITS_VERSION, START, DAMAGED, LESS, INSTALL, PAST, NUMBERS,
+    COPY, *NEWER.values(),
 }  # fmt: skip
 MAKE = """
 import asyncio, sys
@@ -268,3 +274,50 @@ def test_events_of_a_newer_version(tmp_path: Path, url: str) -> None:
     assert names_cure(ITS_VERSION, " ".join(f"{refused.err} {refused.out}".split())), refused
     told = in_pipe(tmp_path, *events, PYTHONPATH=version)
     assert (told.code, new.strip('"') in told.out) == (0, True), told
+
+
+def damage(file: Path, statement: str) -> None:
+    """Does to a file of records what no program of ours does."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        assert connection.execute(statement).rowcount > 0
+
+
+async def test_damaged_event(tmp_path: Path) -> None:
+    """Those behind it are read by going on after it."""
+    file, url = tmp_path / "calls.db", f"sqlite:///{tmp_path}/calls.db"
+    make(tmp_path, str(ROOT), url)
+    damage(file, "UPDATE tool_events SET body = '[' WHERE sequence = 2")
+    async with asyncio.timeout(BOUND), ToolEngine(config(url, keep_events=100)) as engine:
+        with pytest.raises(RecordsUnavailableError) as raised:
+            async for _ in engine.events(after=0):
+                pass
+        assert names_cure(PAST, str(raised.value)), raised.value
+        (place,) = re.findall(r"go on after (\d+)", str(raised.value))
+        async for event in engine.events(after=int(place)):
+            assert event.sequence == int(place) + 1
+            break
+
+
+async def test_damaged_numbers_of_events(tmp_path: Path) -> None:
+    """The statement of the message is run, and the engine goes on where it stopped."""
+    file, url = tmp_path / "calls.db", f"sqlite:///{tmp_path}/calls.db"
+    make(tmp_path, str(ROOT), url)
+    damage(file, "UPDATE tool_event_numbers SET reserved = 0")
+    with pytest.raises(RecordsUnavailableError) as raised:
+        await opens(url, keep_events=100)
+    assert names_cure(NUMBERS, str(raised.value)), raised.value
+    damage(file, str(raised.value).rpartition("; ")[2])
+    await opens(url, keep_events=100)
+
+
+async def test_damaged_version(tmp_path: Path) -> None:
+    """A copy from before is put in its place."""
+    file, url = tmp_path / "calls.db", f"sqlite:///{tmp_path}/calls.db"
+    make(tmp_path, str(ROOT), url)
+    before = await asyncio.to_thread(shutil.copy, file, tmp_path / "copy.db")
+    damage(file, "UPDATE tool_engine_schema SET version = 'three'")
+    with pytest.raises(ConfigurationError) as raised:
+        await opens(url, keep_events=100)
+    assert names_cure(COPY, str(raised.value)), raised.value
+    await asyncio.to_thread(shutil.copy, before, file)
+    await opens(url, keep_events=100)

@@ -130,6 +130,13 @@ class SQLEventStorage:
                 f"events go on where they stopped, and the database cannot be asked where: "
                 f"{explained(problem)}; start it, or leave out keep_events"
             )
+        try:
+            self.newest = await self._take_numbers()
+        except BaseException:
+            await self._close_database()  # an engine that has not opened closes nothing
+            raise
+
+    async def _take_numbers(self) -> int:
         self._file = await asyncio.to_thread(self._identity)
         ((self._end,),) = await self._ask(_RESERVE, block=BLOCK)
         ((last,),) = await self._ask(_NEWEST)
@@ -139,7 +146,7 @@ class SQLEventStorage:
                 f"the row of tool_event_numbers is damaged: it says {self._end - BLOCK}, and event "  # noqa: S608 - a message
                 f"{last} is kept; UPDATE tool_event_numbers SET reserved = {last} WHERE id = 1"
             )
-        self.newest = self._end - BLOCK
+        return self._end - BLOCK
 
     def append(self, event: ToolEngineEvent) -> None:
         """Keeps one event; never waits, never raises."""
