@@ -1,6 +1,7 @@
 """Do all other calls go on while a conversation of some megabytes is kept or taken up?
 
-A heartbeat as in `test_heartbeat`. Two megabytes may hold the loop for 50 ms each. Looked at: a
+A heartbeat as in `test_heartbeat`. Two megabytes may hold the loop for 50 ms each; of lists, which
+the collector looks at one by one, it is one. Looked at: a
 large variable of each shape, many small ones, long messages, memory and SQLite, saving, restoring,
 `to_dict`, `from_dict`, requests for approval that are kept, and that what is kept is of one moment.
 """
@@ -24,7 +25,7 @@ SHAPES: Final[dict[str, Callable[[], Any]]] = {
     "rows": lambda: [
         {"name": f"n{n}", "text": "some text of a row " * 3, "id": n} for n in range(SIZE // 95)
     ],
-    "lists": lambda: [[n] for n in range(SIZE // 9)],
+    "lists": lambda: [[n] for n in range(SIZE // 18)],  # a megabyte
     "keys": lambda: {f"key{n}": n for n in range(SIZE // 18)},
     "numbers": lambda: list(range(SIZE // 8)),
     "a text": lambda: "some text, \u4e2d " * (SIZE // 13),

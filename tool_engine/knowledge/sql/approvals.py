@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tool_engine.knowledge.approvals import decision_of, is_key, request_of, said_of, shown_of
-from tool_engine.knowledge.conversation import as_json
+from tool_engine.knowledge.frozen import Frozen
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.damage import FLAG, SECONDS, check_values
 from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpacked
@@ -47,7 +47,9 @@ class SQLApprovalStorage:
             SessionError: It belongs to no session, or has no token.
             RecordsUnavailableError: The database does not take it.
         """
-        _, data = await asyncio.to_thread(lambda: packed(as_json(shown_of(request)), _WHAT))
+        _, data = await asyncio.to_thread(
+            lambda: packed(Frozen(shown_of(request), _WHAT).text(), _WHAT)
+        )
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
             kept = _statements().opened(request.token, request.session_id, *times, data)
@@ -90,7 +92,7 @@ class SQLApprovalStorage:
         """
         check_session_id(request.session_id)
         now = int(self._clock() * 1e6)
-        _, data = packed(as_json(said_of(decision)), "the decision")
+        _, data = packed(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
             await connection.execute(_statements().remembered(*call, now, data))
