@@ -58,8 +58,6 @@ VALUES: Final[dict[str, Callable[[int], Any]]] = {
     "one key": lambda n: {"k" * n: 1},
     "one text": lambda n: "x y" * n,
     "deep": lambda n: _nested(min(n, 400)),
-    "chain": lambda n: _chain(n, lambda few, inner: [*few, inner]),
-    "chain of keys": lambda n: _chain(n, lambda few, inner: {"few": few, "a": inner}),
     "one name": lambda n: ["id"] * n,
     "numbered names": lambda n: [*(f"id_{each}" for each in range(n)), *["id"] * n],
 }
@@ -70,14 +68,6 @@ def _nested(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
         value = [value]
-    return value
-
-
-def _chain(size: int, link: Callable[[list[int], Any], Any]) -> Any:
-    """Numbers of which as many stand at each level; 450 levels of 900 when it is large."""
-    value: Any = 0
-    for _ in range(size // 100):
-        value = link([0] * 100, value)
     return value
 
 
@@ -162,3 +152,31 @@ def test_values(reader: str) -> None:
     """Twice the value takes about twice the time, whatever is in it."""
     work = _tried(OBJECTS[reader])
     assert [name for name, make in VALUES.items() if is_steep(work, make, 50_000)] == []
+
+
+LARGE: Final = 200_000
+"""Numbers in a value that is dealt with in pieces."""
+FLAT: Final = 0.5
+"""The exponent of what takes the same time for twice the levels, on a busy machine."""
+LINKS: Final[dict[str, Callable[[list[int], Any], Any]]] = {
+    "lists": lambda few, inner: [*few, inner],
+    "mappings": lambda few, inner: {"few": few, "inner": inner},
+}
+
+
+@pytest.mark.parametrize("reader", OBJECTS)
+@pytest.mark.parametrize("link", LINKS)
+def test_levels(reader: str, link: str) -> None:
+    """As many values take as long, however many levels they stand on.
+
+    Looked at: whatever measures, weighs or searches all that is below a level, at each level.
+    """
+
+    def make(levels: int) -> Any:
+        value: Any = 0
+        for _ in range(levels):
+            value = LINKS[link]([0] * (LARGE // levels), value)
+        return value
+
+    work = _tried(OBJECTS[reader])
+    assert any(growth_of(work, make, start=50, most=200).exponent < FLAT for _ in range(2))
