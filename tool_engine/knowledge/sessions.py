@@ -66,6 +66,13 @@ class MemorySessionStorage(KnownArguments):
         # Whoever saved later stays, however long the one before takes to be written.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The turns are of saves that are going on here, and of none in a copy.
+        return {name: value for name, value in vars(self).items() if name != "_turns"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _turns=WeakValueDictionary())
+
     def __len__(self) -> int:
         return len(self._kept)
 
