@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.effort import share_of
@@ -75,6 +75,7 @@ def call_of(call_id: str) -> ToolCall:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 @settings(max_examples=share_of(60))
+@example(said=["\n```\n```"], name="")
 @given(said=st.lists(TEXTS, min_size=1, max_size=3), name=TEXTS)
 def test_results_neither_make_nor_hide_a_call(
     protocol: TextProtocol, said: list[str], name: str

@@ -31,6 +31,9 @@ def _block(call_id: str, result: ToolExecutionResult) -> str:
     }
     head = "\n".join([RESULT[0], *(f"{key}:「始」{value}「末」" for key, value in fields.items())])
     value = _closed(head + "\nresult:「始」" + neutral(text_of(result)))
+    if closing_fence(f"{value}「末」") is not None:
+        # A fence is closed only by a line that holds nothing else.
+        value += "\n"
     return f"{value}「末」\n{RESULT[1]}"
 
 
