@@ -28,6 +28,7 @@ AT_ONCE = max(4, os.cpu_count() or 1)
 """More than processors: half of the time of many tests is waiting for processes and sockets."""
 
 PARTS = {
+    "properties": 3,
     "contracts": 4,
     "security": 3,
     "documents": 2,
@@ -39,7 +40,6 @@ PARTS = {
     "catalog": 2,
     "calls": 1,
     "session": 1,
-    "properties": 1,
     "integration": 1,
     "meta": 1,
 }

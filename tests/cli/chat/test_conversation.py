@@ -250,15 +250,20 @@ def test_ended_from_outside(folder: Path, number: signal.Signals, more: tuple[st
     runs; what was said is kept, with a result for the open call."""
     words = script(folder, SLEEPS)
     command = [sys.executable, "-m", "tool_engine.cli", "chat", *words, "--session", "s", *more]
-    process = subprocess.Popen(
-        [*command, "go"],
-        cwd=folder,
-        env=environment(folder, PYTHONUNBUFFERED="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    # A program ignores what its parent ignores, as under `nohup`: a handler is not inherited.
+    before = signal.signal(number, lambda *_: None)
+    try:
+        process = subprocess.Popen(
+            [*command, "go"],
+            cwd=folder,
+            env=environment(folder, PYTHONUNBUFFERED="1"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    finally:
+        signal.signal(number, before)
     assert process.stdout is not None
     for line in process.stdout:
         if "nap" in line and ("tool_call_end" in line or not more):
