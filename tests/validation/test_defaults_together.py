@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Final
 
 import pytest
@@ -31,6 +32,33 @@ BROKEN: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "default of an object": (
         {"properties": {"i": {**WITH_LIMIT, "default": {}}}, "allOf": [{"properties": {"i": LOW}}]},
         "properties.i.properties.limit.default",
+    ),
+}
+OF_FORMS: Final = {
+    "type": "object",
+    "properties": {"a": {}, "b": {"default": 2}},
+    "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    "default": {"a": 1},
+}
+HELD_AS_WRITTEN: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    "forms": (OF_FORMS, {"a": 1, "b": 2}),
+    "keys that need others": (
+        {
+            "type": "object",
+            "properties": {"c": {"default": 2}},
+            "dependentRequired": {"c": ["z"]},
+            "default": {"a": 3},
+        },
+        {"a": 3, "c": 2},
+    ),
+    "number of keys": (
+        {
+            "type": "object",
+            "properties": {"c": {"default": 2}},
+            "maxProperties": 0,
+            "default": {},
+        },
+        {"c": 2},
     ),
 }
 HELD_AS_SENT: Final[dict[str, dict[str, Any]]] = {
@@ -89,3 +117,16 @@ def test_what_is_held_as_it_was_sent_loads(case: str) -> None:
         result = Validator().validate(tool, {"o": {"mode": "x"} if "required" in schema else {}})
         assert result.is_valid
         assert result.validated_params["o"]["limit"] == 3
+
+
+@pytest.mark.parametrize("required", [[], ["q"]], ids=["alone", "beside what is required"])
+@pytest.mark.parametrize("case", HELD_AS_WRITTEN)
+def test_what_a_default_holds_as_it_is_written_loads(case: str, required: list[str]) -> None:
+    """A default is judged as if it were sent: what is filled in inside of it takes no part."""
+    below, expected = HELD_AS_WRITTEN[case]
+    schema = {"properties": {"i": copy.deepcopy(below), "q": {}}, "required": required}
+    for tool in (ToolConfigLoader().from_mapping(_definition(schema)), _tool(schema)):
+        assert tool.parameters[0].schema["properties"]["i"]["default"] == below["default"]
+        result = Validator().validate(tool, {"o": dict.fromkeys(required, 1)})
+        assert result.is_valid
+        assert result.validated_params["o"]["i"] == expected

@@ -41,9 +41,11 @@ class Filling:
         keys: What is filled in below its keys.
         rest: The same for each key that is not declared.
         items: The same for each item of a list there.
+        declared: The keys that are declared.
+        written: `defaults` without what is filled in inside of them.
     """
 
-    __slots__ = ("_declared", "_defaults", "_items", "_keys", "_rest")
+    __slots__ = ("_declared", "_defaults", "_items", "_keys", "_rest", "_written")
 
     def __init__(
         self,
@@ -52,12 +54,14 @@ class Filling:
         rest: Filling | None = None,
         items: Filling | None = None,
         declared: frozenset[str] = frozenset(),
+        written: dict[str, Any] | None = None,
     ) -> None:
         self._defaults = defaults
         self._keys = keys
         self._rest = rest
         self._items = items
         self._declared = declared
+        self._written = written or {}
 
     @classmethod
     def of(cls, schema: Any, judge: Judge, path: Path = ()) -> Filling | None:
@@ -81,14 +85,13 @@ class Filling:
             rest = cls.of(schema.get("additionalProperties"), judge, (*path, ANY))
         if "prefixItems" not in schema:
             items = cls.of(schema.get("items"), judge, (*path, ANY))
-        defaults = {}
-        for name, place in _defaults(schema, path):
-            defaults[name] = value = judge(place)
-            if name in keys:
-                keys[name].fill(value)
+        written = {name: judge(place) for name, place in _defaults(schema, path)}
+        defaults = {name: fresh(value) for name, value in written.items()}
+        for name in defaults.keys() & keys.keys():
+            keys[name].fill(defaults[name])
         if not (defaults or keys or rest or items):
             return None
-        return cls(defaults, keys, rest, items, frozenset(properties))
+        return cls(defaults, keys, rest, items, frozenset(properties), written)
 
     def fill(self, value: Any) -> None:
         """Fill in, in place, the defaults that a valid `value` leaves out."""
@@ -97,6 +100,20 @@ class Filling:
         elif type(value) is list and self._items is not None:
             for item in value:
                 self._items.fill(item)
+
+    def fill_as_written(self, value: Any) -> None:
+        """Fill in the same defaults as `fill`, without those inside of them."""
+        if type(value) is dict:
+            for name, item in value.items():
+                below = self._keys.get(name, None if name in self._declared else self._rest)
+                if below is not None:
+                    below.fill_as_written(item)
+            for name, default in self._written.items():
+                if name not in value:
+                    value[name] = fresh(default)
+        elif type(value) is list and self._items is not None:
+            for item in value:
+                self._items.fill_as_written(item)
 
     def samples(self) -> Iterator[Any]:
         """Yield the least values that have a place where a default is filled in."""
@@ -140,7 +157,7 @@ def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
     """Yield the errors of defaults that fit their own schema but break the whole.
 
     Judged are the least values that the rules accept as they are sent. What a rule says of how many
-    keys there are, or which, is no error of a default: it is held by what was sent.
+    keys there are, or which, is no error of a default: it is held by what was sent, or written.
 
     Args:
         filling: What is filled in.
@@ -148,11 +165,13 @@ def misfits(filling: Filling, rules: Any) -> Iterator[Any]:
     """
     for sample in islice(filling.samples(), _MOST_SAMPLES):
         if rules.is_valid(sample):
-            filled = fresh(sample)
+            written, filled = fresh(sample), fresh(sample)
+            filling.fill_as_written(written)
             filling.fill(filled)
-            for error in rules.iter_errors(filled):
-                if not _is_in(sample, error.instance_path):
-                    yield error
+            for value, before in ((written, sample), (filled, written)):
+                for error in rules.iter_errors(value):
+                    if not _is_in(before, error.instance_path):
+                        yield error
 
 
 def _is_in(value: Any, path: Iterable[Any]) -> bool:
