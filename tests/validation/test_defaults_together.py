@@ -126,7 +126,8 @@ def test_what_a_default_holds_as_it_is_written_loads(case: str, required: list[s
     below, expected = HELD_AS_WRITTEN[case]
     schema = {"properties": {"i": copy.deepcopy(below), "q": {}}, "required": required}
     for tool in (ToolConfigLoader().from_mapping(_definition(schema)), _tool(schema)):
-        assert tool.parameters[0].schema["properties"]["i"]["default"] == below["default"]
+        kept = tool.parameters[0].schema or {}
+        assert kept["properties"]["i"]["default"] == below["default"]
         result = Validator().validate(tool, {"o": dict.fromkeys(required, 1)})
         assert result.is_valid
         assert result.validated_params["o"]["i"] == expected
