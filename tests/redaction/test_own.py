@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import msgspec
@@ -122,3 +123,47 @@ def test_what_is_deep_or_short() -> None:
         True,
         None,
     ]
+
+
+MANY = {f"key{number:05}": f"value-{number:05}-{number * 7919}" for number in range(8_000)}
+
+
+def test_of_very_many_secrets_nothing_else_of_the_call_is_shown() -> None:
+    """Above 400 texts each one is hidden unread: to look for all of them would take seconds.
+
+    Looked at: arguments, results, words, beginnings, cuts. The shape stays, and the declared names.
+    """
+    own = OwnSecrets({"box": MANY, "target": "x"}, ["box"], declared=["box", "target", "is_on"])
+    assert own.hides_all
+    assert own.params({"box": MANY, "target": "value-00001-7919", "n": 7, "is_on": True}) == {
+        "box": "[hidden]",
+        "target": "[hidden]",
+        "[hidden]": "[hidden]",
+        "is_on": True,
+    }
+    assert own.value({"result": ["value-00001-7919", 7, None, ()]}) == {
+        "result": ["[hidden]", "[hidden]", None, []]
+    }
+    for hide in (own.text, own.hide_text, own.hide, own.beginning):
+        assert (hide("no value-00001-7919"), hide("")) == ("[hidden]", "")
+    assert not own.splits("no value-00001-7919", 10)
+
+
+def test_of_as_many_secrets_as_are_looked_for_each_is_found() -> None:
+    """Of many values each is found in its forms, and what is none of them is shown."""
+    few = dict(list(MANY.items())[:128])
+    own = OwnSecrets({"box": few}, ["box"], declared=["box"])
+    assert not own.hides_all
+    for key, text in few.items():
+        coded = base64.b64encode(text.encode()).decode()
+        shown = own.text(f"{key} is {text}, {text.encode().hex()} and {coded}")
+        assert shown == "[hidden] is [hidden], [hidden] and [hidden]"
+    assert own.text(f"value-{9_000} is shown") == "value-9000 is shown"
+    short = OwnSecrets({"box": [*few.values(), "abc"]}, ["box"], shortest=1)
+    assert short.text("abcd") == "[hidden]d"
+
+
+def test_long_secrets_are_looked_for_up_to_a_number_of_characters() -> None:
+    """What is too long for other forms is looked for as it is; of much else, nothing is shown."""
+    assert not OwnSecrets({"a": "x" * 1_000_000}, ["a"]).hides_all
+    assert OwnSecrets({"a": [f"{number:010}" * 1_000 for number in range(20)]}, ["a"]).hides_all

@@ -41,6 +41,10 @@ def text(part: str, size: int = SIZE) -> str:
     return (part * (size // len(part) + 1))[:size]
 
 
+def secrets(number: int) -> dict[str, str]:
+    return {f"key{at:05}": f"value-{at:05}-{at * 7919}" for at in range(number)}
+
+
 DEEP = nested(50_000)
 CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
     "a tower of powers": ("calculator", lambda: {"expression": "9**9**9**9"}),
@@ -64,6 +68,12 @@ CALLS: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: {"value": {f"Bearer abcdefghijkl{n:08}": n for n in range(3_000)}},
     ),
     "a deep answer": ("returned", lambda: {"is_deep": True}),
+    "as many secrets as are looked for": ("kept_secret", lambda: {"box": secrets(128)}),
+    "thousands of secrets": ("kept_secret", lambda: {"box": secrets(8_000)}),
+    "thousands of secrets in an error": (
+        "kept_secret",
+        lambda: {"box": secrets(8_000), "is_failing": True},
+    ),
     "an error of a megabyte": ("failed", lambda: {"message": text("token: 1 ", 1_000_000)}),
 }
 
@@ -95,6 +105,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[ToolEngine]:
         made.register_tool(checked, lambda slow="", thing=None: None)
         made.register_tool({"name": "returned", "description": "R.", **_TAKES}, _returned)
         made.register_tool({"name": "failed", "description": "F.", **_MESSAGE}, _failed)
+        made.register_tool({"name": "kept_secret", "description": "K.", **_BOX}, _kept_secret)
         yield made
 
 
@@ -113,6 +124,20 @@ _TAKES: dict[str, Any] = {
 _MESSAGE: dict[str, Any] = {
     "parameters": [{"name": "message", "type": "string", "description": "M.", "required": True}]
 }
+
+
+_BOX: dict[str, Any] = {
+    "parameters": [
+        {"name": "box", "type": "object", "description": "B.", "secret": True},
+        {"name": "is_failing", "type": "boolean", "description": "F."},
+    ]
+}
+
+
+async def _kept_secret(box: dict[str, Any] | None = None, is_failing: bool = False) -> Any:
+    if is_failing:
+        raise ValueError(f"no {box}")
+    return {"said": box}
 
 
 async def _returned(value: Any = None, is_deep: bool = False) -> Any:

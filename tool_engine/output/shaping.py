@@ -18,7 +18,6 @@ from tool_engine.output.limited import Kept, LimitedOutput, Reader, cut_output, 
 from tool_engine.output.measure import Measure, plain
 from tool_engine.output.plain import plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
-from tool_engine.redaction.splitting import splits_secret
 
 __all__ = ["Keeper", "is_quick", "shaped"]
 
@@ -83,11 +82,8 @@ class _Shaper:
         if self._limits.select is not None:
             output = self._selected(self._limits.select, value)
 
-        def splits(text: str, place: int) -> bool:
-            return splits_secret(text, place, secrets.text)
-
         reader = Reader(context.call_id or "", self._has_reader and is_known(context))
-        cut = cut_output(output, self._limits, splits, reader)
+        cut = cut_output(output, self._limits, secrets.splits, reader)
         if cut is None and output is returned:
             return value
         kept = self._keep(returned, output, _is_kept)

@@ -10,13 +10,22 @@ import json
 import sys
 from binascii import b2a_base64, hexlify
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from threading import Lock
 from typing import Final
 
 from tool_engine.redaction.spelling import find_spelled, spans_of
 
-__all__ = ["KnownSecrets", "known_secrets", "remember_secret", "secret_forms"]
+__all__ = [
+    "FEW",
+    "GRAM",
+    "LONGEST_CODED",
+    "KnownSecrets",
+    "grams_in",
+    "known_secrets",
+    "remember_secret",
+    "secret_forms",
+]
 
 _SHORTEST: Final = 4
 """Characters; shorter values stand in every second text."""
@@ -24,15 +33,14 @@ _SHORTEST_CODED: Final = 6
 """Characters; a shorter encoded form is not recognisable as the secret."""
 _SHORTEST_LINE: Final = 16
 _MOST_LINES: Final = 200
-_LONGEST_CODED: Final = 16_384
+LONGEST_CODED: Final = 16_384
 _MOST: Final = 10_000
 """Secrets that are remembered: tokens renewed each hour take more than a year to fill it."""
-_FEW: Final = 64
+FEW: Final = 64
 """Most forms that are quicker to search one by one."""
-_GRAM: Final = 4
+GRAM: Final = 4
 _MOST_GRAMS: Final = 64
 _NEVER: Final = "[hidden]"
-_HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 
 def secret_forms(value: str) -> tuple[str, ...]:
@@ -44,7 +52,7 @@ def secret_forms(value: str) -> tuple[str, ...]:
     """
     bare = value.strip()
     forms = [value, bare, *_lines(bare)]
-    if len(value) <= _LONGEST_CODED:
+    if len(value) <= LONGEST_CODED:
         forms += _escaped(bare)
         forms += (form for form in _coded(bare) if len(form) >= _SHORTEST_CODED)
     return tuple(dict.fromkeys(form for form in forms if len(form) >= _SHORTEST))
@@ -56,7 +64,8 @@ def _lines(value: str) -> list[str]:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    # Loaded late: the import takes longer than the rest of this package.
+    # Loaded late: the imports take longer than the rest of this package.
+    from html import escape
     from urllib.parse import quote, quote_plus
 
     for safe in ("", "/"):
@@ -70,7 +79,7 @@ def _escaped(value: str) -> Iterator[str]:
     yield from (as_json, as_json.replace("/", "\\/"), json.dumps(value, ensure_ascii=False)[1:-1])
     yield json.dumps(as_json)[1:-1]
     yield from (repr(value)[1:-1], repr(value.encode("utf-8", "surrogatepass"))[2:-1])
-    yield value.translate(_HTML)
+    yield escape(value)
 
 
 def _with_small_digits(quoted: str) -> str:
@@ -93,7 +102,7 @@ def _coded(value: str) -> Iterator[str]:
 def _either(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         yield text
-        yield text.translate(_URL_SAFE)
+        yield text.replace("+", "-").replace("/", "_")
 
 
 def _base64(data: bytes) -> list[str]:
@@ -107,9 +116,6 @@ def _base64(data: bytes) -> list[str]:
         for shift in range(3)
     ]
     return [whole, *inner]
-
-
-_URL_SAFE: Final = str.maketrans("+/", "-_")
 
 
 class KnownSecrets:
@@ -159,17 +165,8 @@ class KnownSecrets:
         few = self._few
         if few is not None:
             return spans_of(text, few) if few else []
-        values = {value for gram in self._hits(text) for value in self._index.get(gram, ())}
+        values = {value for gram in grams_in(text, self._index) for value in self._index.get(gram, ())}
         return [span for value in values for span in spans_of(text, secret_forms(value))]
-
-    def _hits(self, text: str) -> set[int]:
-        data = text.encode("utf-8", "surrogatepass")
-        found: set[int] = set()
-        for start in range(_GRAM):
-            whole = (len(data) - start) // _GRAM * _GRAM
-            if whole > 0:
-                found.update(memoryview(data)[start : start + whole].cast("I"))
-        return {gram for gram in found if gram in self._index}
 
     def _file(self, value: str) -> tuple[int, ...]:
         forms = secret_forms(value)
@@ -178,15 +175,15 @@ class KnownSecrets:
             self._index[gram] = (*self._index.get(gram, ()), value)
         if self._few is not None:
             few = tuple(dict.fromkeys((*self._few, *forms)))
-            self._few = few if len(few) <= _FEW else None
+            self._few = few if len(few) <= FEW else None
         return grams
 
     def _free_gram(self, form: str) -> int:
         """Return the least used four bytes of `form`: many tokens begin alike."""
-        data = form.encode("utf-8", "surrogatepass")[: _MOST_GRAMS + _GRAM - 1]
+        data = form.encode("utf-8", "surrogatepass")[: _MOST_GRAMS + GRAM - 1]
         grams = [
-            int.from_bytes(data[at : at + _GRAM], sys.byteorder)
-            for at in range(len(data) - _GRAM + 1)
+            int.from_bytes(data[at : at + GRAM], sys.byteorder)
+            for at in range(len(data) - GRAM + 1)
         ]
         return min(grams, key=lambda gram: len(self._index.get(gram, ())))
 
@@ -197,6 +194,17 @@ class KnownSecrets:
                 self._index[gram] = left
             else:
                 del self._index[gram]
+
+
+def grams_in(text: str, index: Container[int]) -> set[int]:
+    """Return the keys of `index` that are four successive bytes of a text."""
+    data = text.encode("utf-8", "surrogatepass")
+    found: set[int] = set()
+    for start in range(GRAM):
+        whole = (len(data) - start) // GRAM * GRAM
+        if whole > 0:
+            found.update(memoryview(data)[start : start + whole].cast("I"))
+    return {gram for gram in found if gram in index}
 
 
 known_secrets: Final = KnownSecrets()

@@ -6,16 +6,19 @@ A model may write a password into another argument, and a tool may repeat it in 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.free_key import free_key
 from tool_engine.model.json.output import to_text
 from tool_engine.model.tool import Tool, values_under, write_only_names
-from tool_engine.redaction.known import secret_forms
+from tool_engine.redaction.known import FEW, GRAM, LONGEST_CODED, grams_in, secret_forms
 from tool_engine.redaction.readings import read_number, readings
 from tool_engine.redaction.spelling import Span, find_spelled, spans_of
+from tool_engine.redaction.splitting import splits_secret
 from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
 from tool_engine.redaction.value import redact
 
@@ -27,6 +30,14 @@ _HEAD: Final = 128
 """Characters by which a secret that goes on past the end of the text is recognised."""
 _DEEPEST: Final = 64
 _MOST: Final = 200
+_MOST_SECRETS: Final = 400
+"""Texts that are looked for elsewhere; of more, all of the call's texts are hidden unread."""
+_MOST_CODED: Final = 131_072
+"""Characters of all values that are looked for in other forms; the same."""
+_KEYS_SHOWN: Final = frozenset(
+    ("path", "message", "code", "suggestion", "value", "result", "error", "status", "_truncated", "size")
+)
+"""Keys that are the engine's own, whatever a call was sent."""
 _OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
 _ITEMS: Final = ("items", "unevaluatedItems", "contains")
 _CUT: Final = re.compile(r"… \[[\d,]+ characters in all\]\Z")
@@ -60,11 +71,33 @@ class OwnSecrets:
         secrets = [*(params.get(name) for name in self.names), *filled]
         if self.parts:
             secrets += values_under(params, self.parts)
-        read = readings(secrets, declared)
-        texts = {text for text in read if len(text) >= shortest and text != HIDDEN}
-        self._found = texts | {form for text in texts for form in secret_forms(text)}
-        # The longest first: a secret may be part of another one.
-        self._texts = tuple(sorted(self._found, key=len, reverse=True))
+        self._said = _few_of(readings(secrets, declared), shortest)
+        self._keys = _KEYS_SHOWN.union(declared or ())
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        """All forms, the longest first: a secret may be part of another one."""
+        return tuple(sorted(self._found, key=len, reverse=True))
+
+    @cached_property
+    def _found(self) -> frozenset[str]:
+        said = self._said or ()
+        return frozenset(said).union(*map(secret_forms, said))
+
+    @cached_property
+    def _by_end(self) -> dict[int, list[str]]:
+        """The forms by their last four bytes; what is shorter is under -1."""
+        filed: dict[int, list[str]] = {}
+        for form in self._texts:
+            data = form.encode("utf-8", "surrogatepass")[-GRAM:]
+            gram = int.from_bytes(data, sys.byteorder) if len(data) == GRAM else -1
+            filed.setdefault(gram, []).append(form)
+        return filed
+
+    @property
+    def hides_all(self) -> bool:
+        """Whether there are too many secrets to look for, so that no text of the call is shown."""
+        return self._said is None
 
     def params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of arguments without any secret, by name or by value."""
@@ -73,22 +106,31 @@ class OwnSecrets:
 
     def value(self, value: Any, names: frozenset[str] = frozenset()) -> Any:
         """Return a copy of any value of the call; `names` are hidden entirely."""
-        if not self._texts:
+        if self.hides_all:
+            if names and isinstance(value, Mapping):
+                value = {key: HIDDEN if key in names else each for key, each in value.items()}
+                return self._unread(value, self._keys.union(names))
+            return self._unread(value, self._keys)
+        if not self._said:
             return redact(value, names, self.parts)
         # Texts are redacted in one pass: what looks like a secret may be a part of one.
         return self._hide(redact(value, names, self.parts, self.text), None)
 
     def text(self, text: str) -> str:
         """Return a text without these secrets and all that look like secrets."""
+        if self.hides_all:
+            return text and HIDDEN
         return self._without(text, secret_spans(text))
 
     def hide(self, value: Any) -> Any:
         """Return a value without these secrets; all else is unchanged."""
+        if self.hides_all:
+            return self._unread(value, self._keys)
         return self._hide(value, self.hide_text)
 
     def _hide(self, value: Any, hide_text: Callable[[str], str] | None, depth: int = 0) -> Any:
         """Hide secret values; `hide_text` None: texts are already redacted."""
-        if not self._texts or value is None or isinstance(value, bool) or depth > _DEEPEST:
+        if not self._said or value is None or isinstance(value, bool) or depth > _DEEPEST:
             return value
         if isinstance(value, str):
             return value if hide_text is None else hide_text(value)
@@ -107,16 +149,38 @@ class OwnSecrets:
 
     def hide_text(self, text: str) -> str:
         """Return a text without the values of these secrets."""
-        return self._without(text, []) if self._texts else text
+        if self.hides_all:
+            return text and HIDDEN
+        return self._without(text, []) if self._said else text
+
+    def splits(self, text: str, place: int) -> bool:
+        """Return True if a cut before `place` leaves a half of something that is hidden."""
+        return not self.hides_all and splits_secret(text, place, self.text)
+
+    def _unread(self, value: Any, keys: frozenset[str], depth: int = 0) -> Any:
+        """Return the shape of a value: all of its texts, numbers and other keys are hidden."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str) or depth > _DEEPEST:
+            return value and HIDDEN
+        if isinstance(value, Mapping):
+            copy: dict[Any, Any] = {}
+            for key, item in value.items():
+                name = key if key in keys else free_key(HIDDEN, copy)
+                copy[name] = self._unread(item, keys, depth + 1)
+            return copy
+        if isinstance(value, list | tuple):
+            return [self._unread(item, keys, depth + 1) for item in value]
+        return HIDDEN
 
     def _without(self, text: str, spans: list[Span]) -> str:
         """Return a text without these spans and without the secrets' values."""
-        if self._texts:
+        if self._said:
             # What looks like a secret may be a part of one: both are searched in the original
             # text, or else the rest would be left.
             spans += find_spelled(text, self._spans)
         text = hide_spans(text, spans)
-        if not self._texts:
+        if not self._said:
             return text
         cut = _CUT.search(text)
         return text if cut is None else self._without_half(text, cut.start())
@@ -127,12 +191,14 @@ class OwnSecrets:
         A secret longer than 128 characters is recognised by its first 128; a part of a shorter one
         may be left at the end.
         """
+        if self.hides_all:
+            return text and HIDDEN
         spans = secret_spans(text)
         return hide_spans(text, [*spans, *find_spelled(text, self._spans_of_beginning)])
 
     def hides_the_same(self, other: OwnSecrets) -> bool:
         """Return True if both calls were sent the same secrets."""
-        return (self._found, self.names, self.parts) == (other._found, other.names, other.parts)
+        return (self._said, self.names, self.parts) == (other._said, other.names, other.parts)
 
     @property
     def size(self) -> int:
@@ -140,7 +206,12 @@ class OwnSecrets:
         return sum(map(len, self._texts))
 
     def _spans(self, text: str) -> list[Span]:
-        return spans_of(text, self._texts, overlap=False)
+        forms: Collection[str] = self._texts
+        if len(forms) > FEW:
+            grams = grams_in(text, self._by_end)
+            found = [form for gram in (*grams, -1) for form in self._by_end.get(gram, ())]
+            forms = sorted(found, key=len, reverse=True)
+        return spans_of(text, forms, overlap=False)
 
     def _spans_of_beginning(self, text: str) -> list[Span]:
         spans = self._spans(text)
@@ -158,6 +229,18 @@ class OwnSecrets:
                 if text.startswith(secret[:length], end - length):
                     return f"{text[: end - length]}{HIDDEN}{text[end:]}"
         return text
+
+
+def _few_of(read: Iterable[str], shortest: int) -> frozenset[str] | None:
+    """Return the texts that are looked for, or None if there are too many of them."""
+    said, coded = set[str](), 0
+    for text in read:
+        if len(text) >= shortest and text != HIDDEN and text not in said:
+            said.add(text)
+            coded += len(text) if len(text) <= LONGEST_CODED else 0
+            if len(said) > _MOST_SECRETS or coded > _MOST_CODED:
+                return None
+    return frozenset(said)
 
 
 def secrets_of(tool: Tool, params: Mapping[str, Any], *, shortest: int = _SHORTEST) -> OwnSecrets:

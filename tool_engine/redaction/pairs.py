@@ -15,7 +15,7 @@ from tool_engine.redaction.names import is_secret_key
 
 __all__ = ["pair_spans"]
 
-_MOST_FINDS: Final = 4_000
+_MOST_FINDS: Final = 1_000
 """A text with more secret names is hidden from there on: it was made to take long."""
 
 _HINTS: Final = (
@@ -159,7 +159,7 @@ def _tagged(text: str) -> Iterator[Span]:
     """Yield the text of XML elements with a secret name or attribute."""
     for pattern in (_ELEMENT, _ATTRIBUTE):
         for number, found in enumerate(pattern.finditer(text)):
-            if number >= _MOST_FINDS * 25:
+            if number >= _MOST_FINDS * 100:
                 yield found.start(), len(text)
                 return
             value = found[found.lastindex or 0]
@@ -170,7 +170,7 @@ def _tagged(text: str) -> Iterator[Span]:
 def _in_cells(text: str) -> Iterator[Span]:
     """Yield table cells that follow a secret's name; a mere word may be a heading."""
     for number, found in enumerate(_CELL.finditer(text)):
-        if number >= _MOST_FINDS * 25:
+        if number >= _MOST_FINDS * 100:
             yield found.start(), len(text)
             return
         value = found[2]

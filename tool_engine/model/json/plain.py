@@ -7,13 +7,15 @@ once as the plain type that it extends, so that all later readers see the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 __all__ = ["Unreadable", "name_of", "read_plain"]
 
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
+_MOST_ANEW: Final = 200_000
+"""Values that are looked at before those that stand in several places are told apart."""
 _DEEPEST: Final = 200
 """Levels that are read; validation refuses long before."""
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
@@ -64,25 +66,25 @@ def _is_exact(value: Any) -> bool:
         return _TEXT.issuperset(map(type, value))
     if kind not in _CONTAINERS:
         return kind in _SCALARS
-    level, seen = [value], {id(value)}
+    # A level at a time, for a million small lists. What stands in many places is read in each,
+    # up to a bound: finding out that it is the same takes longer.
+    level, seen, visited = [value], set[int](), 0
     for _ in range(_DEEPEST):
-        below: list[Any] = []
-        for each in level:
-            held: Any = each
-            if type(each) is dict:
-                if each and not _TEXT.issuperset(map(type, each)):
-                    return False
-                held = each.values()
-            kinds = set(map(type, held))
-            if not kinds <= _SCALARS:
-                if not kinds <= _EXACT:
-                    return False
-                inner = [it for it in held if type(it) in _CONTAINERS and id(it) not in seen]
-                seen.update(map(id, inner))
-                below += inner
-        if not below:
+        visited += sum(map(len, level))
+        if visited > _MOST_ANEW:
+            level = list({id(each): each for each in level if id(each) not in seen}.values())
+            seen.update(map(id, level))
+        mappings = [each for each in level if type(each) is dict]
+        if not _TEXT.issuperset(map(type, chain.from_iterable(mappings))):
+            return False
+        lists = [each for each in level if type(each) is list] if mappings else level
+        held = [*chain.from_iterable(map(dict.values, mappings)), *chain.from_iterable(lists)]
+        kinds = set(map(type, held))
+        if not kinds <= _EXACT:
+            return False
+        if kinds <= _SCALARS:
             return True
-        level = below
+        level = held if kinds <= _CONTAINERS else [it for it in held if type(it) in _CONTAINERS]
     return True
 
 

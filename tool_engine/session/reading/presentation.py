@@ -25,7 +25,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.content import blocks_of
 from tool_engine.redaction import OwnSecrets, secrets_if_known, secrets_of
-from tool_engine.redaction.splitting import splits_secret
 from tool_engine.session.formatting import data_of, default_text, short_text
 from tool_engine.session.own_code import made_text
 from tool_engine.session.reading.cutting import cut_text
@@ -340,16 +339,13 @@ class _Hinting(NamedTuple):
 
 
 def _cut(text: str, most: int, secrets: OwnSecrets, hinting: _Hinting) -> str:
-    def splits(text: str, place: int) -> bool:
-        return splits_secret(text, place, secrets.text)
-
     total = len(text)
     longest = hinting.longest(total)
     rank = next(
         (at for at, hint in enumerate(longest) if most - len(hint) >= _LEAST_BODY),
         len(longest) - 1,
     )
-    cut = cut_text(text, most - len(longest[rank]), splits, language=hinting.language)
+    cut = cut_text(text, most - len(longest[rank]), secrets.splits, language=hinting.language)
     return cut.text + hinting.hints(total - cut.left_out, total, len(cut.head))[rank]
 
 
