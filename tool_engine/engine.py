@@ -14,6 +14,7 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.runs import Runs
 from tool_engine.calls.call_id import name_engine
 from tool_engine.calls.ending import CallEnding
+from tool_engine.calls.foreign_controller import ForeignController
 from tool_engine.calls.home_loop import at_home
 from tool_engine.calls.pipeline import Pipeline
 from tool_engine.calls.plan import Planner
@@ -101,9 +102,15 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
                 f"config must be a ToolEngineConfig, got {config!r}; for a folder write "
                 "ToolEngineConfig(tools_directory=...)"
             )
-        admission = _controller_for(self.config, concurrency, controller)
-        # Another one is known by its maker; to all others it is what it stands for.
-        self.controller = cast("ToolConcurrencyController", admission)
+        if controller is None:
+            own = _own_controller(self.config, concurrency)
+            self.controller, self._admission = own, cast("AdmissionController", own)
+        else:
+            _check_controller(self.config, concurrency, controller)
+            # Another one is known by its maker; to all others it is what it stands for.
+            self.controller = cast("ToolConcurrencyController", controller)
+            is_own = type(controller) is ToolConcurrencyController
+            self._admission = controller if is_own else ForeignController(controller)
         if backend is not None:
             check_part("backend", backend, ExecutionBackend)
         self.store = store or ToolKnowledgeStore(storage_for(self.config))
@@ -127,7 +134,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         self._reloader: Reloader = import_module("tool_engine.reloading").Reloader(
             self.config, self._registry, self._bus, self._generations, self._swap
         )
-        self._pipeline = self._make_pipeline(admission, _scope_of(approver))
+        self._pipeline = self._make_pipeline(self._admission, _scope_of(approver))
         self._execute = durable(self._pipeline.execute, self.store.storage)
         if type(self).execute is ToolEngine.execute:
             # The method below, without the step in between: it is the path of every call.
@@ -273,7 +280,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         if self._disowned is not None:
             return
         self._pipeline.close()
-        self.controller.close()
+        self._admission.close()
         # A closing that was cancelled before its first step has closed nothing.
         if self._closing is None or self._closing.cancelled():
             self._closing = asyncio.create_task(self._close(), name="tool-engine-close")
@@ -288,7 +295,7 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
             stack.push_async_callback(self._registry.close)
             stack.push_async_callback(self._end_leftovers)
             stack.push_async_callback(
-                _end_calls, self._pipeline, self.controller, self.config.close_timeout
+                _end_calls, self._pipeline, self._admission, self.config.close_timeout
             )
             stack.push_async_callback(self._reloader.stop)
 
@@ -458,29 +465,32 @@ class ToolEngine(GenerationsView, ToolDecorator, RecordsView, EventsView, KnownA
         return self._reloader.quarantined
 
     def _warnings(self) -> list[str]:
-        return self._reloader.limit_warnings(self.controller.config)
+        return self._reloader.limit_warnings(self._admission.config)
 
 
-def _controller_for(
+def _own_controller(
+    config: ToolEngineConfig, concurrency: ConcurrencyConfig | None
+) -> ToolConcurrencyController:
+    limits = checked_concurrency(concurrency or config.concurrency)
+    return ToolConcurrencyController(limits, clock=_loop_time)
+
+
+def _check_controller(
     config: ToolEngineConfig,
     concurrency: ConcurrencyConfig | None,
-    controller: AdmissionController | None,
-) -> AdmissionController:
-    """Return the controller that admits the calls of an engine.
+    controller: AdmissionController,
+) -> None:
+    """Check what is given as the controller of an engine.
 
     Raises:
-        ConfigurationError: Limits are given twice, or what is given is no controller.
+        ConfigurationError: Limits are given twice, or it is no controller.
     """
-    if controller is None:
-        limits = checked_concurrency(concurrency or config.concurrency)
-        return ToolConcurrencyController(limits, clock=_loop_time)
     check_part("controller", controller, AdmissionController)
     if concurrency is not None or config.concurrency != ConcurrencyConfig():
         raise ConfigurationError(
             "the limits are given twice, by `concurrency` and by the controller, which has its "
             "own; leave `concurrency` out, and give its limits to the controller"
         )
-    return controller
 
 
 def _loop_time() -> float:

@@ -20,7 +20,14 @@ import pytest
 
 from tests.contracts.secret_world import KINDS, SENT, SecretWorld
 from tests.protocols.line_protocol import LineDecoder, LineProtocol
-from tool_engine import ToolExecutionError, ToolSubAgent
+from tool_engine import (
+    ConcurrencyConfig,
+    ToolConcurrencyController,
+    ToolEngine,
+    ToolEngineConfig,
+    ToolExecutionError,
+    ToolSubAgent,
+)
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.models import RecordedModel
 from tool_engine.errors import ChatModelError
@@ -340,6 +347,19 @@ async def slots(world: SecretWorld) -> bool:
     return True
 
 
+async def controllers(world: SecretWorld) -> bool:
+    class Broken(ToolConcurrencyController):
+        admit_nowait = staticmethod(world.fail)
+        admit = staticmethod(world.fail_later)
+
+    config = ToolEngineConfig(auto_reload=False)
+    engine = ToolEngine(config, controller=Broken(ConcurrencyConfig()))
+    engine.register_tool({"name": "pay", "description": "P."}, world.fail)
+    world.keep(await engine.execute("pay"))
+    await engine.close()
+    return False
+
+
 async def group_rules(world: SecretWorld) -> bool:
     world.define()
     session = ToolSession(world.engine, "chat")
@@ -377,6 +397,7 @@ PLACES: dict[str, list[tuple[Callable[[SecretWorld], Awaitable[bool]], tuple[str
     ],
     "consent_failed": [(scope, KINDS)],
     "decision_not_found": [(decisions, KINDS)],
+    "controller_failed": [(controllers, UNSENT)],
     "decision_not_kept": [(decisions, KINDS)],
     "event_lost": [(kept_events, KINDS)],
     "executor_close_failed": [(closing_an_executor, UNSENT)],

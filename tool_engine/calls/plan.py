@@ -18,14 +18,17 @@ from tool_engine.backends.local import LocalBackend
 from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
 from tool_engine.config import ConcurrencyConfig
+from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult
+from tool_engine.model.json.plain import name_of
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import RetryPolicy, Tool
 from tool_engine.output.shaping import shaped
+from tool_engine.redaction import words_of
 from tool_engine.validation import ToolParameterValidator
 
 __all__ = ["Placing", "Plan", "Planner"]
@@ -213,15 +216,34 @@ class Planner:
         """Choose where a tool runs; the limits on its results hold wherever that is."""
         if runs is None:
             return None, Placing(None, leaves_on_cancel=False)
-        here, backend = self._local, self._backend
-        if backend is not here and backend.takes(runs, tool):
-            executor = self._limited(tool, PlacedExecutor(runs, backend))
-            return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
+        here = self._local
+        if self._backend is not here and (placed := self._place_elsewhere(tool, runs)) is not None:
+            return placed
         executor = self._limited(tool, runs)
         direct = getattr(executor, "direct", None)
         return executor, Placing(
             here.function_for(executor), here.leaves_on_cancel(executor), direct
         )
+
+    def _place_elsewhere(
+        self, tool: Tool, runs: ToolExecutor
+    ) -> tuple[ToolExecutor, Placing] | None:
+        """Place a tool where the backend runs it; None: it does not take it.
+
+        Raises:
+            ToolExecutionError: The backend failed; the tool is not run here instead.
+        """
+        backend = self._backend
+        try:
+            if not backend.takes(runs, tool):
+                return None
+            executor = self._limited(tool, PlacedExecutor(runs, backend))
+            return executor, Placing(executor.execute, backend.leaves_on_cancel(runs))
+        except Exception as error:
+            raise ToolExecutionError(
+                f"the backend {name_of(backend)} cannot say whether it runs {tool.name!r}: "
+                f"{words_of(error)}"
+            ) from error
 
     def _owner_of(self, tool: Tool, own: ToolExecutor | None) -> int | None:
         """Return the number of the executor of a conversation's own tool, for its counts."""

@@ -86,6 +86,7 @@ FACTS: Final[dict[str, Fact]] = {
     "cache_not_read": Fact("debug", "the cache of definitions is not there or not usable"),
     "cache_not_written": Fact("debug", "the cache of definitions could not be kept"),
     "close_left_threads": Fact("warning", "threads of tools outlive `close()`"),
+    "controller_failed": Fact("error", "a controller of others broke its contract; calls go on"),
     "event_lost": Fact("error", "the storage of events refused one"),
     "events_dropped": Fact("error", "events had to go, as too many waited to be written"),
     "events_not_written": Fact("error", "the database of events takes nothing; it is retried"),

@@ -165,7 +165,9 @@ class KnownSecrets:
         few = self._few
         if few is not None:
             return spans_of(text, few) if few else []
-        values = {value for gram in grams_in(text, self._index) for value in self._index.get(gram, ())}
+        values = {
+            value for gram in grams_in(text, self._index) for value in self._index.get(gram, ())
+        }
         return [span for value in values for span in spans_of(text, secret_forms(value))]
 
     def _file(self, value: str) -> tuple[int, ...]:

@@ -35,7 +35,18 @@ _MOST_SECRETS: Final = 400
 _MOST_CODED: Final = 131_072
 """Characters of all values that are looked for in other forms; the same."""
 _KEYS_SHOWN: Final = frozenset(
-    ("path", "message", "code", "suggestion", "value", "result", "error", "status", "_truncated", "size")
+    (
+        "path",
+        "message",
+        "code",
+        "suggestion",
+        "value",
+        "result",
+        "error",
+        "status",
+        "_truncated",
+        "size",
+    )
 )
 """Keys that are the engine's own, whatever a call was sent."""
 _OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
