@@ -23,8 +23,6 @@ from tool_engine.model.settings.retention import (
 )
 from tool_engine.model.settings.source import DatabaseSource, checked_sources
 
-__all__ = ["ConcurrencyConfig", "KeyLimits", "ToolEngineConfig", "checked_concurrency"]
-
 DEFAULT_MAX_THREADS: Final = 64
 RELOAD_POLICIES: Final = ("warn", "strict")
 ENFORCE: Final = "enforce"

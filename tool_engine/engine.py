@@ -54,8 +54,6 @@ from tool_engine.validation import ToolParameterValidator
 if TYPE_CHECKING:
     from tool_engine.reloading import Reloader
 
-__all__ = ["ToolEngine"]
-
 _log = get_logger(__name__)
 _LAST_GRACE: Final = 1.0
 """Seconds that cancelled work has to end."""

@@ -13,42 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from tool_engine.visible import visible
 
-__all__ = [
-    "AdmissionError",
-    "ApprovalError",
-    "ChatModelError",
-    "CircuitOpenError",
-    "ConfigurationError",
-    "ControllerClosedError",
-    "DefinitionError",
-    "DefinitionProblem",
-    "DuplicateToolError",
-    "EngineClosedError",
-    "EventsExpiredError",
-    "EventsLostError",
-    "ExecutorNotFoundError",
-    "GenerationNotFoundError",
-    "InvalidArgumentsError",
-    "LiveObjectError",
-    "LockFileError",
-    "MissingExtraError",
-    "QueueFullError",
-    "QueueTimeoutError",
-    "RateLimitedError",
-    "RecordsUnavailableError",
-    "SessionConflictError",
-    "SessionError",
-    "SlotRejectedError",
-    "SupersededError",
-    "ToolConflictError",
-    "ToolEngineError",
-    "ToolExecutionError",
-    "ToolNotFoundError",
-    "ToolQuarantinedError",
-    "UnboundContextError",
-    "VariableError",
-]
-
 
 class ToolEngineError(Exception):
     """The root of every exception that the engine raises."""

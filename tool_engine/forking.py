@@ -10,8 +10,6 @@ import os
 from typing import Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["Inheritable", "disown_in_child"]
-
 
 class Inheritable(Protocol):
     """An object that a forked process must not use."""

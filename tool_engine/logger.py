@@ -15,17 +15,6 @@ from importlib import import_module
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
-__all__ = [
-    "Logger",
-    "LoggingWatcher",
-    "configured",
-    "current_call",
-    "get_logger",
-    "is_configured",
-    "prepare",
-    "watch",
-]
-
 current_call: Final[ContextVar[Any]] = ContextVar("tool_engine_call", default=None)
 """The call whose tool runs here, in its threads and in the tasks that it starts; it may have ended.
 It has `call_id`, `tool_name` and `context`."""

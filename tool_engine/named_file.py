@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["read_named", "why_unread", "why_unwritten", "write_named", "writing_named"]
-
 _PATIENCE: Final = 2.0
 """Seconds to wait for a program to open the other end of a named pipe."""
 _NOT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)

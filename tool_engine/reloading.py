@@ -39,8 +39,6 @@ from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.trusted import TrustedPath, trust
 from tool_engine.validation import ToolParameterValidator
 
-__all__ = ["Reloader", "limit_warnings"]
-
 _log = get_logger(__name__)
 _NO_ARGUMENTS: Final = pack({})
 _MOST_LOGGED: Final = 20

@@ -16,18 +16,6 @@ from threading import Lock
 from typing import Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-__all__ = [
-    "Kind",
-    "TrustedPath",
-    "Trusting",
-    "database_files",
-    "folder_of_now",
-    "is_below",
-    "plain",
-    "trust",
-    "trusted_paths",
-]
-
 
 class Kind(Enum):
     """How much of a path is trusted."""

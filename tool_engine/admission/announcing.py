@@ -17,8 +17,6 @@ from tool_engine.logger import get_logger
 from tool_engine.model.json.data import Data
 from tool_engine.redaction import words_of
 
-__all__ = ["Announcer", "SlotEvent"]
-
 _log: Final = get_logger(__name__)
 
 QUEUED: Final = "slot_queued"

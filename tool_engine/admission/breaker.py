@@ -7,8 +7,6 @@ from typing import Final
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.settings.concurrency import BreakerPolicy
 
-__all__ = ["CLOSED", "HALF_OPEN", "OPEN", "CircuitBreaker"]
-
 CLOSED: Final = "closed"
 """Calls pass; failures in a row are counted."""
 HALF_OPEN: Final = "half_open"

@@ -27,8 +27,6 @@ from tool_engine.errors import (
 from tool_engine.model.call import ToolExecutionContext, check_timeout
 from tool_engine.model.checks.known_fields import KnownArguments
 
-__all__ = ["BridgedController", "ControllerBridge", "SlotClaim"]
-
 LOOK_INTERVAL: Final = 0.5
 """The most seconds between two looks of a waiting caller at whether the home loop is alive."""
 

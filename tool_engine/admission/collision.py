@@ -9,8 +9,6 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.waiting import Waiter
 from tool_engine.model.settings.concurrency import CollisionPolicy
 
-__all__ = ["count_excess", "give_way", "is_refused"]
-
 
 def count_excess(request: AdmissionRequest, lane: Lane) -> int:
     """Return how many units too many its key would have, with the call and those that wait."""

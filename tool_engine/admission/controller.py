@@ -31,8 +31,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.json.copying import live
 
-__all__ = ["ToolConcurrencyController"]
-
 
 @live("pass it on as it is, or make another one with its config")
 class ToolConcurrencyController(KnownArguments):

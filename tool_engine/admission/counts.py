@@ -12,8 +12,6 @@ from tool_engine.admission.breaker import CircuitBreaker
 from tool_engine.admission.throttle import Throttle
 from tool_engine.model.settings.concurrency import BreakerPolicy, ToolRate
 
-__all__ = ["Counts", "ToolCounts"]
-
 
 class Counts:
     """The starts and the failures in a row of what may have a rate and a breaker."""

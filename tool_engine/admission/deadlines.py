@@ -12,8 +12,6 @@ from typing import Final
 
 from tool_engine.admission.waiting import Waiter
 
-__all__ = ["Deadlines"]
-
 _COMPACT_FROM: Final = 64
 
 

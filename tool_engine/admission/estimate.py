@@ -8,8 +8,6 @@ from math import fsum, inf, log, sqrt
 from random import Random
 from typing import Final
 
-__all__ = ["NINE_TENTHS", "ServiceTimes", "percentile"]
-
 NINE_TENTHS: Final = 1.2816
 """Standard deviations above the mean below which nine tenths of a normal distribution lie."""
 _STEPS: Final = 100

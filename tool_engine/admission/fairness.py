@@ -12,8 +12,6 @@ from math import ceil
 from tool_engine.admission.key import Key
 from tool_engine.admission.waiting import Waiter
 
-__all__ = ["join", "serve", "turn_in_line", "turn_of"]
-
 
 def join(share: Key, current: float) -> None:
     """A call of the key is about to wait; `current` is the round of the call served last.

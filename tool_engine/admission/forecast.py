@@ -22,8 +22,6 @@ from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 
-__all__ = ["Forecast"]
-
 
 class _Double(Waiter):
     """Stands in line in the place of a waiter, and calls `note` where that one would wake."""

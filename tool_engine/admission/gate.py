@@ -6,8 +6,6 @@ from tool_engine.admission import refusal
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.errors import AdmissionError
 
-__all__ = ["Gate"]
-
 
 class Gate:
     """Open, paused, draining, closed, or shut because too many zombies hold slots."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from tool_engine.admission.slot import ConcurrencySlot, Order
 
-__all__ = ["COMES_LAST", "Key"]
-
 COMES_LAST: Final[Order] = (inf, 0, 0)
 """The order of a call that comes after all others."""
 _COMPACT_FROM: Final = 64

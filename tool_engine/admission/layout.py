@@ -16,8 +16,6 @@ from tool_engine.admission.request import AdmissionRequest, OwnKey
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.config import ConcurrencyConfig
 
-__all__ = ["Layout"]
-
 _STATES: Final = (CLOSED, HALF_OPEN, OPEN)
 _MOST_OWNED: Final = 1_000
 """Tools that single conversations have; those that have no call any more go first."""

@@ -12,8 +12,6 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.interfaces import AdmissionController
 from tool_engine.model.settings.settable import settable
 
-__all__ = ["SlotLease"]
-
 
 @settable
 class SlotLease(msgspec.Struct, eq=False, gc=False):

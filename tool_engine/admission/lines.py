@@ -25,8 +25,6 @@ from tool_engine.admission.slot import ConcurrencySlot, Order, ancestry
 from tool_engine.admission.throttle import Throttle
 from tool_engine.admission.waiting import Waiter
 
-__all__ = ["Bucket", "Lane", "Line", "ToolLine"]
-
 _COMPACT_FROM: Final = 64
 _REMEMBERED: Final = 512
 """Waits and service times per bucket from which percentiles are taken."""

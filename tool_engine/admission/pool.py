@@ -32,8 +32,6 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import AdmissionError, ToolEngineError
 
-__all__ = ["SlotPool", "broken_accounting"]
-
 
 def broken_accounting(slot: ConcurrencySlot) -> ToolEngineError:
     """More was given back than was taken: a counter that were clamped would hide the leak."""

@@ -22,8 +22,6 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolEngineError
 
-__all__ = ["Queue"]
-
 
 class Queue:
     """The calls that wait, each in its line; gives no slots itself.

@@ -9,8 +9,6 @@ from tool_engine.admission.lines import Bucket, Lane, Line
 from tool_engine.admission.slot import ConcurrencySlot
 from tool_engine.admission.waiting import Waiter
 
-__all__ = ["Reason", "name_of", "reason_of"]
-
 
 class Reason(NamedTuple):
     """Why the first of a line waits, and with it all behind it."""

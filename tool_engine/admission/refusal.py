@@ -21,21 +21,6 @@ from tool_engine.errors import (
 )
 from tool_engine.model.settings.concurrency import CollisionPolicy
 
-__all__ = [
-    "broken",
-    "closed",
-    "collides",
-    "flooded",
-    "full",
-    "impossible",
-    "no_room",
-    "still_too_fast",
-    "superseded",
-    "to_wait",
-    "too_fast",
-    "waited_too_long",
-]
-
 _CLOSED: Final = {
     "closed": "the controller is closed and gives no more slots",
     "draining": "the controller is draining and takes no new calls; call resume() to go on",

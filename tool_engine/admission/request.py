@@ -24,8 +24,6 @@ from tool_engine.model.settings.concurrency import (
 )
 from tool_engine.model.tool import Tool
 
-__all__ = ["AdmissionRequest", "OwnKey", "digest_of", "tool_key_of"]
-
 DEFAULT_BUCKET: Final = "__default__"
 _MINDS_LENT: Final = (
     CollisionPolicy.REJECT,

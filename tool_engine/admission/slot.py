@@ -12,17 +12,6 @@ from tool_engine.interfaces import Slot
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.settable import settable
 
-__all__ = [
-    "ACTIVE",
-    "BYPASS",
-    "PARKED",
-    "RELEASED",
-    "ZOMBIE",
-    "ConcurrencySlot",
-    "Order",
-    "ancestry",
-]
-
 Order = tuple[float, int, int]
 """A place in line: the strategy's key, then the number of the arrival, then that of a call made by
 a call, which inherits the first two."""

@@ -9,8 +9,6 @@ import msgspec
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.json.data import Data
 
-__all__ = ["ConcurrencySnapshot", "HeldSlot", "WaitExplanation", "WaitingCall"]
-
 
 class HeldSlot(msgspec.Struct, Data, frozen=True):
     """A slot that was given and not given back, parked ones included."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from tool_engine.model.settings.concurrency import ToolRate
 
-__all__ = ["Throttle"]
-
 
 class Throttle:
     """A rate, asked without waiting: a sliding window over the last starts.

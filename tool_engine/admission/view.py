@@ -26,8 +26,6 @@ from tool_engine.admission.waiting import Waiter
 from tool_engine.interfaces import AdmissionUser
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 
-__all__ = ["ControllerView"]
-
 _MOST_NAMES: Final = 10
 _NAMELESS: Final = "(no id)"
 _MOST_STEPS: Final = 800

@@ -9,8 +9,6 @@ from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.slot import ConcurrencySlot, Order
 from tool_engine.errors import AdmissionError
 
-__all__ = ["Waiter"]
-
 
 class Waiter:
     """One position in a queue: ends exactly once, as granted, refused or given up."""

@@ -13,8 +13,6 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import OwnSecrets
 from tool_engine.session.bounds import Usage
 
-__all__ = ["AgentAnswer", "StopReason", "hidden"]
-
 
 class StopReason(str, Enum):
     """The reason why a turn ended."""

@@ -21,8 +21,6 @@ from tool_engine.protocols.large import read_in_time, size_of
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import OwnSecrets, redact_text, words_of
 
-__all__ = ["Asking", "Emit"]
-
 Emit = Callable[..., None]
 
 _log: Final = get_logger(__name__)

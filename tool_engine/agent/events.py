@@ -16,8 +16,6 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.redaction import HIDDEN, OwnSecrets, redact, redact_text
 from tool_engine.session.bounds import Usage
 
-__all__ = ["AgentEvent", "AgentEventType"]
-
 
 class AgentEventType(str, Enum):
     ROUND_STARTED = "round_started"

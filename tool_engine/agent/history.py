@@ -23,8 +23,6 @@ from tool_engine.protocols.content import REQUEST_ID
 from tool_engine.protocols.objects import readable
 from tool_engine.protocols.openai_responses.items import without_awaited
 
-__all__ = ["History", "result_messages"]
-
 _IDS: Final = ("id", "call_id")
 
 

@@ -20,8 +20,6 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
 
-__all__ = ["Listeners", "OnEvent", "ended"]
-
 OnEvent = Callable[[AgentEvent], object]
 """A listener: a plain function; its errors are logged."""
 

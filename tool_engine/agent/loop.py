@@ -28,8 +28,6 @@ from tool_engine.protocols.objects import readable
 from tool_engine.redaction import shorten_words, words_of
 from tool_engine.session.session import ToolSession
 
-__all__ = ["AgentLoop"]
-
 _METHODS: Final = ("user_message", "reply")
 _VALUES: Final = ("name", "protocol")
 

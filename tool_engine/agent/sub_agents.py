@@ -24,8 +24,6 @@ from tool_engine.session.variables.variable_tools import CarriesLabels
 if TYPE_CHECKING:
     from tool_engine.agent.loop import AgentLoop
 
-__all__ = ["SUB_AGENT_TOOL", "note_effect", "offer_sub_agents"]
-
 SUB_AGENT_TOOL: Final = "call_sub_agent"
 _SECONDS: Final = 600.0
 _DEFINITION: Final = {

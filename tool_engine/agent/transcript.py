@@ -14,8 +14,6 @@ from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.cycle import as_execution_result, as_tool_request
 from tool_engine.protocols.objects import readable
 
-__all__ = ["ChildHistory", "Transcript", "TranscriptEntry"]
-
 
 class TranscriptEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One message, or one call that ended."""

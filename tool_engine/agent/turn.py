@@ -31,8 +31,6 @@ from tool_engine.protocols.openai.endings import meaning_of
 from tool_engine.session.repetition import Advice
 from tool_engine.session.session import ToolSession
 
-__all__ = ["Conversation", "Turn"]
-
 _RECOVERED: Final = frozenset({StopReason.TRUNCATED, StopReason.UNREADABLE})
 """Problems that the model may correct once in a turn."""
 _MAY_HAVE_RUN: Final = (None, "timeout", "cancelled", "execution_error", "result_rejected")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["say"]
-
 _WORDS: Final = {
     "en": {
         "cut": "Your last reply was cut off by the limit on its length, so it was not used. Write "

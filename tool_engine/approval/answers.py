@@ -10,8 +10,6 @@ from tool_engine.interfaces import Approver
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.json.output import shown
 
-__all__ = ["Answer", "check_approver", "decision_from", "said_by"]
-
 Answer: TypeAlias = ApprovalDecision | bool | str | None
 """A decision; True or False; the reason of a refusal; None: no answer now."""
 

@@ -27,8 +27,6 @@ from tool_engine.model.newest import keep_newest
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import OwnSecrets, secrets_asked, secrets_of, words_of
 
-__all__ = ["ApprovalBook"]
-
 DEFAULT_TIMEOUT: Final = 300.0
 """Seconds after which a request without an answer is refused. U32."""
 MOST_REMEMBERED: Final = 10_000

@@ -27,8 +27,6 @@ from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.visible import visible
 
-__all__ = ["ConsoleApprover"]
-
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _LONGEST_LINE: Final = 65_536
 _AT_ONCE: Final = 4_096

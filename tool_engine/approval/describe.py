@@ -16,8 +16,6 @@ from tool_engine.model.json.output import to_text
 from tool_engine.redaction import OwnSecrets
 from tool_engine.visible import cut_middle, visible
 
-__all__ = ["argument_lines", "describe", "difference", "shown_fields"]
-
 _LONGEST_VALUE: Final = 2_000
 _LONGEST_TEXT: Final = 20_000
 _LONGEST_HEADLINE: Final = 200

@@ -29,8 +29,6 @@ from tool_engine.model.permission import ExecutionPolicy, ResultPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import secrets_if_known, secrets_of, shorten_words, words_of
 
-__all__ = ["ApprovalGate", "gate_of_engine"]
-
 Policy = Callable[[Tool, Mapping[str, Any]], Decision]
 """Returns the decision of the rules and policies for one call."""
 

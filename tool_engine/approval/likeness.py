@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple
 from tool_engine.model.json.output import to_text
 from tool_engine.visible import is_deceptive, without_unseen
 
-__all__ = ["Argument", "is_match", "is_pattern", "spelled_in"]
-
 _WILD: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")
 _PART: Final = re.compile(rf"{_WILD.pattern}|.", re.S)
 _MAPPING: Final = (dict, Mapping)

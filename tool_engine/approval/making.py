@@ -19,8 +19,6 @@ import msgspec
 from tool_engine.approval.preview import executor_of_call
 from tool_engine.model.tool import Tool
 
-__all__ = ["code_of", "making_of", "place_of"]
-
 _OF_FILE: Final = frozenset({"source", "findings"})
 """Fields about where a tool comes from, not what it is."""
 _ENGINE: Final = "tool_engine."

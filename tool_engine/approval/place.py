@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tool_engine.model.tool import Tool
 
-__all__ = ["asked_in", "engine_asked"]
-
 _asked: Final[ContextVar[tuple[Tool, Any] | None]] = ContextVar("asked_in_engine", default=None)
 
 

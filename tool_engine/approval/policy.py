@@ -19,9 +19,6 @@ from tool_engine.model.json.data import Data
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
-__all__ = ["Decision", "PermissionRule", "decide"]
-
-
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
 _SILENT: Final = "::SilentReject"

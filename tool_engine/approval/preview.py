@@ -18,8 +18,6 @@ from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import secrets_if_known, secrets_of, words_of
 
-__all__ = ["AT_ONCE", "executor_of_call", "preview_of", "previewed_by"]
-
 AT_ONCE: Final = 32_768
 """Characters whose secrets are hidden on the event loop; longer texts use a thread."""
 _LONGEST: Final = 5.0

@@ -10,8 +10,6 @@ from tool_engine.errors import ApprovalError
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.checks.known_fields import KnownArguments
 
-__all__ = ["QueueApprover"]
-
 
 class QueueApprover(KnownArguments):
     """Keeps the requests in a list until the user answers them by their token. S34.

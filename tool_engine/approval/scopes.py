@@ -18,8 +18,6 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
 
-__all__ = ["IS_SHARED", "NarrowedScope", "narrowed", "token_of"]
-
 _NONE: Final = frozenset[str]()
 IS_SHARED: Final[ContextVar[bool]] = ContextVar("is_shared", default=False)
 """Whether other conversations have a say in the call being asked about."""

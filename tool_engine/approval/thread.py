@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
-__all__ = ["in_own_thread"]
-
 T = TypeVar("T")
 _NAME: Final = "tool-engine-approver"
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["CurrentTask"]
-
 
 class CurrentTask:
     """The methods of a run that its tool sees."""

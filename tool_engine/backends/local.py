@@ -13,8 +13,6 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["LocalBackend"]
-
 
 class LocalBackend:
     """Runs coroutines on the event loop and plain functions in threads.

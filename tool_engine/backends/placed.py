@@ -8,8 +8,6 @@ from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["PlacedExecutor"]
-
 
 class PlacedExecutor:
     """Runs tools with `executor` where `backend` runs them."""

@@ -8,8 +8,6 @@ from tool_engine.backends.task import ABORTED, ToolTask
 from tool_engine.logger import get_logger
 from tool_engine.redaction import trace_of
 
-__all__ = ["Runs"]
-
 _log = get_logger(__name__)
 
 

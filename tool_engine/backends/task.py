@@ -28,8 +28,6 @@ from tool_engine.backends.current import CurrentTask
 from tool_engine.logger import current_call
 from tool_engine.model.settings.settable import settable
 
-__all__ = ["ABORTED", "SUPERSEDED", "TIMED_OUT", "Home", "ToolTask", "task_of"]
-
 task_of: Callable[[asyncio.AbstractEventLoop], Any]
 """The current task of a running loop, or None."""
 _make_current: Callable[[asyncio.AbstractEventLoop, Any], None]

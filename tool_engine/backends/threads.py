@@ -17,8 +17,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ThreadLane"]
-
 
 class _Work(msgspec.Struct, eq=False):
     function: Callable[[], Any]

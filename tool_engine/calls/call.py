@@ -26,17 +26,6 @@ from tool_engine.model.settings.settable import settable
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import NO_SECRETS, OwnSecrets
 
-__all__ = [
-    "ANONYMOUS",
-    "CANCELLED",
-    "Call",
-    "attempt_of",
-    "end_of",
-    "nested_context",
-    "slot_of_this_call",
-    "too_late",
-]
-
 ANONYMOUS: Final = ToolExecutionContext()
 """The context of a call that comes without one."""
 CANCELLED: Final = Failure("cancelled", "the caller cancelled the call")

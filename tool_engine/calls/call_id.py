@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["name_call", "name_engine"]
-
 _SUPPLY: Final = 256
 """Marks that are drawn at once: a request to the system for each would cost more than a tool."""
 _BYTES: Final = 10

@@ -23,8 +23,6 @@ from tool_engine.model.json.copying import copied
 from tool_engine.model.permission import ExecutionPolicy
 from tool_engine.model.tool import Tool, is_same
 
-__all__ = ["Consents", "frozen"]
-
 _log = get_logger(__name__)
 _CLOSED = Refusal("engine_closed", "the engine was closed before anybody allowed the call")
 

@@ -38,8 +38,6 @@ from tool_engine.output.limited import LimitedOutput
 from tool_engine.output.plain import plain_at_once, plain_output
 from tool_engine.redaction import redact, redact_text
 
-__all__ = ["CallEnding", "Ready", "made_ready"]
-
 Ready = tuple[LimitedOutput | None, dict[str, Any], bytes]
 """The limited output, if there are limits; the output; and what the record keeps of it."""
 

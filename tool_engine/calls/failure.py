@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from tool_engine.errors import AdmissionError, ToolExecutionError
 from tool_engine.redaction import NO_SECRETS, OwnSecrets, shorten_words, words_of
 
-__all__ = ["Failure", "failure_of", "refusal_of"]
-
 
 class Failure(NamedTuple):
     error_type: str

@@ -17,8 +17,6 @@ from tool_engine.logger import get_logger
 from tool_engine.model.json.plain import name_of
 from tool_engine.redaction import words_of
 
-__all__ = ["ForeignController"]
-
 _T = TypeVar("_T")
 _log: Final = get_logger(__name__)
 

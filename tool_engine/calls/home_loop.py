@@ -19,8 +19,6 @@ from tool_engine.errors import EngineClosedError, ToolEngineError
 from tool_engine.logger import current_call
 from tool_engine.model.call import ToolExecutionContext
 
-__all__ = ["HomeLoop", "at_home"]
-
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _CURE: Final = (

@@ -56,8 +56,6 @@ from tool_engine.model.event import ToolEngineEventType
 from tool_engine.model.record import next_serial
 from tool_engine.model.tool import Tool
 
-__all__ = ["Pipeline"]
-
 _T = TypeVar("_T")
 _FAULTS: Final = ("execution_error", "timeout")
 """The error types that a circuit breaker counts."""

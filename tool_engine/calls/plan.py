@@ -31,8 +31,6 @@ from tool_engine.output.shaping import shaped
 from tool_engine.redaction import words_of
 from tool_engine.validation import ToolParameterValidator
 
-__all__ = ["Placing", "Plan", "Planner"]
-
 _Accept = Callable[[Any, bytes], dict[str, Any] | None]
 _Explain = Callable[[Any], ValidationResult]
 _Misfits = Callable[[dict[str, Any]], list[ValidationError]]

@@ -16,8 +16,6 @@ from tool_engine.calls.plan import Plan
 from tool_engine.interfaces import AdmissionController, Slot
 from tool_engine.model.tool import RetryPolicy
 
-__all__ = ["Retries"]
-
 Suspend = Callable[[Call, Plan, Slot, ToolTask], ToolTask]
 
 

@@ -27,8 +27,6 @@ from tool_engine.interfaces import Slot
 from tool_engine.model.call import ToolExecutionContext, ToolExecutionResult
 from tool_engine.model.tool import Tool, is_same
 
-__all__ = ["Flight", "Flights"]
-
 
 class _Runner(Protocol):
     def execute(

@@ -15,8 +15,6 @@ from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 
-__all__ = ["Counting", "Use", "is_use", "take_uses"]
-
 _ASKED: Final = (None, ErrorType.EXECUTION_REJECTED.value, ErrorType.APPROVAL_REQUIRED.value)
 """Error types of calls that ran, or that were put to an approver, which is bounded too."""
 

@@ -14,21 +14,6 @@ import msgspec
 from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError, DefinitionProblem, ToolEngineError
 
-__all__ = [
-    "SETTLE_TIME",
-    "Contents",
-    "FileStamp",
-    "FolderError",
-    "MissingFolderError",
-    "find_definitions",
-    "is_definition",
-    "list_definitions",
-    "read_definition",
-    "read_once",
-    "stamp_of",
-    "without_foreign_content",
-]
-
 SETTLE_TIME: Final = 0.02
 """Seconds for which a file must have been left alone before it counts as written. Longer than the
 tick of a file system's clock, so that two writes never carry the same stamp unnoticed.

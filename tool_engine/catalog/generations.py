@@ -21,15 +21,6 @@ from tool_engine.errors import ConfigurationError, GenerationNotFoundError, Tool
 from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "Generation",
-    "Generations",
-    "GenerationsView",
-    "ReloadChanges",
-    "changes_between",
-    "difference",
-]
-
 
 class Generation(msgspec.Struct, Data, frozen=True, kw_only=True):
     """One state of the folder's tools, as calls saw it."""

@@ -13,8 +13,6 @@ from tool_engine.catalog.yaml.document import Path, format_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.model.group import ToolGroup
 
-__all__ = ["group_warnings", "link_faults"]
-
 
 def link_faults(group: ToolGroup, index: ToolIndex) -> list[Fault]:
     """Return the group's names of tools that do not fit a snapshot.

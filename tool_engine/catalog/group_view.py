@@ -16,8 +16,6 @@ from tool_engine.errors import ConfigurationError, DefinitionProblem, DuplicateT
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.group import ToolGroup
 
-__all__ = ["GroupsView"]
-
 
 class GroupsView(CatalogView):
     """The groups beside the tools of the snapshot in `index`."""

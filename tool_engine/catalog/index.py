@@ -18,8 +18,6 @@ from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["ToolIndex"]
-
 _CANDIDATES: Final = 20
 _LONGEST_NAME: Final = 128
 _MOST_NOTED: Final = 1000

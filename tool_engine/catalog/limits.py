@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_DEPTH",
-    "MAX_LARGE_PATTERNS",
-    "MAX_PATTERNS",
-    "MAX_PATTERN_LENGTH",
-    "MAX_PROBLEMS",
-    "MAX_SCHEMAS",
-    "MAX_VALUES",
-    "MAX_VALUES_OF_FILE",
-]
-
 MAX_BYTES: Final = 1024 * 1024
 """Of one file."""
 MAX_DEPTH: Final = 50

@@ -30,8 +30,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.visible import visible
 
-__all__ = ["LINT_RULES", "LintFinding", "choose_rules", "lint_text", "lint_tool"]
-
 
 def _nothing(_: Tool) -> Iterable[Flaw]:
     return ()

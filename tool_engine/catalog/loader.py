@@ -19,8 +19,6 @@ from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolConfigLoader", "duplicate_error", "kind_of"]
-
 StrPath = str | os.PathLike[str]
 
 

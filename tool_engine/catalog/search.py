@@ -23,8 +23,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolSearch"]
-
 _NAME: Final = (6.0, 3.0)
 """The weight of a field's words, and how many words such a field usually has."""
 _TAGS: Final = (3.0, 3.0)

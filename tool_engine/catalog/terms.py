@@ -10,8 +10,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["Terms", "stem"]
-
 _LONGEST_WORD: Final = 64
 _SPACELESS: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"

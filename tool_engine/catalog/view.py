@@ -11,8 +11,6 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["CatalogView"]
-
 
 class CatalogView:
     """The questions about tools, answered from the snapshot in `index`."""

@@ -26,8 +26,6 @@ from tool_engine.session.variables.store import VariableStore
 if TYPE_CHECKING:
     from tool_engine.session.reading.result import SessionResult
 
-__all__ = ["Before", "answer", "keep_answered"]
-
 _TRIES: Final = 5
 """Saves of the same conversation by other processes, one after the other."""
 

@@ -35,8 +35,6 @@ from tool_engine.cli.settings import Settings
 from tool_engine.errors import ConfigurationError, ToolEngineError
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["app", "run"]
-
 _PROGRAM: Final = "tool-engine"
 _CANNOT_WRITE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 

@@ -19,8 +19,6 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
-__all__ = ["example_arguments", "parse_arguments", "read_params"]
-
 _OPTIONS: Final = ("--params", "--timeout", "--json", "--tools", "--records", "--help")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _BOOLEANS: Final = {"true": True, "false": False}

@@ -7,8 +7,6 @@ from typing import Any, Final
 from tool_engine.cli.documents import read_entries
 from tool_engine.cli.failures import CommandError, suggest_name
 
-__all__ = ["read_calls"]
-
 _FORM: Final = '{"tool": "echo", "params": {"message": "hi"}} or ["echo", {"message": "hi"}]'
 
 

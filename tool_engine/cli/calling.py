@@ -23,8 +23,6 @@ from tool_engine.named_file import why_unwritten
 from tool_engine.subagent import ToolSubAgent
 from tool_engine.testing.trace import write_trace
 
-__all__ = ["BatchOptions", "Request", "call_tool", "print_result", "run_batch", "summary_facts"]
-
 _CALLER = "tool-engine-cli"
 _PART = 5_000
 """Calls of a batch between two waits for their records; fewer than a buffer of records holds."""

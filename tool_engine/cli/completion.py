@@ -16,8 +16,6 @@ import typer
 from tool_engine.cli.settings import DEFAULT_TOOLS
 from tool_engine.config import STRATEGIES
 
-__all__ = ["complete_kind", "complete_strategy", "complete_tool", "names_in", "tool_names"]
-
 _NAME: Final = re.compile(rb"""^name:[ \t]*["']?([^\s"'#]+)""", re.MULTILINE)
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 65_536

@@ -20,8 +20,6 @@ from tool_engine.model.json.free_key import text_key
 from tool_engine.visible import DECEPTIVE
 from tool_engine.visible import visible as written_out
 
-__all__ = ["json_text", "make_console", "plain", "print_json", "print_json_line", "visible"]
-
 _MAX_DEPTH: Final = 100
 _WIDTH: Final = 80
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)

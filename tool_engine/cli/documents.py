@@ -13,8 +13,6 @@ from tool_engine.cli.failures import CommandError
 from tool_engine.errors import DefinitionError
 from tool_engine.named_file import read_named, why_unread
 
-__all__ = ["parse_json", "read_bytes", "read_document", "read_entries", "read_text"]
-
 _LINES = (".jsonl", ".ndjson")
 _YAML = (".yaml", ".yml")
 

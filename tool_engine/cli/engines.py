@@ -11,8 +11,6 @@ from tool_engine.cli.settings import put_first
 from tool_engine.engine import ToolEngine
 from tool_engine.executors.python.project import PROJECT_FOLDER
 
-__all__ = ["load_app"]
-
 
 def load_app(text: str) -> ToolEngine:
     """Return the engine that a user's module holds, or its function makes.

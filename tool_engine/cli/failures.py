@@ -14,16 +14,6 @@ from typing import Final
 from tool_engine.errors import ToolEngineError
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_OK",
-    "EXIT_USAGE",
-    "CommandError",
-    "report",
-    "suggest_name",
-]
-
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 """A call failed, a definition is wrong, or the reader of the output went away."""

@@ -18,8 +18,6 @@ import structlog
 from tool_engine.cli.console import make_console
 from tool_engine.observability.event_lines import EVENTS_LOGGER
 
-__all__ = ["first_load_errors_untold", "logs_on_stderr"]
-
 _IS_FIRST_LOAD: Final[ContextVar[bool]] = ContextVar("is_first_load", default=False)
 _MOST_TOLD: Final = 300
 """Characters of an error in a log line, which a terminal shows without its line breaks."""

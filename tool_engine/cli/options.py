@@ -13,19 +13,6 @@ from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.executors.python.project import PROJECT_FOLDER
 
-__all__ = [
-    "EXIT_CODES",
-    "JSONOption",
-    "NameArgument",
-    "PathOption",
-    "RecordsOption",
-    "TimeoutOption",
-    "ToolsOption",
-    "check_path_option",
-    "chosen_format",
-    "settings_of",
-]
-
 EXIT_CODES: Final = (
     "Exit codes: 0 it worked; 1 a call failed, or a definition has findings; "
     "2 the command line is wrong; 130 Ctrl-C."

@@ -21,8 +21,6 @@ from tool_engine.model.approval import ApprovalRequest
 from tool_engine.model.session import SessionInfo
 from tool_engine.redaction import redact, redact_text
 
-__all__ = ["delete_session", "print_pending", "print_session", "print_sessions"]
-
 _PAGE = 1_000
 _SPEAKERS = ("user", "assistant")
 _STYLES = {"user": "bold", "assistant": ""}

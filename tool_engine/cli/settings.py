@@ -18,8 +18,6 @@ from tool_engine.cli.failures import EXIT_INTERRUPTED, CommandError
 if TYPE_CHECKING:
     from tool_engine.config import ToolEngineConfig
 
-__all__ = ["DEFAULT_TOOLS", "Settings", "hurry", "put_first", "run_async"]
-
 DEFAULT_TOOLS = "tools"
 _ENDS: Final[list[signal.Signals]] = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)

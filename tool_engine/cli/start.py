@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-__all__ = ["main"]
-
 _INTERRUPTED: Final = 130
 
 

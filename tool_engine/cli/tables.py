@@ -17,22 +17,6 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact
 
-__all__ = [
-    "bucket_table",
-    "count_text",
-    "event_text",
-    "events_table",
-    "fact_table",
-    "findings_table",
-    "groups_table",
-    "make_table",
-    "parameters_table",
-    "result_text",
-    "results_table",
-    "rules_text",
-    "tools_table",
-]
-
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _WHOLE_NAME: Final = 24
 """Characters of a name that a narrow terminal does not break, so that it can be copied."""

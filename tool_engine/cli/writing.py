@@ -8,8 +8,6 @@ from pathlib import Path
 from tool_engine.cli.failures import CommandError
 from tool_engine.named_file import why_unwritten, write_named
 
-__all__ = ["write_file", "write_output"]
-
 
 def write_output(file: str, text: str) -> None:
     """Replace the content of the file that an option names."""

@@ -13,8 +13,6 @@ from tool_engine.events.subscriber import Subscriber
 from tool_engine.events.wanted import WantedEvents, conversation_of
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["Audience", "Listeners"]
-
 Key: TypeAlias = tuple[str, str | None]
 Group: TypeAlias = dict[Subscriber, None]
 """Subscribers in the order in which they came."""

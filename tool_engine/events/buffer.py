@@ -8,8 +8,6 @@ from typing import Final, Generic, TypeVar
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.bounds import check_choice
 
-__all__ = ["BLOCK_NONE", "DROP_NEWEST", "DROP_OLDEST", "POLICIES", "Buffer", "check_buffer"]
-
 DROP_OLDEST: Final = "drop_oldest"
 """The oldest waiting item is dropped."""
 DROP_NEWEST: Final = "drop_newest"

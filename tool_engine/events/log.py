@@ -13,8 +13,6 @@ from tool_engine.logger import get_logger
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
 
-__all__ = ["EventLog"]
-
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 100
 

@@ -9,8 +9,6 @@ from tool_engine.events.buffer import DROP_OLDEST, Buffer
 from tool_engine.events.subscriber import running_loop
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["CutError", "Mailbox"]
-
 
 class CutError(Exception):
     """The mailbox was cut off, and what it held before has been read."""

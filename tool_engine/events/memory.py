@@ -10,8 +10,6 @@ from tool_engine.errors import ConfigurationError, EventsExpiredError
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["MemoryEventStorage"]
-
 
 class MemoryEventStorage:
     """Keeps the newest events of one engine; see `interfaces.EventStorage`.

@@ -16,8 +16,6 @@ from tool_engine.events.mailbox import CutError, Mailbox
 from tool_engine.events.wanted import WantedEvents
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["Replay"]
-
 _PAGE: Final = 500
 
 

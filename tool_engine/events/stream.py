@@ -13,8 +13,6 @@ from tool_engine.events.replay import Replay
 from tool_engine.events.subscriber import Subscriber
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = ["EventStream", "StreamSubscriber"]
-
 
 class EventStream:
     """An async iterator over events, made by `EventBus.events`.

@@ -22,14 +22,6 @@ from tool_engine.events.wanted import WantedEvents
 from tool_engine.interfaces import EventCallback
 from tool_engine.model.event import ToolEngineEvent
 
-__all__ = [
-    "CallbackSubscriber",
-    "EventFailure",
-    "Subscriber",
-    "is_being_cancelled",
-    "running_loop",
-]
-
 _YIELD_EVERY: Final = 32
 """Deliveries after which other tasks get a chance, should the callback never wait."""
 _SLOW: Final = 0.02

@@ -10,8 +10,6 @@ from tool_engine.events.stream import EventStream
 from tool_engine.events.wanted import EventTypes, Names
 from tool_engine.interfaces import EventCallback
 
-__all__ = ["EventsView"]
-
 
 class EventsView:
     """Methods to receive events."""

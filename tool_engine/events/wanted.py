@@ -11,8 +11,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-__all__ = ["EventTypes", "Names", "ToolNames", "WantedEvents", "conversation_of"]
-
 EventTypes: TypeAlias = str | Iterable[str] | None
 """One event type, several, or None for all; a `ToolEngineEventType` is a string too."""
 Names: TypeAlias = str | Iterable[str] | None

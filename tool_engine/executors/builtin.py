@@ -7,8 +7,6 @@ from typing import Any
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["EchoExecutor"]
-
 
 class EchoExecutor:
     """The executor of `echo`: it returns the parameters as they are."""

@@ -10,8 +10,6 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 
-__all__ = ["CompiledEntries", "EntryReader"]
-
 EntryT = TypeVar("EntryT")
 
 

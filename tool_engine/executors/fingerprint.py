@@ -15,8 +15,6 @@ from tool_engine.executors.python.importing import hash_of, running_hash
 from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.tool import Tool
 
-__all__ = ["ENGINE", "UNREAD", "UNREADABLE", "CodeHashes", "module_hash", "source_hash"]
-
 ENGINE: Final = "engine"
 """Stands for code of the engine itself, which changes with the engine's version."""
 UNREADABLE: Final = "unreadable"

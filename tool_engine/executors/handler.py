@@ -17,15 +17,6 @@ from tool_engine.model.call import ToolExecutionContext, ValidationError
 from tool_engine.model.settings.field_default import is_field
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "AsyncHandlerExecutor",
-    "SyncHandlerExecutor",
-    "check_handler",
-    "check_signature",
-    "executor_for",
-    "wants_context",
-]
-
 CONTEXT: Final = "context"
 _KEYWORD_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -11,19 +11,6 @@ import math
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-__all__ = [
-    "MAX_BITS",
-    "CalculationError",
-    "Value",
-    "as_float",
-    "bits_of",
-    "exact_text",
-    "max_digits",
-    "narrowed",
-    "parse",
-    "settled",
-]
-
 MAX_BITS: Final = 4096
 """The largest whole number that is computed with, in bits: about 1,233 decimal digits."""
 _MAX_EXPONENT: Final = 1_300

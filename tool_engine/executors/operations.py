@@ -22,8 +22,6 @@ from tool_engine.executors.number import (
     narrowed,
 )
 
-__all__ = ["add", "bounded", "checked", "divide", "multiply", "operate", "power", "real"]
-
 NumberT = TypeVar("NumberT", bound=Number)
 
 _FAR: Final = 10**18

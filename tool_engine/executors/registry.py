@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from tool_engine.executors.python.handlers import PythonHandlers
 
-__all__ = ["BUILTIN_EXECUTORS", "ENTRY_CHECKS", "ENTRY_POINT_GROUP", "PYTHON", "ExecutorRegistry"]
-
 BUILTIN_EXECUTORS: Final[Mapping[str, str]] = {
     "echo": "tool_engine.executors.builtin:EchoExecutor",
     "calculator": "tool_engine.executors.calculator:CalculatorExecutor",

@@ -17,8 +17,6 @@ from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.result import CUT_KEY
 from tool_engine.model.tool import Tool
 
-__all__ = ["ResultReadExecutor"]
-
 FindTool = Callable[[str], Tool | None]
 FindBelow = Callable[[str], Awaitable[frozenset[str]]]
 _PAGE: Final = 8_000

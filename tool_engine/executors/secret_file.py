@@ -11,8 +11,6 @@ from typing import Final
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = ["MAX_SECRET_BYTES", "read_secret_file"]
-
 MAX_SECRET_BYTES: Final = 64 * 1024
 # A pipe without a writer must not hold the call up; Windows has no such files.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

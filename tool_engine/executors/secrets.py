@@ -20,8 +20,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.secret_file import read_secret_file
 from tool_engine.redaction import HIDDEN, remember_secret, secret_forms
 
-__all__ = ["SecretPart", "SecretScope"]
-
 _MIN_LENGTH: Final = 4
 _BARE_ORIGIN: Final = re.compile(r"(?:https?://)?[A-Za-z0-9.\-:\[\]]+/?", re.ASCII)
 

@@ -12,8 +12,6 @@ from tool_engine.interfaces import SearchTools
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolSearchExecutor"]
-
 ShowTool = Callable[[Tool], Tool | None]
 _LIMIT: Final = 5
 _HINT: Final = (

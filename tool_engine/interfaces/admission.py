@@ -14,8 +14,6 @@ from tool_engine.config import ConcurrencyConfig
 from tool_engine.interfaces.metrics import ConcurrencyMetrics
 from tool_engine.model.settings.concurrency import BreakerPolicy, CollisionPolicy, ToolRate
 
-__all__ = ["AdmissionController", "AdmissionUser", "Slot", "SlotRequest"]
-
 
 class SlotRequest(Protocol):
     """What a call asks for: an `AdmissionRequest`.

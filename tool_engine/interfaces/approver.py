@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 
-__all__ = ["Approver"]
-
 
 class Approver(Protocol):
     """Asks a person for consent.

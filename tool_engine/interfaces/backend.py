@@ -12,8 +12,6 @@ from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["ExecutionBackend", "Run"]
-
 
 class ExecutionBackend(Protocol):
     """Carries out attempts to run tools, here or elsewhere.

@@ -8,8 +8,6 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.match import ToolMatch
 from tool_engine.model.record import ToolCallRecord
 
-__all__ = ["EventCallback", "FindCall", "SearchTools"]
-
 EventCallback = Callable[[ToolEngineEvent], Awaitable[None] | None]
 """A subscriber: sync or async, called once per event; what it raises is logged, never passed on."""
 

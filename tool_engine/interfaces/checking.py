@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tool_engine.errors import ConfigurationError
 
-__all__ = ["check_part"]
-
 
 def check_part(name: str, part: object, interface: type) -> None:
     """Check that a part has all names of its interface.

@@ -7,8 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolExecutor"]
-
 
 @runtime_checkable
 class ToolExecutor(Protocol):

@@ -6,8 +6,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ConcurrencyMetrics"]
-
 
 class _MetricsFields(msgspec.Struct, frozen=True):
     current_concurrent: int = 0

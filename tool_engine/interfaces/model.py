@@ -10,8 +10,6 @@ from tool_engine.interfaces.protocol import ToolCallingProtocol
 if TYPE_CHECKING:
     from tool_engine.model.chat import ChatRequest
 
-__all__ = ["ChatModel"]
-
 
 @runtime_checkable
 class ChatModel(Protocol):

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     # What only models' replies need is loaded with the first protocol.
     from tool_engine.model.reply import ParsedReply, StreamEvent
 
-__all__ = ["ReplyDecoder", "ToolCallingProtocol"]
-
 
 class ReplyDecoder(Protocol):
     """Reads one reply while the model writes it. Made by `ToolCallingProtocol.decoder`.

@@ -8,8 +8,6 @@ from tool_engine.interfaces.executor import ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 
-__all__ = ["CallScope"]
-
 
 class CallScope(Protocol):
     """What the conversation that a call belongs to adds to it: `context.scope`.

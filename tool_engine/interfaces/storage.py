@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
     from tool_engine.model.session import SessionInfo
 
-__all__ = ["ApprovalStorage", "EventStorage", "RecordStorage", "SessionStorage"]
-
 
 class RecordStorage(Protocol):
     """Keeps finished calls.

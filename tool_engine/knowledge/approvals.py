@@ -20,8 +20,6 @@ from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.session import check_session_id
 from tool_engine.redaction import OwnSecrets
 
-__all__ = ["MemoryApprovalStorage", "decision_of", "is_key", "request_of", "said_of", "shown_of"]
-
 _Kept = TypeVar("_Kept")
 _REQUEST: Final = "the request for approval"
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from tool_engine.errors import SessionError
 
-__all__ = ["as_json", "copied", "of_json"]
-
 _DEEPEST: Final = 2_000
 _LEVELS: Final = 200
 """Levels that are written as they are; JSON readers fail on deeper ones."""

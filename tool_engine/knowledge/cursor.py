@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tool_engine.errors import ConfigurationError
 
-__all__ = ["no_such_record"]
-
 
 def no_such_record(field: str, record_id: str) -> ConfigurationError:
     """Return the error of a query whose `before` or `after` names no record."""

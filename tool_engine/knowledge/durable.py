@@ -15,8 +15,6 @@ from tool_engine.interfaces import RecordStorage
 from tool_engine.knowledge.memory import MemoryStorage
 from tool_engine.model.call import ToolExecutionResult
 
-__all__ = ["NOT_KEPT", "durable", "storage_for"]
-
 Execute: TypeAlias = Callable[..., Coroutine[Any, Any, ToolExecutionResult]]
 
 NOT_KEPT: Final = "not kept"

@@ -21,16 +21,6 @@ from tool_engine.model.record import CallEntry, KeptCall, ToolCallRecord
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import HIDDEN, NO_SECRETS, OwnSecrets, redact, redact_text, secrets_of
 
-__all__ = [
-    "VisibleCall",
-    "bound",
-    "kept_record",
-    "record_of",
-    "secret_names",
-    "secrets_of_kept",
-    "secrets_sent",
-]
-
 _MOST_LOOKED_AT: Final = 262_144
 """Characters of one value's cut texts that are searched for secrets."""
 _MOST_FINDS: Final = 4_000

@@ -17,8 +17,6 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
-__all__ = ["EXPORT_COLUMNS", "EXPORT_FORMATS", "export_records", "exported_row"]
-
 EXPORT_COLUMNS: Final = {
     "record_id": "string",
     "call_id": "string",

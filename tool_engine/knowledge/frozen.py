@@ -19,8 +19,6 @@ from tool_engine.knowledge.conversation import as_json, copied, of_json
 from tool_engine.model.json.unpacking import without_collection
 from tool_engine.model.json.weighing import Weights, write_in_pieces
 
-__all__ = ["Frozen", "aside", "read_in_pieces", "size_of"]
-
 T = TypeVar("T")
 SMALL: Final = 16_384
 """Bytes or characters that are worked on faster than a thread is found for them."""

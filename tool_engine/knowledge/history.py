@@ -21,16 +21,6 @@ from tool_engine.model.record import RecordQuery, ToolCallRecord, success_rate
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact_text
 
-__all__ = [
-    "AGENT_CALLER",
-    "AgentContext",
-    "CallHistory",
-    "PastCall",
-    "read_history",
-    "record_of_refused",
-    "to_the_millisecond",
-]
-
 AGENT_CALLER: Final = "tool_sub_agent"
 """The `caller_type` of an agent's calls."""
 _PAGE: Final = 1_000

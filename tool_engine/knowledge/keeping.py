@@ -14,8 +14,6 @@ import msgspec
 from tool_engine.knowledge.snapshot import MAX_SNAPSHOT, beginning, copy_whole, snapshot
 from tool_engine.model.result import MOST_KEPT
 
-__all__ = ["KeptOutput", "keep_output"]
-
 
 class KeptOutput(msgspec.Struct, frozen=True):
     result: bytes

@@ -23,8 +23,6 @@ from tool_engine.model.record import (
 from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text
 
-__all__ = ["MemoryStorage"]
-
 _STEP: Final = 128
 """Entries checked before other tasks get a chance to run."""
 _SLOW: Final = 16_384

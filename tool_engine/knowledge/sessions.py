@@ -17,8 +17,6 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
-__all__ = ["MemorySessionStorage"]
-
 _MAX_BYTES: Final = 268_435_456
 
 

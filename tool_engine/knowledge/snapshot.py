@@ -18,20 +18,6 @@ from tool_engine.model.json.plain import name_of
 from tool_engine.model.json.unpacking import unpack
 from tool_engine.redaction import HIDDEN, redact_text
 
-__all__ = [
-    "MAX_ERROR",
-    "MAX_SNAPSHOT",
-    "TRUNCATED",
-    "beginning",
-    "bounded_text",
-    "copy_whole",
-    "pack",
-    "pack_plain",
-    "restore",
-    "shortened",
-    "snapshot",
-]
-
 MAX_SNAPSHOT: Final = 65_536
 """Bytes of one snapshot; a larger value keeps its beginning."""
 TRUNCATED: Final = "_truncated"

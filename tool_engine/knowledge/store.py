@@ -34,8 +34,6 @@ from tool_engine.redaction import redact_text, words_of
 if TYPE_CHECKING:
     from tool_engine.knowledge.sessions import MemorySessionStorage
 
-__all__ = ["RecordFilters", "ToolKnowledgeStore", "shown_usage"]
-
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 1_000
 

@@ -7,8 +7,6 @@ from typing import Any, Unpack
 from tool_engine.knowledge.store import RecordFilters, ToolKnowledgeStore
 from tool_engine.model.record import ToolCallRecord, ToolCallSummary
 
-__all__ = ["RecordsView"]
-
 
 class RecordsView:
     """The queries on finished calls, answered from `store`."""

@@ -17,8 +17,6 @@ from tool_engine.model.json.output import plain, shown
 if TYPE_CHECKING:
     from tool_engine.model.tool import Tool
 
-__all__ = ["ApprovalDecision", "ApprovalRequest", "fingerprint_of", "is_plain"]
-
 _SPOKEN: Final = ("description", "preview", "result")
 """The fields whose texts may contain a secret argument."""
 

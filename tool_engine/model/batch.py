@@ -8,8 +8,6 @@ from typing import Any, Final, TypeAlias
 from tool_engine.model.call import ToolCall
 from tool_engine.model.json.plain import read_plain
 
-__all__ = ["BatchCall", "parts_of"]
-
 BatchCall: TypeAlias = tuple[str, Mapping[str, Any]] | Mapping[str, Any] | ToolCall
 """One call of a batch: `(tool_name, params)`, `{"tool_name": .., "params": ..}` or a `ToolCall`."""
 

@@ -7,8 +7,6 @@ from typing import TypeGuard
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolExecutionContext
 
-__all__ = ["check_context"]
-
 
 def check_context(context: object) -> TypeGuard[ToolExecutionContext]:
     """True for a context.

@@ -9,8 +9,6 @@ import msgspec
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 
-__all__ = ["ChatRequest"]
-
 
 class ChatRequest(msgspec.Struct, Data, frozen=True, kw_only=True, metaclass=KnownFields):
     """One request for a reply of a model."""

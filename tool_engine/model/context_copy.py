@@ -8,8 +8,6 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["DEFAULT_TIMEOUT", "deep_copy_of", "pickled_parts"]
-
 _Context = TypeVar("_Context", bound=Struct)
 _BOUND: Final = frozenset({"_nested", "_call"})
 """The fields that bind it to its call, which exists once and in this process only."""

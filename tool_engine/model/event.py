@@ -14,8 +14,6 @@ from tool_engine.model.json.data import Data, redacted
 from tool_engine.model.json.one_line import shorten_repr
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolEngineEvent", "ToolEngineEventType"]
-
 
 class ToolEngineEventType(str, Enum):
     """The kinds of facts.

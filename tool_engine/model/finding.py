@@ -6,8 +6,6 @@ from typing import Any
 
 from tool_engine.model.call import ValidationError
 
-__all__ = ["finding_of"]
-
 
 def finding_of(message: str, path: str = "") -> dict[str, Any]:
     """Return the finding of a refusal about all arguments, or about one place."""

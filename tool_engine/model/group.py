@@ -15,8 +15,6 @@ from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["Skill", "ToolGroup", "members_of_all"]
-
 _SELECTORS = ("tools", "tags", "categories")
 _NAME_LISTS = (*_SELECTORS, "disabled_tools")
 

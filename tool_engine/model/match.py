@@ -7,8 +7,6 @@ import msgspec
 from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool
 
-__all__ = ["ToolMatch"]
-
 
 class ToolMatch(msgspec.Struct, Data, frozen=True):
     """A tool that fits a search, and how well."""

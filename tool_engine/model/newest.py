@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import TypeVar
 
-__all__ = ["keep_newest"]
-
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 

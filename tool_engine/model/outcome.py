@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-__all__ = ["ErrorType", "Outcome", "outcome_of"]
-
 
 class ErrorType(str, Enum):
     """Every `error_type` a result can carry."""

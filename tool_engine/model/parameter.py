@@ -9,8 +9,6 @@ import msgspec
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 
-__all__ = ["PARAMETER_TYPES", "ToolParameter"]
-
 PARAMETER_TYPES: Final = ("string", "number", "integer", "boolean", "array", "object")
 
 

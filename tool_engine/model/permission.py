@@ -11,8 +11,6 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 
-__all__ = ["OLDER_WORDS", "RESULTS_INSIDE", "ExecutionPolicy", "Permission", "ResultPolicy"]
-
 
 class ExecutionPolicy(str, Enum):
     """When the user is asked before a call runs, from the loosest to the strictest."""

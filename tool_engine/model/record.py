@@ -23,19 +23,6 @@ from tool_engine.model.outcome import Outcome, outcome_of
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "AGENTS",
-    "CallEntry",
-    "KeptCall",
-    "RecordQuery",
-    "RecordTotals",
-    "ToolCallRecord",
-    "ToolCallSummary",
-    "is_own_id",
-    "next_serial",
-    "success_rate",
-]
-
 _MATCHED: Final = (
     "record_id",
     "call_id",

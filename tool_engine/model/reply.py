@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.model.call import ToolCall
 from tool_engine.model.json.data import Data
 
-__all__ = ["ParsedReply", "ReplyFinding", "StreamEvent", "StreamEventType"]
-
 
 class StreamEventType(str, Enum):
     """Every type of `StreamEvent`."""

@@ -13,8 +13,6 @@ from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.concurrency import LARGEST
 
-__all__ = ["CUT_KEY", "LEAST_CHARS", "MOST_KEPT", "CutStrategy", "ResultLimits"]
-
 CUT_KEY: Final = "_cut"
 """The key of an output under which a note says what was cut and how to get the rest."""
 LEAST_CHARS: Final = 100

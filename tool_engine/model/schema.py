@@ -12,15 +12,6 @@ from typing import Any, Final
 
 from tool_engine.model.parameter import ToolParameter
 
-__all__ = [
-    "SHORT_KEYS",
-    "VALIDATION_KEYS",
-    "output_schema",
-    "parameters_schema",
-    "short_rules",
-    "value_schema",
-]
-
 SHORT_KEYS: Final = {
     "enum": "enum",
     "pattern": "pattern",

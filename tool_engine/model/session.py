@@ -13,8 +13,6 @@ from tool_engine.errors import SessionError
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.json.data import Data
 
-__all__ = ["LONGEST_SESSION_ID", "SessionInfo", "check_page", "check_session_id", "revision_of"]
-
 _MOST: Final = 2**31 - 1
 _REVISION: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 

@@ -17,8 +17,6 @@ import msgspec
 
 from tool_engine.model.record import KeptCall
 
-__all__ = ["BINS_PER_DOUBLING", "CallCount", "CallStatistics", "TimeCount", "time_bin"]
-
 BINS_PER_DOUBLING: Final = 24
 _FINEST: Final = 1e-6
 _PERCENTILES: Final = (50, 95, 99)

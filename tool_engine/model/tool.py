@@ -23,18 +23,6 @@ from tool_engine.model.result import ResultLimits
 from tool_engine.model.schema import parameters_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 
-__all__ = [
-    "PACKED_FIELDS",
-    "RetryPolicy",
-    "Tool",
-    "ToolCategory",
-    "is_same",
-    "pack",
-    "values_under",
-    "write_only_names",
-]
-
-
 _RETRIED: Final = ("execution_error", "timeout")
 _NAMELESS: Final = frozenset(
     {

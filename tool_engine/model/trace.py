@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final, Protocol
 
-__all__ = ["TraceCarrier", "trace_carrier", "trace_headers"]
-
 
 class TraceCarrier(Protocol):
     """A tracer of calls."""

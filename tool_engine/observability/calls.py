@@ -17,8 +17,6 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.observability.labels import LabelLimit
 
-__all__ = ["CALL_EVENTS", "CallFollower", "CallListener", "FollowedCall", "ObservedEngine"]
-
 _QUEUED: Final = ToolEngineEventType.EXECUTION_QUEUED
 _STARTED: Final = ToolEngineEventType.EXECUTION_STARTED
 _RETRIED: Final = ToolEngineEventType.EXECUTION_RETRIED

@@ -13,8 +13,6 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.observability.calls import ObservedEngine
 
-__all__ = ["CallContent"]
-
 _log: Final = get_logger(__name__)
 _MAX_TEXT: Final = 32_768
 """The most characters of arguments, and of a result, in a span."""

@@ -13,8 +13,6 @@ from tool_engine.errors import EngineClosedError
 from tool_engine.logger import get_logger, is_configured, watch
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-__all__ = ["EVENTS_LOGGER", "LINES", "EventLines", "level_of"]
-
 EVENTS_LOGGER: Final = "tool_engine.events"
 """The field `logger` of these lines."""
 _log: Final = get_logger(EVENTS_LOGGER)

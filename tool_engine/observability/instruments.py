@@ -16,8 +16,6 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.outcome import Outcome
 from tool_engine.observability.calls import FollowedCall
 
-__all__ = ["CallInstruments"]
-
 _DURATIONS: Final = tuple(0.01 * 2**step for step in range(14))
 """Boundaries, in seconds, that the conventions advise for `gen_ai.execute_tool.duration`."""
 _EXECUTIONS: Final = (0.001, 0.005, *_DURATIONS)

@@ -7,8 +7,6 @@ from typing import Final
 
 from tool_engine.model.checks.bounds import check_count
 
-__all__ = ["OTHER", "LabelLimit"]
-
 OTHER: Final = "other"
 """The label of names beyond the limit, and of calls of no tool."""
 

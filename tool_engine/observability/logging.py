@@ -22,8 +22,6 @@ from tool_engine.model.checks.bounds import check_choice
 from tool_engine.redaction import redact
 from tool_engine.visible import DECEPTIVE
 
-__all__ = ["add_call", "configure", "hide_secrets", "processors"]
-
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 RENDERERS: Final = ("auto", "console", "json")
 

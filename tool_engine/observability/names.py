@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.observability.event_lines import LINES
 
-__all__ = ["FACTS", "Fact"]
-
 
 class Fact(NamedTuple):
     """One name, and where it is used."""

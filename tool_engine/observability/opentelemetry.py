@@ -29,8 +29,6 @@ except ImportError as error:
         f"OpenTelemetry is not installed ({error.name}): pip install 'tool-engine[otel]'"
     ) from error
 
-__all__ = ["OpenTelemetryInstrumentation", "instrument"]
-
 _SCOPE: Final = "tool_engine"
 _OTHER_EVENTS: Final = tuple(kind for kind in ToolEngineEventType if kind not in CALL_EVENTS)
 _instrumented: Final[WeakSet[Any]] = WeakSet()

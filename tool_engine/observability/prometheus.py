@@ -34,8 +34,6 @@ except ImportError as error:
         f"prometheus_client is not installed ({error.name}): pip install 'tool-engine[prometheus]'"
     ) from error
 
-__all__ = ["PrometheusMetrics", "instrument"]
-
 _ADDED_UP: Final = ("current", "queue")
 """Figures that can be added up for buckets that share a name."""
 _instrumented: Final[WeakSet[Any]] = WeakSet()

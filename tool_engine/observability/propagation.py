@@ -8,8 +8,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from tool_engine.errors import ConfigurationError
 
-__all__ = ["TraceHeaders"]
-
 
 class TraceHeaders:
     """Trace headers for the allowed hosts; see `TraceCarrier`.

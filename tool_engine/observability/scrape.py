@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.observability.calls import ObservedEngine
 
-__all__ = ["EngineReader", "Figures"]
-
 _TIMEOUT: Final = 1.0
 """Seconds for which a reader waits for the event loop."""
 

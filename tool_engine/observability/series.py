@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = [
-    "BUCKET_SERIES",
-    "CONTROLLER_SERIES",
-    "ENGINE_SERIES",
-    "LIMIT_SERIES",
-    "UP_SERIES",
-    "Series",
-]
-
 
 class Series(NamedTuple):
     """One metric that is read when Prometheus asks."""

@@ -25,8 +25,6 @@ from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.model.trace import TraceCarrier, trace_carrier
 from tool_engine.observability.calls import FollowedCall
 
-__all__ = ["CallSpans"]
-
 _MAX_LEADERS: Final = 1_000
 _MAX_TEXT: Final = 1_000
 _TYPES: Final = {ToolCategory.HTTP: "extension", ToolCategory.DATABASE: "datastore"}

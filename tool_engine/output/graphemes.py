@@ -10,8 +10,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["cluster_end", "cluster_start", "is_joined"]
-
 _ZWJ: Final = "\u200d"
 _ZWNJ: Final = "\u200c"
 _FLAGS: Final = "".join(map(chr, range(0x1F1E6, 0x1F200)))

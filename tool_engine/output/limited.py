@@ -14,8 +14,6 @@ from tool_engine.output.measure import Measure, text_size
 from tool_engine.output.part import CutPart, note_of
 from tool_engine.output.truncate import Cutter
 
-__all__ = ["CutOutput", "Kept", "LimitedOutput", "Reader", "cut_output", "is_known"]
-
 _MOST_NOTE: Final = 480
 """Characters of a note: enough for a few sentences."""
 _LEAST_NOTE: Final = 68

@@ -16,8 +16,6 @@ from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.model.json.output import as_output, shown, stand_in
 from tool_engine.model.result import CutStrategy, ResultLimits
 
-__all__ = ["MAX_DEPTH", "Measure", "key_of", "plain", "shallow", "text_size"]
-
 MAX_DEPTH: Final = 64
 """Levels that are looked into; deeper values are shown as an ellipsis."""
 _MAX_BITS: Final = 2_048

@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.model.json.result_path import ResultPath, write_path
 from tool_engine.output.measure import text_size
 
-__all__ = ["CutPart", "note_of"]
-
 _UNITS: Final = {"text": "characters", "list": "entries", "mapping": "keys", "level": "levels"}
 _LONGEST_PATH: Final = 200
 """Characters of a path in a note; a longer one would leave no room for others."""

@@ -12,8 +12,6 @@ from typing import Final
 
 from tool_engine.output.graphemes import cluster_end, cluster_start
 
-__all__ = ["Splits", "place_to_cut"]
-
 Splits = Callable[[str, int], bool]
 """True if a cut of a text at a position would leave half of a secret on one side."""
 _PLAIN: Final = re.compile(r"[\d.eE+-]{2}")

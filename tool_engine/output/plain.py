@@ -21,8 +21,6 @@ import msgspec
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.json.output import as_output, fields_of, is_path
 
-__all__ = ["plain_at_once", "plain_output"]
-
 _MAX_DEPTH: Final = 64
 _MOST: Final = 1_000_000
 """The most values that are taken apart; one that contains itself twice has no end."""

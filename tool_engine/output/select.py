@@ -9,8 +9,6 @@ from jmespath.exceptions import JMESPathError
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = ["selected"]
-
 
 def selected(expression: str, value: Any) -> Any:
     """Return what the JMESPath `expression` picks from JSON `value`; None: nothing.

@@ -19,8 +19,6 @@ from tool_engine.output.measure import Measure, plain
 from tool_engine.output.plain import plain_output
 from tool_engine.redaction import OwnSecrets, secrets_of
 
-__all__ = ["Keeper", "is_quick", "shaped"]
-
 _AT_ONCE: Final = 32_768
 """Characters of an output that the event loop handles; a larger one goes to a thread."""
 _FEW: Final = 16

@@ -18,8 +18,6 @@ from tool_engine.output.measure import MAX_DEPTH, Measure, key_of, shallow, text
 from tool_engine.output.part import CutPart
 from tool_engine.output.places import Splits, place_to_cut
 
-__all__ = ["Cutter"]
-
 ELLIPSIS: Final = "…"
 _SHORT: Final = 40
 """The least characters that each key of a record-like mapping gets."""

@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 from tool_engine.model.call import ToolCall
 from tool_engine.model.tool import Tool
 
-__all__ = ["Allowed", "Consenting", "Yes", "allowed", "take_yes"]
-
 
 class Consenting:
     """A callback whose True is also the consent that a conversation requires."""

@@ -9,8 +9,6 @@ from typing import Any
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.model.tool import Tool
 
-__all__ = ["workers_for"]
-
 
 def workers_for(
     engine: Any, names: Sequence[object], most: int | None, *, may_wait: bool = False

@@ -20,8 +20,6 @@ from tool_engine.protocols.arguments.text import ReadArguments, read_arguments
 from tool_engine.protocols.names import KnownTools
 from tool_engine.protocols.reading import joined
 
-__all__ = ["CallInProgress", "Ending", "Refine", "ReplyBuilder", "unknown_end"]
-
 
 class Ending(Enum):
     FINISHED = "finished"

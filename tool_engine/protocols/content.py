@@ -16,17 +16,6 @@ from tool_engine.model.outcome import ErrorType, Outcome
 from tool_engine.model.permission import RESULTS_INSIDE, ResultPolicy
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "REQUEST_ID",
-    "ResultPart",
-    "blocks_of",
-    "parts_of",
-    "request_ids",
-    "text_of",
-    "text_of_blocks",
-    "unless_withheld",
-]
-
 REQUEST_ID: Final = "request_id"
 """The key of `result.metadata` for the id that the model awaits; set by the cycle."""
 

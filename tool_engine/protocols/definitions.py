@@ -18,8 +18,6 @@ from tool_engine.protocols.model_protocol import DefinitionWriter
 from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.registry import get_protocol
 
-__all__ = ["FORMATS", "MCPDefinitions", "definition_findings", "definitions"]
-
 Definitions = list[dict[str, Any]]
 
 FORMATS: Final = ("openai", "openai_responses", "anthropic", "gemini", "mcp")

@@ -10,8 +10,6 @@ from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.building import ReplyBuilder
 from tool_engine.protocols.reading import ChunkReader
 
-__all__ = ["END", "EventStreamDecoder"]
-
 END: Final = "end of the stream"
 """The event type for the end of a stream that declares none."""
 

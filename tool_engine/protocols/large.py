@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["read_in_time", "size_of"]
-
 _LARGE: Final = 32 * 1024
 """Characters and values that take a millisecond or two to read, in the worst case."""
 _PARTS: Final = 2_000

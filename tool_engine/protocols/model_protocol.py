@@ -14,8 +14,6 @@ from tool_engine.protocols.names import KnownTools, NameRule, ToolCatalog
 from tool_engine.protocols.schemas.fitting import FittedSchema, SchemaSubset, fit_schema
 from tool_engine.protocols.schemas.subsets import ANY_SCHEMA
 
-__all__ = ["DefinitionLimits", "DefinitionWriter", "ModelProtocol"]
-
 
 class DefinitionLimits(NamedTuple):
     """A provider's limits on definitions; None: no known limit."""

@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.tool import Tool
 
-__all__ = ["ANY_NAME", "KnownTools", "NameRule", "ToolCatalog"]
-
 _HASH_LENGTHS: Final = (12, 24, 48)
 """The longer ones are for two names whose hashes begin alike."""
 _REPLACED: Final = re.compile(r".*__(?:[0-9a-f]{12}){1,4}", re.DOTALL)

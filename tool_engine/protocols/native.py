@@ -12,8 +12,6 @@ from typing import Any, Final
 from tool_engine.model.reply import ParsedReply
 from tool_engine.protocols.reading import field
 
-__all__ = ["form_of"]
-
 _PLACES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("openai", "choices", ("message", "tool_calls")),
     ("openai", "choices", ("delta", "tool_calls")),

@@ -14,8 +14,6 @@ from tool_engine.protocols.arguments.tokens import MAX_DEPTH
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
 from tool_engine.protocols.reading import AmbiguousObject, joined, plain
 
-__all__ = ["fault_of", "is_sendable", "readable", "sendable", "take_object"]
-
 _AS_TEXT: Final = "the arguments were sent as a text: read as JSON"
 _AS_LIST: Final = "the arguments were sent as an empty list: read as {}"
 _MAX_BITS: Final = 14_000

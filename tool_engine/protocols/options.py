@@ -22,8 +22,6 @@ from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.json.output import shown
 from tool_engine.model.tool import Tool
 
-__all__ = ["BY_EFFECT", "GIVEN", "BeforeExecute", "CycleOptions", "OnResult", "asking"]
-
 GIVEN: Final = "given"
 BY_EFFECT: Final = "by_effect"
 _Answer = Awaitable[bool | str | None] | bool | str | None

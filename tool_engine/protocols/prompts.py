@@ -18,8 +18,6 @@ from tool_engine.interfaces import ToolCallingProtocol
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import get_protocol
 
-__all__ = ["forget_prompts", "prompt"]
-
 _MAX_PROMPTS: Final = 32
 """The most prompts of one protocol object; the least recently used one goes."""
 _MAX_PROTOCOLS: Final = 32

@@ -15,17 +15,6 @@ from typing import Any, Final
 
 from tool_engine.model.json.plain import read_plain
 
-__all__ = [
-    "DONE",
-    "AmbiguousObject",
-    "ChunkReader",
-    "EventStream",
-    "field",
-    "joined",
-    "payloads_of",
-    "plain",
-]
-
 DONE: Final = "[DONE]"
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 # Invalid UTF-8 is decoded to these, which valid UTF-8 never gives.

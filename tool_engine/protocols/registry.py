@@ -14,8 +14,6 @@ from tool_engine.model.checks.nearness import suggest_near
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINTS", "PROTOCOLS", "check_protocol", "get_protocol", "protocol_names"]
-
 ENTRY_POINTS: Final = "tool_engine.protocols"
 """The group of entry points for protocols of other packages. A49."""
 

@@ -14,8 +14,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 
-__all__ = ["COMMAND", "Route", "Router"]
-
 COMMAND: Final = "command"
 _JOINTS: Final = ("_", ".", "-")
 

@@ -13,8 +13,6 @@ import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
 
-__all__ = ["under_sent_names"]
-
 
 def under_sent_names(
     result: ToolExecutionResult, sent_names: Mapping[str, str]

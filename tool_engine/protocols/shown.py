@@ -10,8 +10,6 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definitions import definitions
 
-__all__ = ["ShownTools"]
-
 _SEARCH: Final = "search_tools"
 
 

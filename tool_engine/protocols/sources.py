@@ -18,8 +18,6 @@ from tool_engine.model.outcome import ErrorType
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 
-__all__ = ["CombinedTools", "ToolSource", "checked_source"]
-
 _LONGEST_NAME: Final = 80
 """More of a name that nobody has is not looked at, nor told."""
 _ON_CONFLICT: Final = ("rename", "refuse")

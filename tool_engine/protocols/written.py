@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["is_written", "written"]
-
 written: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("written", default=None)
 """The arguments of this task's call by a text protocol, or None."""
 

@@ -16,17 +16,6 @@ from typing import Final
 
 from tool_engine.redaction.spelling import find_spelled, spans_of
 
-__all__ = [
-    "FEW",
-    "GRAM",
-    "LONGEST_CODED",
-    "KnownSecrets",
-    "grams_in",
-    "known_secrets",
-    "remember_secret",
-    "secret_forms",
-]
-
 _SHORTEST: Final = 4
 """Characters; shorter values stand in every second text."""
 _SHORTEST_CODED: Final = 6

@@ -12,8 +12,6 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["is_secret_key"]
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())

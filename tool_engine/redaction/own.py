@@ -22,8 +22,6 @@ from tool_engine.redaction.splitting import splits_secret
 from tool_engine.redaction.text import HIDDEN, hide_spans, secret_spans
 from tool_engine.redaction.value import redact
 
-__all__ = ["NO_SECRETS", "OwnSecrets", "find_unlike", "secrets_of"]
-
 _SHORTEST: Final = 4
 """Characters; shorter values stand in every second text."""
 _HEAD: Final = 128

@@ -13,8 +13,6 @@ from typing import Final
 
 from tool_engine.redaction.names import is_secret_key
 
-__all__ = ["pair_spans"]
-
 _MOST_FINDS: Final = 1_000
 """A text with more secret names is hidden from there on: it was made to take long."""
 

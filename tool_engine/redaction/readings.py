@@ -18,8 +18,6 @@ import msgspec
 
 from tool_engine.model.json.output import stand_in, to_text
 
-__all__ = ["read_number", "readings"]
-
 _SHORTEST: Final = 4
 """Characters of a converted form; shorter ones stand in every second text."""
 _LONGEST: Final = 64

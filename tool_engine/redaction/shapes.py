@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-__all__ = ["shape_spans"]
-
 Span = tuple[int, int]
 
 

@@ -16,8 +16,6 @@ from importlib import import_module
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["Span", "find_spelled", "merged", "spans_of"]
-
 Span: TypeAlias = tuple[int, int]
 _Table: TypeAlias = tuple[list[int], list[int]]
 """Where the pieces begin in the plain text and in the written text, and both ends."""

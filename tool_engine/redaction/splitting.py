@@ -7,8 +7,6 @@ from typing import Final
 
 from tool_engine.redaction.text import redact_text
 
-__all__ = ["place_to_cut", "splits_secret"]
-
 _WINDOW: Final = 4_096
 """Characters on each side of a cut that are checked; private keys are about as long."""
 

@@ -9,8 +9,6 @@ from tool_engine.redaction.pairs import pair_spans
 from tool_engine.redaction.shapes import shape_spans
 from tool_engine.redaction.spelling import Span, merged
 
-__all__ = ["HIDDEN", "hide_spans", "redact_text", "secret_spans"]
-
 HIDDEN: Final = "[hidden]"
 """The text that replaces a secret."""
 

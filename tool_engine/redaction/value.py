@@ -11,8 +11,6 @@ from tool_engine.redaction.known import known_secrets
 from tool_engine.redaction.names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text
 
-__all__ = ["redact"]
-
 _MAX_DEPTH: Final = 64
 _NAMING: Final = ("name", "key", "Name", "Key")
 _NAMED: Final = ("value", "Value")

@@ -17,8 +17,6 @@ from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, secrets_of
 from tool_engine.redaction.splitting import place_to_cut
 from tool_engine.redaction.text import HIDDEN, redact_text
 
-__all__ = ["kind_of", "secrets_asked", "secrets_if_known", "shorten_words", "trace_of", "words_of"]
-
 _MOST: Final = 2_000
 """Longest message that is shown, in characters."""
 _FOLDERS: Final = re.compile(r".*[/\\]")

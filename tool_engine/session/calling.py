@@ -60,8 +60,6 @@ from tool_engine.session.variables.variable_tools import (
 )
 from tool_engine.session.variables.written import expand_written
 
-__all__ = ["SessionCalls"]
-
 _NOTHING: Final = Expanded({}, ())
 _WHOLE: Final = Presentation()
 _UNKNOWN: Final = Deferred()

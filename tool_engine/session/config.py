@@ -17,8 +17,6 @@ from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission
 from tool_engine.protocols.registry import check_protocol
 
-__all__ = ["ToolCallConfig", "names_said"]
-
 _MODES: Final = ("auto", "manual")
 _LANGUAGES: Final = ("en", "zh")
 _ALL: Final = -1

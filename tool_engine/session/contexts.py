@@ -13,8 +13,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.narrowing import of_reply
 from tool_engine.session.state import SessionState
 
-__all__ = ["context_of"]
-
 _CALLER: Final = "conversation_agent"
 _UNSET: Final = 30.0
 """The default `timeout`, at which the tool's own timeout decides."""

@@ -17,8 +17,6 @@ from tool_engine.session.scope import SessionScope
 from tool_engine.session.sources.identity import engine_of
 from tool_engine.session.state import Deferred, SessionState
 
-__all__ = ["check_engine", "check_shared", "result_of", "scope_of", "tool_of", "withheld"]
-
 
 def tool_of(session: SessionState, request: ApprovalRequest, kept: Deferred) -> Tool | None:
     """Return the current tool of a request, under its name in this session.

@@ -12,8 +12,6 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.sources.composition import keep
 from tool_engine.session.state import SessionState
 
-__all__ = ["derived"]
-
 _Session = TypeVar("_Session", bound=SessionState)
 _BOUNDS: Final = frozenset(
     (

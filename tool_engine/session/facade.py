@@ -34,8 +34,6 @@ from tool_engine.session.toolbox.discovery import (
 )
 from tool_engine.session.toolbox.toolbox import Toolbox
 
-__all__ = ["CycleFacade"]
-
 _NOBODY = "nobody can be asked: pass on_before_execute"
 
 

@@ -15,8 +15,6 @@ from tool_engine.model.json.output import stand_in, to_text
 from tool_engine.model.json.weighing import PIECE, Weights, write_in_pieces
 from tool_engine.protocols.content import blocks_of, text_of_blocks
 
-__all__ = ["data_of", "default_text", "short_text", "text_in_pieces", "written"]
-
 _SHORT: Final = 2**64
 
 

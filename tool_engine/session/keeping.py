@@ -20,8 +20,6 @@ from tool_engine.session.variables.labels import labels_of_result
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import NamesOfCall, keep_call, keep_call_in_time
 
-__all__ = ["REFUSED", "Ended", "labels_of_call", "remember", "remember_read"]
-
 REFUSED: Final = frozenset(
     kind.value
     for kind in (

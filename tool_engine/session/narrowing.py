@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from tool_engine.session.config import ToolCallConfig, names_said
 from tool_engine.session.toolbox.discovery import as_config
 
-__all__ = ["HOW", "in_reply", "marks_of_replies", "narrowed", "of_reply"]
-
 _REPLY: Final[ContextVar[Mapping[object, ToolCallConfig]]] = ContextVar("reply", default={})  # noqa: B039 - nobody changes it
 
 

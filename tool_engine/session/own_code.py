@@ -10,8 +10,6 @@ from tool_engine.logger import get_logger
 from tool_engine.redaction import OwnSecrets, words_of
 from tool_engine.session.formatting import text_in_pieces
 
-__all__ = ["is_unawaited", "made_text"]
-
 _LONGEST_REASON: Final = 200
 _log = get_logger(__name__)
 

@@ -10,8 +10,6 @@ from tool_engine.session.reading.presentation import Presentation
 from tool_engine.session.state import SessionState
 from tool_engine.session.variables.store import VariableStore
 
-__all__ = ["check_parts"]
-
 _STORAGE: Final = ("save", "load")
 
 

@@ -25,8 +25,6 @@ from tool_engine.session.sources.tool_view import groups_of, shown_names
 from tool_engine.session.toolbox.standing import Standing
 from tool_engine.session.toolbox.toolbox import Toolbox
 
-__all__ = ["RulesOfReplies", "SessionPolicy", "hold_rules", "rules_of_replies"]
-
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
 _REMEMBERED: Final = 256

@@ -17,8 +17,6 @@ import msgspec
 from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.json.output import to_text
 
-__all__ = ["Advice", "RepetitionGuard"]
-
 _VOLATILE: Final = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
     r"|(?<![0-9a-fA-F])[0-9a-fA-F]{12}[47][0-9a-fA-F]{3}[89abAB][0-9a-fA-F]{15}(?![0-9a-fA-F])"

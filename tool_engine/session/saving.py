@@ -22,8 +22,6 @@ from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred, SessionState
 from tool_engine.session.variables.store import VariableStore
 
-__all__ = ["SavedSession"]
-
 _MOST_UNKNOWN: Final = 64
 """The most saves in a row with an unknown outcome that are remembered."""
 _NOWHERE: Final = "nothing keeps sessions here: pass storage=..., or an engine"

@@ -32,8 +32,6 @@ from tool_engine.session.uses import InnerUse
 from tool_engine.session.variables.labels import refusal_in_time
 from tool_engine.session.variables.references import Expanded
 
-__all__ = ["FindOwn", "SessionScope", "changed"]
-
 _FOREIGN: Final = "source 0"
 """Stands for `source_of` of a tool whose engine the conversation does not have."""
 

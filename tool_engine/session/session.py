@@ -54,8 +54,6 @@ from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
 from tool_engine.subagent import ToolSubAgent
 
-__all__ = ["ToolSession"]
-
 _LONGEST: Final = 200
 
 

@@ -16,8 +16,6 @@ from tool_engine.session.policy import SessionPolicy
 from tool_engine.session.reading.shown_results import ShownResults
 from tool_engine.session.state import SessionState
 
-__all__ = ["Showing"]
-
 
 class Showing:
     """Decide which tools and results a conversation may see.

@@ -25,8 +25,6 @@ from tool_engine.session.sources.identity import (
 from tool_engine.session.sources.memberships import leaf_of
 from tool_engine.session.sources.tool_view import shown_names
 
-__all__ = ["CALLS", "ROUNDS", "SECONDS", "TOKENS", "Kept", "Spending", "limit_refusal"]
-
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 ROUNDS: Final = "max_rounds_reached"
 CALLS: Final = "max_calls_reached"

@@ -22,9 +22,6 @@ from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import VariableStore
 
-__all__ = ["Deferred", "Rest", "SessionState"]
-
-
 Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["tokens_of"]
-
 _INPUT: Final = (
     ("prompt_tokens",),
     ("promptTokenCount", "toolUsePromptTokenCount"),

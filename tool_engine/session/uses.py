@@ -8,8 +8,6 @@ from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.spending import Spending
 
-__all__ = ["InnerUse"]
-
 
 class InnerUse:
     """One call that a tool makes, counted in one conversation.

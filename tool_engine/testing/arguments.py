@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from tool_engine.testing.patterns import MAX_TEXT, NoValueError, TextMaker, plain_text
 
-__all__ = ["ANNOTATIONS", "ArgumentMaker", "types_of"]
-
 ANNOTATIONS: Final = frozenset(
     {
         "title",

@@ -24,8 +24,6 @@ from tool_engine.validation.validator import ToolParameterValidator
 if TYPE_CHECKING:
     from tool_engine.testing.stand_ins import StandIns
 
-__all__ = ["CaseRunner"]
-
 _CALLER: Final = "tool-engine-test"
 _ENV: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NO_EXECUTOR: Final = "executor_not_found"

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from tool_engine.catalog.yaml.document import Path, format_path
 
-__all__ = ["differences", "json_line"]
-
 _MOST_TOLD: Final = 10
 _MOST_CHARACTERS: Final = 300
 

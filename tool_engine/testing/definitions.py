@@ -26,8 +26,6 @@ from tool_engine.testing.cases import CaseRunner
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
 from tool_engine.testing.schema_check import check_schema
 
-__all__ = ["check_definitions"]
-
 
 async def check_definitions(
     engine: ToolEngine,

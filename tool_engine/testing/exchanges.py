@@ -13,8 +13,6 @@ from yarl import URL
 from tool_engine.executors.templates import value_text
 from tool_engine.testing.comparison import differences, json_line
 
-__all__ = ["Recording", "SentRequest"]
-
 _FRAMING: Final = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 _BODILESS: Final = frozenset({204, 304})
 

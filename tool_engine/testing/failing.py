@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
 
-__all__ = ["CallbackError", "DeadlockError", "Failing", "deadlock_text", "failing_text"]
-
 Failing = dict[str, Any]
 """The asyncio context of a failure: a `message` and, mostly, an `exception`."""
 _MOST_SHOWN: Final = 10

@@ -11,8 +11,6 @@ import msgspec
 
 from tool_engine.testing.trace import TraceCall
 
-__all__ = ["Figures", "RunFigures", "curve", "most_at_once"]
-
 NO_BUCKET: Final = "__default__"
 """How a call without a bucket is listed, as in `get_bucket_metrics()`."""
 _MOST_JITTER: Final = 0.001

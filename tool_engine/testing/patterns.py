@@ -17,8 +17,6 @@ from typing import Any, Final
 from tool_engine.errors import ToolEngineError
 from tool_engine.validation.position import build_validator
 
-__all__ = ["MAX_TEXT", "NoValueError", "TextMaker", "plain_text"]
-
 MAX_TEXT: Final = 10_000
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _ALPHABET: Final = _LETTERS + " -_.,:;/\\'\"{}<>&%éß漢字🙂"

@@ -19,8 +19,6 @@ from tool_engine.testing.figures import NO_BUCKET, curve
 from tool_engine.testing.simulation import SimulationReport
 from tool_engine.testing.trace import TraceCall
 
-__all__ = ["plot"]
-
 _GROUPS: Final = ("bucket", "key", "priority", "tool_name")
 _COLOURS: Final = (
     *("#4c78a8", "#f58518", "#54a24b", "#e45756", "#b279a2", "#72b7b2", "#9d755d", "#d6a418"),

@@ -23,8 +23,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.testing.comparison import json_line
 
-__all__ = ["CommandRecording", "RecordedCommandExecutor", "RecordedShellExecutor"]
-
 _SHELL_OUTPUT = 64 * 1024
 
 

@@ -21,8 +21,6 @@ from tool_engine.testing.exchanges import Recording, SentRequest
 from tool_engine.testing.scratch import ScratchFolder
 from tool_engine.testing.scratch_files import scratch_plan
 
-__all__ = ["RecordedHTTPExecutor"]
-
 
 class RecordedHTTPExecutor(HTTPExecutor):
     """Runs HTTP tools against a recording. One call at a time."""

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CaseReport", "CaseStatus", "ToolReport"]
-
 
 class CaseStatus(str, Enum):
     """The outcome of one example, test or rule."""

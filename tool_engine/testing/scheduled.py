@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-__all__ = ["ScheduledCall", "ScheduledTimer"]
-
 
 class ScheduledCall(asyncio.Handle):
     """A callback that runs once, in a context, unless it is cancelled."""

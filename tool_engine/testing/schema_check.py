@@ -20,8 +20,6 @@ from tool_engine.testing.violations import Violation, violations
 from tool_engine.validation.validator import ToolParameterValidator
 from tool_engine.validation.wording import path_text
 
-__all__ = ["check_schema"]
-
 _MOST_RULES: Final = 500
 _MOST_FAILURES: Final = 10
 

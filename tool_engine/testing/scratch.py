@@ -14,8 +14,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.root import FileRoot, Place
 from tool_engine.testing.comparison import json_line
 
-__all__ = ["ScratchFolder", "UntouchedRoot"]
-
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """The largest file that is compared."""
 _CURE_FOR_MISSING: Final = "create_folders"

@@ -22,8 +22,6 @@ from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.model.tool import Tool
 from tool_engine.testing.scratch import ScratchFolder, UntouchedRoot
 
-__all__ = ["FILE_EXECUTORS", "Scratch", "scratch_plan"]
-
 Scratch = Callable[[], ScratchFolder | None]
 """Returns the folder of the running test; None: it has none."""
 

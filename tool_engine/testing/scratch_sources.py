@@ -22,8 +22,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
-__all__ = ["ScratchSQLExecutor", "ScratchSources"]
-
 _SECONDS: Final = 5.0
 """Seconds that all statements of one script may take together."""
 _PAGE: Final = 4096

@@ -24,8 +24,6 @@ from tool_engine.testing.figures import RunFigures
 from tool_engine.testing.trace import Trace, TraceCall
 from tool_engine.testing.virtual_loop import run
 
-__all__ = ["SimulationReport", "simulate"]
-
 _OUTCOMES: Final[Mapping[str | None, bool]] = {
     None: True,
     "execution_error": False,

@@ -29,8 +29,6 @@ from tool_engine.testing.scratch import ScratchFolder
 from tool_engine.testing.scratch_files import FILE_EXECUTORS
 from tool_engine.testing.scratch_sources import ScratchSources, ScratchSQLExecutor
 
-__all__ = ["Scene", "StandIns"]
-
 
 class _Removable(Protocol):
     def remove(self) -> None: ...

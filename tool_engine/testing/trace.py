@@ -26,8 +26,6 @@ from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.settings.concurrency import DEFAULT_PRIORITY
 from tool_engine.named_file import read_named, why_unread, write_named
 
-__all__ = ["Trace", "TraceCall", "TraceError", "parse_trace", "read_trace", "write_trace"]
-
 _DIGITS: Final = 6
 """Decimals of a second that are kept; a date as a number has no more."""
 _REFUSALS: Final = frozenset(

@@ -13,8 +13,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.testing.arguments import ANNOTATIONS, ArgumentMaker, types_of
 from tool_engine.testing.patterns import MAX_TEXT, NoValueError, TextMaker
 
-__all__ = ["UNKNOWN_KEY", "Violation", "violations"]
-
 UNKNOWN_KEY: Final = "not_a_declared_key"
 _MISSING: Final = object()
 _MAX_ITEMS: Final = 1_000

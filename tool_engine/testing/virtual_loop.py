@@ -30,8 +30,6 @@ from tool_engine.testing.failing import (
 )
 from tool_engine.testing.scheduled import ScheduledCall, ScheduledTimer
 
-__all__ = ["VirtualLoop", "run"]
-
 if TYPE_CHECKING:
     # At run time no method of `AbstractEventLoop` is abstract; the type stubs say they all are.
     from asyncio import BaseEventLoop as _EventLoop

@@ -27,17 +27,6 @@ from tool_engine.validation.shape import (
     is_encodable,
 )
 
-__all__ = [
-    "Accept",
-    "AcceptPacked",
-    "Unshared",
-    "choose_accept",
-    "choose_accept_packed",
-    "is_sealed",
-    "plain_json",
-    "unshare",
-]
-
 Accept = Callable[[Any], dict[str, Any] | None]
 AcceptPacked = Callable[[Any, bytes], dict[str, Any] | None]
 Unshared = tuple[tuple[str, Any], ...]

@@ -12,8 +12,6 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import msgspec
 
-__all__ = ["reader_of"]
-
 # No numbers with fractions: infinity is one to msgspec, and none in JSON.
 _TYPES: Final[dict[Any, Any]] = {"string": str, "integer": int, "boolean": bool, "null": None}
 _NOTES: Final = frozenset(("title", "description", "default", "examples", "deprecated"))

@@ -27,8 +27,6 @@ from tool_engine.validation.rules import (
 from tool_engine.validation.shape import Path
 from tool_engine.validation.wording import cut, path_text
 
-__all__ = ["Breach", "Broken", "Missing", "Undeclared", "breaches", "is_small"]
-
 _CHUNK: Final = 256
 """Items of a list that are judged at once before each is judged alone."""
 _SMALL: Final = 100

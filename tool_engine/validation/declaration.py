@@ -23,8 +23,6 @@ from tool_engine.validation.rules import read
 from tool_engine.validation.shape import Path, Shaper
 from tool_engine.validation.wording import json_text, path_text, shown, subject
 
-__all__ = ["Declaration", "without_required"]
-
 _UNREADABLE: Final = (ValueError, TypeError, AttributeError, LookupError)
 """Errors that an invalid schema causes in the code that reads it."""
 _DEFAULT: Final = "\0default"

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.validation.shape import Path, fresh
 
-__all__ = ["ANY", "Filling", "Judge", "Place", "misfits"]
-
 _MOST_SAMPLES: Final = 100
 ANY: Final = "*"
 """The path step for every item, or for every undeclared key."""

@@ -26,8 +26,6 @@ from tool_engine.validation.wording import (
     type_of,
 )
 
-__all__ = ["Findings"]
-
 _Kind = jsonschema_rs.ValidationErrorKind
 _JSON_VALUES: Final = ": send text, a number, true, false, null, a list or an object"
 _MAX_COUNTED: Final = 1_000

@@ -15,8 +15,6 @@ import jsonschema_rs
 
 from tool_engine.model.schema import short_rules
 
-__all__ = ["ANYWHERE", "Check", "Position", "build_validator", "can_be_split"]
-
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("then", "else")
 _ANNOTATIONS: Final = frozenset(

@@ -20,18 +20,6 @@ from tool_engine.validation.wording import (
     type_of,
 )
 
-__all__ = [
-    "COUNTED_KEYWORDS",
-    "Reading",
-    "broken_rule",
-    "first_of_forms",
-    "phrase_of",
-    "read",
-    "read_counted",
-    "read_options",
-    "read_type",
-]
-
 _Kind = jsonschema_rs.ValidationErrorKind
 _Error = jsonschema_rs.ValidationError
 

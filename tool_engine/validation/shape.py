@@ -14,20 +14,6 @@ from typing import Any, Final, NamedTuple
 from tool_engine.model.json.plain import Unreadable, name_of
 from tool_engine.validation.position import Position
 
-__all__ = [
-    "LARGEST",
-    "MAX_DEPTH",
-    "MAX_NOTES",
-    "MAX_VALUES",
-    "SMALLEST",
-    "Path",
-    "Refusal",
-    "Shaper",
-    "Unknown",
-    "fresh",
-    "is_encodable",
-]
-
 MAX_DEPTH: Final = 64
 """How deep lists and objects may be nested, the arguments themselves included."""
 MAX_VALUES: Final = 1_000_000

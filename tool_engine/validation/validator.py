@@ -31,8 +31,6 @@ from tool_engine.validation.position import Position, build_validator, can_be_sp
 from tool_engine.validation.rules import phrase_of
 from tool_engine.validation.shape import Shaper
 
-__all__ = ["CompiledParameters", "ToolParameterValidator"]
-
 
 class ToolParameterValidator(KnownArguments):
     """Validates the arguments of calls.

@@ -10,18 +10,6 @@ from typing import Any, Final
 from tool_engine.redaction import HIDDEN, is_secret_key, redact
 from tool_engine.validation.shape import Path
 
-__all__ = [
-    "cut",
-    "json_text",
-    "listed",
-    "noun",
-    "path_text",
-    "shown",
-    "subject",
-    "text_of",
-    "type_of",
-]
-
 MAX_TEXT: Final = 200
 """The most characters of a value that are repeated to a model."""
 _MAX_KEY: Final = 64

@@ -22,8 +22,6 @@ except ImportError as error:
         "pip install 'tool-engine[anthropic]'"
     ) from error
 
-__all__ = ["MAX_TOKENS", "AnthropicModel"]
-
 MAX_TOKENS: Final = 8192
 """The default limit of tokens: this API requires one in each request."""
 

@@ -17,8 +17,6 @@ from tool_engine.model.call import ToolCall, ToolExecutionResult
 from tool_engine.model.reply import ParsedReply, ReplyFinding, StreamEvent, StreamEventType
 from tool_engine.model.tool import Tool
 
-__all__ = ["CarriedDecoder", "CarriedProtocol", "wire_of"]
-
 _CUT: Final = frozenset({"truncated", "refusal"})
 """Findings of the provider's protocol on a reply cut from outside."""
 _NATIVE: Final = (

@@ -23,8 +23,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 from tool_engine.redaction import redact_text, remember_secret
 
-__all__ = ["NO_KEY", "Access", "ModelClient"]
-
 NO_KEY: Final = "none"
 _SHORTEST_KEY: Final = 12
 """Characters of a key; a shorter, made-up one is not hidden in texts."""

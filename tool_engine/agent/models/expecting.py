@@ -10,8 +10,6 @@ from tool_engine.agent.models.script import Expectation
 from tool_engine.model.chat import ChatRequest
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["misfit", "tools_told"]
-
 _OWN_ROLES: Final = frozenset({"assistant", "model"})
 _OWN_ITEMS: Final = frozenset({"function_call", "reasoning"})
 _MARKS: Final = frozenset({"role", "type"})

@@ -9,8 +9,6 @@ from tool_engine.errors import ChatModelError
 from tool_engine.protocols.reading import field
 from tool_engine.redaction import redact_text
 
-__all__ = ["REFUSAL_CODES", "failure_of"]
-
 _TRANSIENT: Final = frozenset({408, 409, 425, 429})
 _TRANSIENT_CODES: Final = frozenset(
     {

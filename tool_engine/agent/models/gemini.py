@@ -22,8 +22,6 @@ except ImportError as error:
         f"the SDK of Gemini is not installed ({error.name}): pip install 'tool-engine[gemini]'"
     ) from error
 
-__all__ = ["GeminiModel"]
-
 _answers: ContextVar[list[httpx2.Response] | None] = ContextVar("answers", default=None)
 """The HTTP responses to this task's request, so that they can be closed."""
 

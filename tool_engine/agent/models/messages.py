@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["say"]
-
 
 def say(wire: str, role: str, text: str) -> dict[str, Any]:
     """Return a message of protocol `wire`; roles are `user` and `assistant`."""

@@ -22,8 +22,6 @@ except ImportError as error:
         f"the SDK of OpenAI is not installed ({error.name}): pip install 'tool-engine[openai]'"
     ) from error
 
-__all__ = ["OpenAIChatModel", "OpenAIClient"]
-
 _LIMITS: Final = {
     "max_completion_tokens": "max_tokens",
     "max_tokens": "max_completion_tokens",

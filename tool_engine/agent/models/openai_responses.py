@@ -23,8 +23,6 @@ except ImportError as error:
         f"the SDK of OpenAI is too old ({error.name}): pip install -U 'tool-engine[openai]'"
     ) from error
 
-__all__ = ["OpenAIResponsesModel"]
-
 _ELSEWHERE: Final = ("conversation", "previous_response_id")
 """Options that make the server keep the conversation."""
 _TRANSIENT: Final = frozenset({"server_error", "rate_limit_exceeded", "vector_store_timeout"})

@@ -19,8 +19,6 @@ from tool_engine.model.chat import ChatRequest
 from tool_engine.model.checks.known_fields import KnownArguments
 from tool_engine.protocols.registry import get_protocol
 
-__all__ = ["RecordedModel"]
-
 
 class RecordedModel(KnownArguments):
     """A `ChatModel` that answers each request with the script's next reply.

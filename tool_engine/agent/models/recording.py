@@ -24,8 +24,6 @@ from tool_engine.named_file import write_named
 from tool_engine.protocols.reading import plain
 from tool_engine.redaction import HIDDEN, redact, redact_text
 
-__all__ = ["RecordingModel", "record"]
-
 _NOT_THE_MODELS = frozenset({"sdkHttpResponse", "sdk_http_response"})
 """Fields that an SDK adds to a chunk: the headers of the answer."""
 

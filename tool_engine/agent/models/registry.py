@@ -10,8 +10,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.interfaces import ChatModel
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["MODELS", "chat_model"]
-
 MODELS: Final[Mapping[str, str]] = {
     "openai": "tool_engine.agent.models.openai:OpenAIChatModel",
     "openai_responses": "tool_engine.agent.models.openai_responses:OpenAIResponsesModel",

@@ -9,8 +9,6 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.call import ToolCall
 
-__all__ = ["pieces_of", "rendered", "streamed"]
-
 _PIECE: Final = 12
 
 

@@ -13,8 +13,6 @@ from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import ConfigurationError, DefinitionError
 from tool_engine.named_file import read_named, why_unread
 
-__all__ = ["Expectation", "Script", "ScriptCall", "ScriptError", "ScriptReply", "read_script"]
-
 
 class ScriptCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str

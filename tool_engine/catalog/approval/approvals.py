@@ -17,8 +17,6 @@ from tool_engine.errors import LockFileError, ToolNotFoundError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["Approvals"]
-
 
 class Approvals:
     """The approvals of one engine's lock file.

@@ -20,8 +20,6 @@ from tool_engine.model.tool import Tool
 if TYPE_CHECKING:
     from tool_engine.catalog.change.compatibility import ToolDiff
 
-__all__ = ["Gate", "Passed", "compared"]
-
 STRICT: Final = "strict"
 
 

@@ -28,14 +28,6 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.named_file import why_unread, why_unwritten
 
-__all__ = [
-    "LockedTool",
-    "ToolLock",
-    "content_hash",
-    "default_lock_file",
-    "is_hash",
-]
-
 _FORMAT: Final = 1
 _HEAD: Final = """\
 # The tools that somebody approved. An engine with `lock: enforce` calls no others.

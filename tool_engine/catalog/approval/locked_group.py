@@ -16,8 +16,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
-__all__ = ["PREFIX", "LockedGroup", "held_back"]
-
 PREFIX: Final = "group:"
 """The prefix of a group's name where tools and groups are named side by side."""
 _EXECUTION: Final[list[ExecutionPolicy | None]] = list(ExecutionPolicy)

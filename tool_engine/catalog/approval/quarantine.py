@@ -7,8 +7,6 @@ import msgspec
 from tool_engine.model.json.data import Data
 from tool_engine.model.tool import Tool
 
-__all__ = ["QuarantinedTool"]
-
 
 class QuarantinedTool(msgspec.Struct, Data, frozen=True):
     """A tool that may not be called, as it is not approved."""

@@ -15,8 +15,6 @@ from tool_engine.catalog.change.tool_change import (
 )
 from tool_engine.model.permission import ExecutionPolicy, Permission, ResultPolicy
 
-__all__ = ["compare_accepts", "compare_permission"]
-
 _EXECUTION: Final = list(ExecutionPolicy)
 _RESULT: Final = list(ResultPolicy)
 

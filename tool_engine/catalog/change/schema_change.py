@@ -15,8 +15,6 @@ import msgspec
 
 from tool_engine.model.schema import SHORT_KEYS
 
-__all__ = ["Reach", "SchemaChange", "is_same", "schema_changes"]
-
 
 class Reach(str, Enum):
     """What an edit does to the set of values that are accepted."""

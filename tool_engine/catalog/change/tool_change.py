@@ -8,8 +8,6 @@ import msgspec
 
 from tool_engine.redaction import redact
 
-__all__ = ["BREAKING", "COMPATIBLE", "COSMETIC", "NONE", "ToolChange", "changed"]
-
 NONE: Final = "none"
 COSMETIC: Final = "cosmetic"
 COMPATIBLE: Final = "compatible"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_lower", "is_major_step", "next_major"]
-
 _NUMBERS: Final = re.compile(r"v?([0-9]{1,18}(?:\.[0-9]{1,18}){0,3})(?:[-+ ].*)?", re.DOTALL)
 
 

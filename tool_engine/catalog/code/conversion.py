@@ -14,8 +14,6 @@ from tool_engine.errors import InvalidArgumentsError
 from tool_engine.model.call import ValidationError
 from tool_engine.redaction import redact, redact_text
 
-__all__ = ["Conversion", "Supplier"]
-
 _LONGEST: Final = 200
 _MEANT: Final = {
     "Invalid RFC3339 encoded datetime": "a date and time, such as 2026-01-31T09:30:00Z",

@@ -9,8 +9,6 @@ from typing import Any, TypeVar, overload
 
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["ToolDecorator"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import docstring_parser
 
-__all__ = ["read_docstring"]
-
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """Return the descriptions of a function and its parameters, by name."""

@@ -26,8 +26,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.settings.field_default import is_field, supplier_of
 from tool_engine.model.tool import Tool, ToolCategory
 
-__all__ = ["adapted_handler", "argument_converter", "context_parameter", "tool_from_function"]
-
 MISFITS: Final = "misfits"
 """The attribute of a handler that finds the arguments that do not convert."""
 _NOT_NAMED: Final = {

@@ -13,8 +13,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["Check", "check_of", "is_known", "known_faults", "misfit", "runs_code", "split"]
-
 Check = Callable[[Any, Any, str], Iterator[tuple[str, str]]]
 """Takes what was sent, the value made of it, and its place; yields places and faults."""
 _KNOWN: Final = (list, dict, set, frozenset, tuple, str, int, float, bool, bytes)

@@ -18,8 +18,6 @@ import msgspec
 
 from tool_engine.model.settings.field_default import is_field, kinds_of
 
-__all__ = ["UnsupportedHintError", "readable_hint"]
-
 _HARMLESS: Final = frozenset({"Doc", "DocInfo", "Unit", "AllowInfNan", "FailFast"})
 """Classes of metadata that no value of JSON can break."""
 _BOUNDS: Final = {

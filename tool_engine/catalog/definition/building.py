@@ -30,8 +30,6 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["definitions_of_text", "group_of_mapping", "tool_of_mapping"]
-
 
 def tool_of_mapping(mapping: Mapping[str, Any], source: str) -> Tool:
     faults: list[Fault] = []

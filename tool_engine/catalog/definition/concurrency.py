@@ -15,8 +15,6 @@ from tool_engine.model.settings.concurrency import (
     key_limit_too_small,
 )
 
-__all__ = ["build_concurrency", "concurrency_faults", "rate_faults"]
-
 
 def concurrency_faults(definition: Mapping[str, Any]) -> list[Fault]:
     spec = definition.get("concurrency")

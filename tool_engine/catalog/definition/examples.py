@@ -13,8 +13,6 @@ from tool_engine.catalog.definition.structure import Fault
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_near
 
-__all__ = ["CALL_ERRORS", "EXPECTATIONS", "example_faults"]
-
 EXPECTATIONS: Final = ("expect", "expect_part", "expect_error")
 """The keys of a test that say how the call ends; each test has at most one of them."""
 _MAX_FILES: Final = 100

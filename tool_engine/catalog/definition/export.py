@@ -21,8 +21,6 @@ from tool_engine.model.schema import output_schema
 from tool_engine.model.settings.concurrency import ToolConcurrency, ToolRate
 from tool_engine.model.tool import RetryPolicy, Tool
 
-__all__ = ["definition_of", "export_to_yaml", "group_definition_of"]
-
 _PLAIN: Final = re.compile(r"[\w./][\w ./_-]*", re.ASCII)
 _BLOCK: Final = re.compile(
     r"[^\s\x7f-\x9f\u2028\u2029\ufeff][^\x00-\x09\x0b-\x1f\x7f-\x9f"

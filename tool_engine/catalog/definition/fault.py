@@ -10,8 +10,6 @@ from tool_engine.catalog.yaml.document import Document, Path, format_path
 from tool_engine.errors import DefinitionProblem
 from tool_engine.redaction import HIDDEN, is_secret_key, redact_text, secret_forms
 
-__all__ = ["Fault", "describe", "listing", "locate"]
-
 _LONGEST_TEXT: Final = 80
 """Characters of a text that a message repeats."""
 _MOST_READ: Final = 4_096

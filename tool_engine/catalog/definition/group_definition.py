@@ -18,15 +18,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.group import Skill, ToolGroup
 
-__all__ = [
-    "GROUP",
-    "build_group",
-    "group_faults",
-    "group_findings",
-    "is_group",
-    "split_conditions",
-]
-
 GROUP: Final = "group"
 
 _MOST_COMPARED: Final = 200

@@ -13,8 +13,6 @@ import msgspec
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.schema import SHORT_KEYS
 
-__all__ = ["SCHEMA_KEYS", "entry_type_cure", "list_cure", "meant_key", "meant_type", "schema_cure"]
-
 SCHEMA_KEYS: Final = frozenset({"inputSchema", "input_schema"})
 """Keys under which other formats have the JSON Schema of all parameters."""
 _OTHER_NAMES: Final = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FORMATS", "KEYWORDS"]
-
 KEYWORDS: Final = frozenset(
     {
         *("type", "enum", "const", "title", "description", "default", "examples", "deprecated"),

@@ -13,8 +13,6 @@ from tool_engine.catalog.definition.fault import Fault
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.permission import Permission
 
-__all__ = ["build_permission", "label_warnings", "permission_spec"]
-
 _BARE: Final = ("user", "model", "rule")
 _KINDS: Final = ("tool", "effect", "host")
 _EFFECTS: Final = ("read", "write", "unknown")

@@ -11,8 +11,6 @@ from typing import Final
 from tool_engine.catalog.yaml.strict_yaml import parse
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
-__all__ = ["placed"]
-
 _PATH_PART: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 

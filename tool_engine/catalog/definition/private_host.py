@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from tool_engine.catalog.definition.fault import Fault
 
-__all__ = ["private_host_warnings"]
-
 _PORTS = {"http": 80, "https": 443}
 
 

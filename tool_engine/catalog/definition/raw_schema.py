@@ -25,8 +25,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.tool import write_only_names
 
-__all__ = ["idle_defaults", "is_impossible", "misfit_faults", "raw_schema_faults"]
-
 _LONGEST_JUDGED: Final = 10_000
 """Bytes of a schema; to find out what a longer one allows could take long."""
 _INSTEAD_OF_KEYS: Final = (

@@ -9,8 +9,6 @@ from typing import Any, Final
 from tool_engine.catalog.definition.fault import Fault
 from tool_engine.model.result import CutStrategy, ResultLimits
 
-__all__ = ["build_limits", "limit_faults"]
-
 _COUNTS: Final = ("max_chars", "max_items", "limit")
 
 

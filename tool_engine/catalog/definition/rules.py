@@ -24,8 +24,6 @@ from tool_engine.model.checks.nearness import find_nearest
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.schema import SHORT_KEYS, value_schema
 
-__all__ = ["FLAT_RULES", "check_value", "compile_check", "default_faults"]
-
 FLAT_RULES: Final = (*SHORT_KEYS, "items", "properties")
 """The rules that may stand beside `type` as well as in its `validation` block."""
 

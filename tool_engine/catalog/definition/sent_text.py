@@ -11,8 +11,6 @@ from typing import Any
 from tool_engine.catalog.definition.fault import Fault, describe
 from tool_engine.catalog.yaml.document import Document, Path
 
-__all__ = ["sent_text_faults"]
-
 
 def sent_text_faults(document: Document) -> list[Fault]:
     value: Any = document.value

@@ -13,8 +13,6 @@ from tool_engine.catalog.definition.structure import RULES_BY_TYPE
 from tool_engine.model.parameter import PARAMETER_TYPES
 from tool_engine.model.schema import SHORT_KEYS
 
-__all__ = ["short_form"]
-
 _SHORT_NAMES: Final = {keyword: key for key, keyword in SHORT_KEYS.items()}
 
 

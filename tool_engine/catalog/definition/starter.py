@@ -8,8 +8,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KINDS", "MODELINE", "SCHEMA_FILE", "Starter", "better_name", "schema_text", "starter"]
-
 KINDS: Final = {
     "http": "an HTTP request, declared in the file; no code",
     "python": "a Python function of yours",

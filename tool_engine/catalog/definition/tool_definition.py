@@ -31,8 +31,6 @@ from tool_engine.model.schema import output_schema, value_schema
 from tool_engine.model.settings.concurrency import ToolRate
 from tool_engine.model.tool import RetryPolicy, Tool, ToolCategory, pack
 
-__all__ = ["build_tool", "definition_faults", "definition_warnings", "plain_data"]
-
 _COPIED: Final = (
     *("version", "author", "icon", "shareable_scope", "status", "timeout", "effect"),
     *("accepts", "max_uses", "examples", "tests"),

@@ -21,8 +21,6 @@ from tool_engine.catalog.limits import (
 )
 from tool_engine.catalog.yaml.document import Path
 
-__all__ = ["Workload"]
-
 _NOT_LINEAR: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\(\?P=|\\k<|\(\?>|[*+?}]\+")
 _SMALL: Final = 256 * 1024
 

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.catalog.definition_files import FileStamp
 
-__all__ = ["GONE", "Arrivals"]
-
 GONE: Final = FileStamp(-1, -1, -1, -1)
 """The state of a file that is not there."""
 

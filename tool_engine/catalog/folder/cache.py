@@ -24,8 +24,6 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["AUTO", "MIN_FILES", "CachedLoader", "cache_path", "default_directory"]
-
 AUTO: Final = "auto"
 """Stands for the directory where this user's caches are kept by custom."""
 MIN_FILES: Final = 100

@@ -23,8 +23,6 @@ import msgspec
 
 from tool_engine.logger import get_logger
 
-__all__ = ["MAX_FILES", "MAX_SIZE", "SUFFIX", "read_cache", "rules_version", "write_cache"]
-
 SUFFIX: Final = ".tools"
 MAX_SIZE: Final = 256 * 1024 * 1024
 """Bytes in one cache file; what does not fit is read anew each time."""

@@ -20,8 +20,6 @@ import msgspec
 from tool_engine.model.tool import PACKED_FIELDS, Tool, ToolCategory, pack
 from tool_engine.visible import visible
 
-__all__ = ["entry_of", "tools_of"]
-
 _REBUILT: Final = frozenset({"id", "source", "findings"})
 _TEXTS: Final = tuple(sorted(PACKED_FIELDS - _REBUILT - {"category"}))
 """The fields that hold the JSON text of a list or a mapping."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.model.tool import Tool
 
-__all__ = ["Claims"]
-
 
 class Claims:
     """The names that files define, kept up to date file by file."""

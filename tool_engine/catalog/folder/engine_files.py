@@ -14,8 +14,6 @@ from tool_engine.config import ToolEngineConfig
 from tool_engine.model.tool import Tool
 from tool_engine.trusted import Kind, TrustedPath
 
-__all__ = ["EngineFiles"]
-
 
 class EngineFiles:
     """The files that an engine trusts: no tool writes them; see `tool_engine.trusted`.

@@ -17,8 +17,6 @@ from tool_engine.catalog.definition_files import is_definition
 from tool_engine.logger import get_logger
 from tool_engine.redaction import words_of
 
-__all__ = ["TELLS_CLOSING", "FolderEvents", "Touched"]
-
 _log = get_logger(__name__)
 
 TELLS_CLOSING: Final = sys.platform == "linux"

@@ -9,8 +9,6 @@ import msgspec
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["FileOutcome"]
-
 
 class FileOutcome(msgspec.Struct, frozen=True, gc=False):
     """The tools and groups of a file, or its last good ones."""

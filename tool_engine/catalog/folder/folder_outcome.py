@@ -9,8 +9,6 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["FolderOutcome"]
-
 
 class FolderOutcome(msgspec.Struct, frozen=True):
     """All that a look at the folder found, changed or not."""

@@ -37,8 +37,6 @@ from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["PATIENCE", "Catalog"]
-
 PATIENCE: Final = 1.0
 """Seconds that a look waits for files that are being written."""
 

@@ -8,8 +8,6 @@ from typing import TypedDict
 from tool_engine.catalog.loader import duplicate_error
 from tool_engine.model.group import ToolGroup
 
-__all__ = ["GroupChanges", "group_changes", "merged_groups", "with_registered"]
-
 
 class GroupChanges(TypedDict, total=False):
     """The names of the groups that changed; without keys when none did."""

@@ -14,8 +14,6 @@ from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.loader import duplicate_error
 from tool_engine.model.tool import Tool
 
-__all__ = ["ScanOutcome", "merge", "new_tools"]
-
 
 class ScanOutcome(msgspec.Struct, frozen=True):
     """The next snapshot, and how it differs from the one before."""

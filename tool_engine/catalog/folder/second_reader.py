@@ -27,8 +27,6 @@ from tool_engine.errors import DefinitionError
 from tool_engine.logger import get_logger
 from tool_engine.model.tool import Tool
 
-__all__ = ["MIN_UNREAD", "SecondReader", "serve"]
-
 MIN_UNREAD: Final = 2_000
 """Fewer texts are read by one process before a second one has started."""
 

@@ -21,8 +21,6 @@ from tool_engine.redaction import words_of
 if TYPE_CHECKING:
     from tool_engine.catalog.folder.file_events import FolderEvents
 
-__all__ = ["Look", "ToolWatcher"]
-
 _log = get_logger(__name__)
 
 Look = Callable[[frozenset[str] | None, float], Awaitable[Collection[str]]]

@@ -15,8 +15,6 @@ from tool_engine.catalog.lint_rules.prose import (
 from tool_engine.catalog.lint_rules.rule import ERROR, WARNING, Flaw, LintRule
 from tool_engine.model.tool import Tool
 
-__all__ = ["DESCRIPTION_RULES"]
-
 _FEWEST_WORDS: Final = 4
 _MOST_CHARACTERS: Final = 1024
 _REPLACED: Final = re.compile(

@@ -11,8 +11,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import is_secret_key, redact_text
 
-__all__ = ["EFFECT_RULES"]
-
 _WRITING_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _WRITING_NAME: Final = re.compile(
     r"(?:send|post|create|delete|remove|update|write|upload|submit|publish|pay|book|cancel|insert"

@@ -12,8 +12,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.json.error_path import find_error
 from tool_engine.model.tool import Tool
 
-__all__ = ["EXAMPLE_RULES"]
-
 
 def _no_example(tool: Tool) -> Iterator[Flaw]:
     if not tool.examples:

@@ -12,8 +12,6 @@ from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 
-__all__ = ["PARAMETER_RULES"]
-
 _FEWEST_WORDS: Final = 2
 _MOST_PARAMETERS: Final = 12
 _LONGEST_CODE: Final = 2

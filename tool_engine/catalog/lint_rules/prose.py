@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["repeats_name", "says_when", "says_when_not", "word_count"]
-
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CHINESE: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _CHARACTERS_PER_WORD: Final = 1.5

@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.catalog.yaml.document import Path
 from tool_engine.model.tool import Tool
 
-__all__ = ["ERROR", "WARNING", "Flaw", "LintRule"]
-
 ERROR: Final = "error"
 """The tool will be refused or leaks something."""
 WARNING: Final = "warning"

@@ -12,8 +12,6 @@ from typing import Final
 from tool_engine.catalog.limits import MAX_BYTES
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
-__all__ = ["decode"]
-
 _HIDDEN: Final = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters
     "\u2028\u2029"  # line ends to some readers, text to others

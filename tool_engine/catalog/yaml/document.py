@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["Document", "Path", "format_path"]
-
 Path = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 

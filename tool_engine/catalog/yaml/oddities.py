@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-__all__ = ["Oddities"]
-
 _MAY_BE_ODD: Final = re.compile(
     r"\?[^\s?]"  # a question mark that is a part of a text
     r"|[\"'\]}*\w-]\#"  # a comment without a blank before it

@@ -8,8 +8,6 @@ import yaml
 
 from tool_engine.errors import DefinitionProblem
 
-__all__ = ["parser_problem"]
-
 _CURES: Final = (
     ("token", "indent with spaces, and quote text that holds special characters"),
     ("expected ':'", "write key: value"),

@@ -10,8 +10,6 @@ import math
 import re
 from typing import Final
 
-__all__ = ["INTEGER_CURE", "MAY_BE_MORE", "UnreadableScalarError", "resolve_plain"]
-
 _CONSTANTS: Final = {
     "": None,
     "~": None,

@@ -26,12 +26,6 @@ try:
 except ImportError:  # pragma: no cover - PyYAML was built without its C parser
     _NativeParser = None  # type: ignore[assignment,misc]
 
-__all__ = [
-    "load_all",
-    "load_documents",
-    "parse",
-]
-
 # Looked up for every event: a global name is faster than an attribute.
 _SCALAR: Final = yaml.ScalarEvent
 _MAPPING_START: Final = yaml.MappingStartEvent

@@ -12,8 +12,6 @@ from typing import Final
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.session.session import ToolSession
 
-__all__ = ["QUIT", "answer_command", "is_command"]
-
 QUIT: Final = "/quit"
 """Ends the conversation, as Ctrl-D does."""
 _COMMAND: Final = re.compile(r"/[A-Za-z_-]*")

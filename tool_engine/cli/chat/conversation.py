@@ -29,8 +29,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.session import ToolSession
 
-__all__ = ["ChatOptions", "chat"]
-
 _AGENT: Final = "tool-engine-cli"
 _DAY: Final = 86_400.0
 _NO_MODEL: Final = (

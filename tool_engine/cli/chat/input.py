@@ -13,8 +13,6 @@ from typing import Final
 from tool_engine.approval.thread import in_own_thread
 from tool_engine.cli.failures import CommandError
 
-__all__ = ["LEAVE_PASTES", "MARK_PASTES", "Said"]
-
 _PASTE_BEGINS: Final = b"\x1b[200~"
 _PASTE_ENDS: Final = b"\x1b[201~"
 MARK_PASTES: Final = "\x1b[?2004h"

@@ -23,8 +23,6 @@ from tool_engine.cli.settings import hurry
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError
 from tool_engine.model.session import LONGEST_SESSION_ID
 
-__all__ = ["ChatTurns"]
-
 T = TypeVar("T")
 _LONGEST_NAME: Final = LONGEST_SESSION_ID - 9
 

@@ -25,8 +25,6 @@ from tool_engine.redaction import redact_text
 from tool_engine.session.reading.compression import compressed_args, compressed_result
 from tool_engine.session.reading.result import SessionResult
 
-__all__ = ["ChatView", "JSONView", "PlainView", "TerminalView"]
-
 _SHOWN: Final = 100
 """Characters of a call's arguments and of its result on a line."""
 _PER_SECOND: Final = 4

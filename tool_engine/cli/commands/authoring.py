@@ -12,14 +12,6 @@ import typer
 from tool_engine.cli.completion import complete_kind, complete_tool
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 
-__all__ = [
-    "diff_command",
-    "lint_command",
-    "new_command",
-    "schema_command",
-    "validate_command",
-]
-
 
 def new_command(
     ctx: typer.Context,

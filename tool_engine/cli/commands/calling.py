@@ -19,8 +19,6 @@ from tool_engine.cli.options import (
     settings_of,
 )
 
-__all__ = ["batch_command", "call_command", "simulate_command"]
-
 
 def call_command(
     ctx: typer.Context,

@@ -11,8 +11,6 @@ import typer
 
 from tool_engine.cli.options import RecordsOption, ToolsOption, settings_of
 
-__all__ = ["chat_command"]
-
 MessageArgument = Annotated[
     list[str] | None,
     typer.Argument(

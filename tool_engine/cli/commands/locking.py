@@ -13,8 +13,6 @@ import typer
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 
-__all__ = ["lock_command"]
-
 
 def lock_command(
     ctx: typer.Context,

@@ -11,8 +11,6 @@ import typer
 
 from tool_engine.cli.options import JSONOption, NameArgument, ToolsOption, settings_of
 
-__all__ = ["demo_command", "list_command", "search_command", "show_command", "watch_command"]
-
 
 def list_command(
     ctx: typer.Context,

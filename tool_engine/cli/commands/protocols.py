@@ -12,8 +12,6 @@ import typer
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.options import JSONOption, NameArgument, ToolsOption, settings_of
 
-__all__ = ["convert_command", "parse_command", "prompt_command"]
-
 _ProtocolOption = Annotated[
     str,
     typer.Option(

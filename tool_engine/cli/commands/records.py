@@ -16,14 +16,6 @@ from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, sett
 if TYPE_CHECKING:
     from tool_engine.cli.records.history import RecordFilters
 
-__all__ = [
-    "events_command",
-    "export_command",
-    "history_command",
-    "prune_command",
-    "stats_command",
-]
-
 LineJSONOption = Annotated[bool, typer.Option("--json", help="Print one JSON document per line.")]
 ToolOption = Annotated[
     str | None,

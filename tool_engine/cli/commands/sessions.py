@@ -12,8 +12,6 @@ import typer
 from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.options import JSONOption, RecordsOption, ToolsOption, settings_of
 
-__all__ = ["sessions_command"]
-
 _WORDS = {"show": "ID", "delete": "ID", "approve": "TOKEN", "refuse": "TOKEN"}
 _ALONE = ("list", "pending")
 

@@ -12,8 +12,6 @@ import typer
 from tool_engine.cli.completion import complete_tool
 from tool_engine.cli.options import JSONOption, ToolsOption, settings_of
 
-__all__ = ["run_tests_command"]
-
 
 def run_tests_command(
     ctx: typer.Context,

@@ -11,8 +11,6 @@ from typing import Final
 from tool_engine.cli.failures import CommandError
 from tool_engine.cli.settings import Settings
 
-__all__ = ["NEEDED", "add_to_entry", "copy_definitions", "set_version"]
-
 NEEDED: Final = ("calculator", "echo", "get_weather", "http_request")
 
 

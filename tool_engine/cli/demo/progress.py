@@ -14,8 +14,6 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from tool_engine.cli.console import plain
 
-__all__ = ["ProgressView", "make_progress"]
-
 
 class ProgressView(AbstractContextManager["ProgressView"], Protocol):
     def update(self, running: int, waiting: int, finished: int) -> None:

@@ -26,8 +26,6 @@ from tool_engine.config import ConcurrencyConfig, ToolEngineConfig
 from tool_engine.engine import ToolEngine
 from tool_engine.subagent import ToolSubAgent
 
-__all__ = ["run_demo"]
-
 _CONCURRENCY: Final = ConcurrencyConfig(max_concurrent=8, queue_size=5, bucket_limits={"http": 2})
 
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from aiohttp import web
 
-__all__ = ["HOST", "demo_service"]
-
 HOST: Final = "127.0.0.1"
 _MAX_SECONDS: Final = 5.0
 _WEATHER: Final = {"beijing": (21.5, "sunny"), "london": (12.0, "rain"), "oslo": (-3.0, "snow")}

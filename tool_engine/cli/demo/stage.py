@@ -15,8 +15,6 @@ from tool_engine.engine import ToolEngine
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.subagent import ToolSubAgent
 
-__all__ = ["Stage"]
-
 _FINAL: Final = (
     ToolEngineEventType.VALIDATION_ERROR,
     ToolEngineEventType.EXECUTION_COMPLETED,

@@ -26,8 +26,6 @@ from tool_engine.cli.tables import (
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEventType
 
-__all__ = ["STEPS"]
-
 _CALLS: Final = 8
 _SECONDS: Final = 1.0
 _BUCKET: Final = "http"

@@ -16,8 +16,6 @@ from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 
-__all__ = ["NOT_LOADED", "missing_tool", "tell_broken"]
-
 NOT_LOADED: Final = "tool_not_loaded"
 """The type of the error about a tool whose file could not be loaded."""
 

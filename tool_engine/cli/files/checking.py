@@ -34,15 +34,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.validation import ToolParameterValidator
 from tool_engine.visible import visible
 
-__all__ = [
-    "Checked",
-    "Checker",
-    "check_files",
-    "print_checked",
-    "print_summary",
-    "validate_files",
-]
-
 
 class Checked(msgspec.Struct):
     file: str

@@ -27,8 +27,6 @@ from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError
 from tool_engine.model.tool import Tool
 
-__all__ = ["Compared", "compare_tools", "diff_files"]
-
 _LEVELS: Final = (BREAKING, COMPATIBLE, COSMETIC, NONE)
 _STYLES: Final = {BREAKING: "red", COMPATIBLE: "yellow", COSMETIC: "dim", NONE: ""}
 _ARE_ANNOUNCED: Final = ("deprecated", "draft")

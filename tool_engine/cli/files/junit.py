@@ -9,8 +9,6 @@ from tool_engine.catalog.yaml.document import format_path
 from tool_engine.cli.console import visible
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
 
-__all__ = ["junit_xml"]
-
 
 def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> str:
     """Return a suite per tool, and one for files not loaded."""

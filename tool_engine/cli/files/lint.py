@@ -20,8 +20,6 @@ from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
 
-__all__ = ["FORMATS", "LintOptions", "lint_files", "make_options", "print_rules"]
-
 FORMATS: Final = ("text", "json", "github")
 """How findings can be printed."""
 

@@ -28,8 +28,6 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.redaction import redact
 
-__all__ = ["Filters", "list_tools", "print_schema", "show_tool"]
-
 
 class Filters(msgspec.Struct, frozen=True):
     """Which tools to list; an empty filter matches all."""

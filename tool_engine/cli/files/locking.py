@@ -28,8 +28,6 @@ from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 
-__all__ = ["Approval", "approvals", "code_hashes", "lock_states", "lock_tools", "tell_unapproved"]
-
 APPROVED: Final = "approved"
 NEW: Final = "new"
 CHANGED: Final = "changed"

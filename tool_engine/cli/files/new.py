@@ -25,8 +25,6 @@ from tool_engine.cli.failures import EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.settings import DEFAULT_TOOLS, Settings
 from tool_engine.cli.writing import write_file, write_output
 
-__all__ = ["new_tool", "write_schema"]
-
 _CODE_KIND: Final = "python"
 
 

@@ -23,8 +23,6 @@ from tool_engine.cli.files.watching import reader_watched
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.visible import visible
 
-__all__ = ["validate_and_watch"]
-
 _INTERVAL: Final = 2.0
 """Seconds between two looks where the file system reports nothing, such as a network share."""
 

@@ -10,8 +10,6 @@ from pathlib import Path, PurePosixPath
 from tool_engine.catalog.definition_files import is_definition
 from tool_engine.cli.failures import CommandError
 
-__all__ = ["files_in_revision", "is_revision"]
-
 _TIMEOUT = 60.0
 
 

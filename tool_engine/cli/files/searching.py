@@ -14,8 +14,6 @@ from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text, tools_table
 from tool_engine.model.match import ToolMatch
 
-__all__ = ["search_tools"]
-
 
 def search_tools(settings: Settings, words: Sequence[str], limit: int, *, as_json: bool) -> int:
     checked = check_files([settings.folder()], is_recursive=settings.is_recursive)

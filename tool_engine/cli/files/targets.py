@@ -10,8 +10,6 @@ from tool_engine.cli.failures import CommandError, suggest_name
 from tool_engine.cli.files.broken import NOT_LOADED, missing_tool
 from tool_engine.cli.settings import Settings
 
-__all__ = ["file_of_tool", "files_at", "is_path"]
-
 
 def is_path(word: str) -> bool:
     """Return True if `word` is a path, or is written as one."""

@@ -18,8 +18,6 @@ from tool_engine.engine import ToolEngine
 from tool_engine.testing.definitions import check_definitions
 from tool_engine.testing.report import CaseReport, CaseStatus, ToolReport
 
-__all__ = ["RunOptions", "run_tests"]
-
 
 class RunOptions(NamedTuple):
     names: tuple[str, ...] = ()

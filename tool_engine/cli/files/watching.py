@@ -18,8 +18,6 @@ from tool_engine.cli.tables import event_text
 from tool_engine.engine import ToolEngine
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 
-__all__ = ["reader_watched", "watch_tools"]
-
 _STYLES = {
     ToolEngineEventType.LOAD_ERROR: "red",
     ToolEngineEventType.LOAD_MENDED: "green",

@@ -23,8 +23,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.definitions import definitions
 from tool_engine.protocols.registry import protocol_names
 
-__all__ = ["convert_tool"]
-
 _MCP: Final = "mcp"
 """A format of definitions that is no protocol: models do not speak it."""
 

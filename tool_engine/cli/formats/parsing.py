@@ -24,8 +24,6 @@ from tool_engine.model.call import ToolCall
 from tool_engine.model.reply import ParsedReply, StreamEvent
 from tool_engine.protocols.cycle import parse_reply
 
-__all__ = ["parse_file"]
-
 _PIECE: Final = 16
 """Bytes that `--stream` feeds at once: few enough to cut every marker somewhere."""
 

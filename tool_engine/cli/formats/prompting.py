@@ -19,8 +19,6 @@ from tool_engine.cli.settings import Settings
 from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 
-__all__ = ["findings_of", "print_prompt", "prompt_of"]
-
 
 def print_prompt(
     settings: Settings,

@@ -20,16 +20,6 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.registry import PROTOCOLS, get_protocol
 
-__all__ = [
-    "chosen_tools",
-    "finding_facts",
-    "has_errors",
-    "known_tools",
-    "make_protocol",
-    "print_findings",
-    "tools_in",
-]
-
 
 def tools_in(settings: Settings) -> dict[str, Tool]:
     """Return the folder's tools by name; report broken files on stderr."""

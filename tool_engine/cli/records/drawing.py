@@ -7,8 +7,6 @@ from typing import Final
 
 from rich.console import Console
 
-__all__ = ["drawn", "sparkline"]
-
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII: Final = str.maketrans(
     {**dict(zip(_BARS, "..:-=+*#", strict=True)), "└": "`", "├": "|", "│": "|", "─": "-", "µ": "u"}

@@ -31,8 +31,6 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
-__all__ = ["EventFilters", "print_events", "told_events"]
-
 _FINAL: Final = {
     "validation_error": ToolEngineEventType.VALIDATION_ERROR,
     "cancelled": ToolEngineEventType.EXECUTION_CANCELLED,

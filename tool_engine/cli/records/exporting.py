@@ -18,8 +18,6 @@ from tool_engine.knowledge.export import EXPORT_FORMATS, export_records
 from tool_engine.model.record import RecordQuery
 from tool_engine.named_file import why_unwritten, writing_named
 
-__all__ = ["export_calls"]
-
 
 def export_calls(
     settings: Settings, filters: RecordFilters, *, file_format: str, output: str | None

@@ -25,8 +25,6 @@ from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
-__all__ = ["Patience", "RecordTail", "print_each", "record_looks"]
-
 T = TypeVar("T")
 _INTERVAL: Final = 0.5
 """Seconds between two looks for new records."""

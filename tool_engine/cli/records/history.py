@@ -23,15 +23,6 @@ from tool_engine.cli.tables import make_table
 from tool_engine.knowledge.export import exported_row
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
-__all__ = [
-    "OUTCOME_STYLES",
-    "RecordFilters",
-    "local_time",
-    "newest_records",
-    "print_history",
-    "record_text",
-]
-
 OUTCOME_STYLES: Final = {"succeeded": "green", "rejected": "yellow", "cancelled": "yellow"}
 _WIDE: Final = 110
 """Columns from which on a table has room for everything."""

@@ -6,8 +6,6 @@ from typing import Final
 
 from asyncio_throttle.throttler import Throttler
 
-__all__ = ["Pace"]
-
 _LOOKS: Final = 10
 """How often in an interval asyncio-throttle looks whether it is over."""
 

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.testing.figures import curve
 
-__all__ = ["plot_records"]
-
 _LEFT: Final = 80.0
 _WIDTH: Final = 840.0
 """Of the part that shows time, in pixels."""

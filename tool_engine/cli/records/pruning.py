@@ -10,8 +10,6 @@ from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.model.settings.retention import RecordRetention
 
-__all__ = ["prune_records"]
-
 
 def prune_records(
     settings: Settings,

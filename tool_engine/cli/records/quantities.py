@@ -9,8 +9,6 @@ from typing import Final
 
 from tool_engine.cli.failures import CommandError
 
-__all__ = ["parse_moment", "parse_seconds", "parse_size", "seconds_text"]
-
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _BYTES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", re.ASCII)

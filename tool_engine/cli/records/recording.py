@@ -32,16 +32,6 @@ from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import KeptCall
 from tool_engine.model.settings.retention import RecordsURL
 
-__all__ = [
-    "NOWHERE",
-    "open_events",
-    "open_records",
-    "recording_engine",
-    "records_file",
-    "records_place",
-    "records_written",
-]
-
 NOWHERE: Final = "none"
 """Keeps no records."""
 _SQLITE: Final = "sqlite:///"

@@ -18,8 +18,6 @@ from tool_engine.testing.plot import plot
 from tool_engine.testing.simulation import SimulationReport, simulate
 from tool_engine.testing.trace import Trace, TraceError, parse_trace, read_trace
 
-__all__ = ["Limits", "simulate_trace"]
-
 _RUNS: Final = ("original", "simulated")
 _UNKNOWN: Final = "does not hold the limits under which it was made"
 

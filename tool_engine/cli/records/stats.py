@@ -23,8 +23,6 @@ from tool_engine.cli.writing import write_output
 from tool_engine.knowledge.store import ToolKnowledgeStore, shown_usage
 from tool_engine.model.record import RecordQuery
 
-__all__ = ["print_statistics"]
-
 _INTERVALS: Final = 24
 _MOST_PLOTTED: Final = 20_000
 """Calls of a picture: the newest."""

@@ -20,8 +20,6 @@ from tool_engine.knowledge.export import exported_row
 from tool_engine.knowledge.store import ToolKnowledgeStore
 from tool_engine.model.record import RecordQuery, ToolCallRecord
 
-__all__ = ["print_story"]
-
 _MOST_CALLS: Final = 200
 """Calls of a tree."""
 _LONGEST: Final = 2_000

@@ -17,17 +17,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate, value_text
 
-__all__ = [
-    "MAX_ARGUMENT_BYTES",
-    "Argument",
-    "Flag",
-    "PlainArgument",
-    "Spread",
-    "command_line",
-    "literal_text",
-    "parse_argument",
-]
-
 MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 """The longest argument that Linux takes (MAX_ARG_STRLEN less the NUL)."""
 

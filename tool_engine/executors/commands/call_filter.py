@@ -24,8 +24,6 @@ from tool_engine.executors.commands.system_calls import (
     numbers,
 )
 
-__all__ = ["call_filter"]
-
 
 class _Word(NamedTuple):
     """A condition on half an argument; of an int, the kernel uses the lower half."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from tool_engine.redaction.splitting import place_to_cut
 
-__all__ = ["Captured"]
-
 _LONGEST_CHARACTER: Final = 4
 _BEYOND: Final = 4_096
 """Bytes kept beyond each cut, to see if it splits a secret."""

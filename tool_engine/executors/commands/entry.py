@@ -26,8 +26,6 @@ from tool_engine.executors.templates import TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 
-__all__ = ["DEFAULT_MAX_OUTPUT", "CommandPlan", "check_entry", "compile_entry"]
-
 DEFAULT_MAX_OUTPUT: Final = 64 * 1024
 """The most bytes that are kept of stdout and of stderr."""
 

@@ -26,8 +26,6 @@ from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["CommandExecutor", "seconds_left"]
-
 
 class CommandExecutor:
     """The executor of tools with `argv`; `path` lists the programs' folders."""

@@ -17,8 +17,6 @@ from typing import Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.trusted import Kind, TrustedPath, plain
 
-__all__ = ["check_hard_links"]
-
 MAX_ENTRIES: Final = 200_000
 """The most entries examined below one folder, so that a run begins in time."""
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-__all__ = ["script_places"]
-
 _SHELL_OPTION: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 _C_OPTION: Final = re.compile(r"-[A-Za-z]*c")
 _E_OPTION: Final = re.compile(r"-(?![MI])[A-Za-z0-9]*[eE]")

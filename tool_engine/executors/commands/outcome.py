@@ -12,8 +12,6 @@ from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import redact_text
 from tool_engine.redaction.splitting import place_to_cut
 
-__all__ = ["exit_problem", "hidden", "output_of", "own_words"]
-
 _SHOWN: Final = 1000
 """The most characters of a program's own output in an error."""
 _READ: Final = 16_384

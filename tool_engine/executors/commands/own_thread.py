@@ -17,8 +17,6 @@ from typing import Generic, NamedTuple, TypeVar
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.supervisor import Bell
 
-__all__ = ["OwnThread"]
-
 OutcomeT = TypeVar("OutcomeT")
 
 

@@ -6,8 +6,6 @@ import ctypes
 from functools import cache
 from typing import Final
 
-__all__ = ["give_up_privileges"]
-
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
 

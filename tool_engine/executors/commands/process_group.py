@@ -7,8 +7,6 @@ from collections.abc import Callable
 from tool_engine.executors.commands.own_thread import OwnThread
 from tool_engine.executors.commands.supervisor import Bell, Command, Finished, Supervisor
 
-__all__ = ["ProcessGroup"]
-
 
 class ProcessGroup(OwnThread[Finished]):
     """One run of a command, which `prepare` makes in the run's thread."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = ["SYSTEM_PATH", "find_program"]
-
 SYSTEM_PATH: Final = (
     "/usr/local/sbin",
     "/usr/local/bin",

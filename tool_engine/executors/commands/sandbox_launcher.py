@@ -29,8 +29,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["CANNOT_SHUT_IN", "LANDLOCK_ABI", "MACHINES", "abi", "main", "obstacle", "shut_in"]
-
 LANDLOCK_ABI: Final = 6
 """The oldest version that confines signals: Linux 6.12."""
 CANNOT_SHUT_IN: Final = 125

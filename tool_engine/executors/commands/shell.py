@@ -32,8 +32,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.trusted import TrustedPath, trusted_paths
 
-__all__ = ["ShellExecutor", "check_script"]
-
 _SHELL: Final = "/bin/sh"
 _SYSTEM: Final = (
     "/usr",

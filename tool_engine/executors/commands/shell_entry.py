@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.model.permission import ExecutionPolicy
 
-__all__ = ["ShellPlan", "check_entry", "compile_entry"]
-
 SCRIPT: Final = "script"
 
 _ENTRY_KEYS: Final = ("type", "handler", "cwd", "config")

@@ -15,8 +15,6 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["MARK", "end_strays", "is_group_alive", "marks_with", "new_mark"]
-
 MARK: Final = "TOOL_ENGINE_COMMAND"
 _ROUNDS: Final = 50
 _SECONDS_TO_DIE: Final = 1.0

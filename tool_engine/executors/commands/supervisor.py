@@ -35,8 +35,6 @@ from tool_engine.executors.commands.strays import (
     new_mark,
 )
 
-__all__ = ["MAX_FLOOD", "Bell", "Command", "End", "Finished", "Supervisor", "end_group"]
-
 MAX_FLOOD: Final = 64 * 1024 * 1024
 """Bytes of output, kept or dropped, after which a program is ended."""
 _GRACE: Final = 1.0

@@ -9,18 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = [
-    "ABSENT",
-    "ALLOWED",
-    "ARCHITECTURES",
-    "ATTRIBUTES",
-    "LOOKED_INTO",
-    "NETWORK",
-    "NEWEST",
-    "UNSUPPORTED",
-    "numbers",
-]
-
 _FILES: Final = frozenset(
     {
         "read", "write", "close", "stat", "fstat", "lstat", "newfstatat", "statx", "lseek",

@@ -10,8 +10,6 @@ from typing import Any
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = ["flag", "text", "whole"]
-
 
 def text(params: dict[str, Any], name: str, default: str | None = None) -> str:
     value = params.get(name)

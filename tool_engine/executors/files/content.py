@@ -17,8 +17,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.failing import failed, not_regular, not_there
 from tool_engine.executors.files.root import Place
 
-__all__ = ["FileContent", "read_content", "status_of", "text_of", "version_of"]
-
 _CHUNK: Final = 1024 * 1024
 _FLAGS: Final = (
     os.O_RDONLY

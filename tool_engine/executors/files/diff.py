@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Change", "edited", "unified_diff"]
-
 _CONTEXT: Final = 3
 _MOST_CHARACTERS: Final = 20_000
 _NO_NEWLINE: Final = "\n\\ No newline at end of file\n"

@@ -19,8 +19,6 @@ from tool_engine.executors.files.writing import check_version, encoded
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["FileEditExecutor"]
-
 _MOST_CHANGES: Final = 10_000
 _MOST_SHOWN: Final = 10
 

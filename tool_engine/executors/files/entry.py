@@ -18,8 +18,6 @@ from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.templates import ParameterPart, SecretPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["DEFAULT_MAX_BYTES", "FileEntry", "check_entry", "compile_entry"]
-
 DEFAULT_MAX_BYTES: Final = 10 * 1024 * 1024
 """The largest file that is read or written, in bytes, unless the definition names another."""
 MAX_BYTES_LIMIT: Final = 64 * 1024 * 1024

@@ -11,8 +11,6 @@ from typing import Final
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["failed", "not_regular", "not_there"]
-
 _MOST_NAMES: Final = 2_000
 """The most names of a folder that are compared with a missing one."""
 _REASONS: Final = {

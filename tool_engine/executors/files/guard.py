@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 from tool_engine.errors import ToolExecutionError
 from tool_engine.trusted import Kind, TrustedPath, is_below, plain, trusted_paths
 
-__all__ = ["Guard", "check_no_repository"]
-
 _OWN: Final = "the folder of this tool's own definition"
 _SETTINGS: Final = "the settings of git"
 _OF_GIT: Final = frozenset({".gitattributes", ".gitmodules", ".gitconfig"})

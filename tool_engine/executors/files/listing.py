@@ -13,8 +13,6 @@ from tool_engine.executors.files.tree import DEFAULT_IGNORED, Budget, IgnoreRule
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["FolderReadExecutor"]
-
 MAX_DEPTH: Final = 32
 _DEFAULT_ENTRIES: Final = 500
 _MOST_ENTRIES: Final = 5_000

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = ["MOST_CHARACTERS", "LinearPattern", "glob_pattern", "literal_pattern"]
-
 MOST_CHARACTERS: Final = 4096
 """The matched part of a text: one step may not keep the whole process waiting."""
 _MAX_LENGTH: Final = 500

@@ -11,8 +11,6 @@ from tool_engine.executors.files.diff import Change, unified_diff
 from tool_engine.executors.files.entry import FileEntry
 from tool_engine.executors.files.replacing import writable
 
-__all__ = ["preview_of_write"]
-
 
 def preview_of_write(entry: FileEntry, params: dict[str, Any]) -> str:
     """Return the diff of a write; raise `ToolExecutionError` if it would fail."""

@@ -12,8 +12,6 @@ from tool_engine.executors.files.entry import compile_entry
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["FileReadExecutor"]
-
 MAX_CHARACTERS: Final = 50_000
 """The most characters of a file that one call returns."""
 _DEFAULT_LINES: Final = 2_000

@@ -23,8 +23,6 @@ from tool_engine.executors.files.failing import failed, not_regular
 from tool_engine.executors.files.guard import check_no_repository
 from tool_engine.executors.files.root import TEMPORARY, Place
 
-__all__ = ["changing", "put", "settle", "temporary_name", "writable"]
-
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _PATIENCE: Final = 10.0
 _INTERVAL: Final = 0.005

@@ -20,8 +20,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.failing import failed, not_there
 from tool_engine.executors.files.guard import Guard, check_no_repository
 
-__all__ = ["TEMPORARY", "FileRoot", "Place"]
-
 MAX_DEPTH: Final = 128
 """The most folders in a path: each takes a descriptor during the walk."""
 _MAX_LINKS: Final = 16

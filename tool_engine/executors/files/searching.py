@@ -34,8 +34,6 @@ from tool_engine.executors.files.tree import (
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["FileSearchExecutor"]
-
 MAX_DEPTH: Final = 64
 _BLOCK: Final = 2_048
 _SHOWN: Final = 500

@@ -19,8 +19,6 @@ from tool_engine.executors.files.content import status_of
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.root import TEMPORARY, Place
 
-__all__ = ["DEFAULT_IGNORED", "Budget", "Entry", "IgnoreRules", "walk_tree"]
-
 DEFAULT_IGNORED: Final = (
     ".git",
     ".hg",

@@ -14,8 +14,6 @@ from tool_engine.executors.files.replacing import changing, put, writable
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["FileWriteExecutor", "check_version", "encoded"]
-
 
 class FileWriteExecutor:
     """The executor of `write_file`: the file is always the old or new one."""

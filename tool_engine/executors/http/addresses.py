@@ -23,17 +23,6 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 
-__all__ = [
-    "METADATA_ADDRESSES",
-    "SPECIAL_RANGES",
-    "AddressRefusedError",
-    "AllowEntry",
-    "AllowList",
-    "ends_in_number",
-    "is_metadata",
-    "special_range",
-]
-
 _Address = IPv4Address | IPv6Address
 
 SPECIAL_RANGES: Final[tuple[tuple[str, str, str], ...]] = (

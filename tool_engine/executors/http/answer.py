@@ -14,18 +14,6 @@ from multidict import MultiMapping
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.body import BodyError, excerpt, is_json_type, read_body, read_json
 
-__all__ = [
-    "HTTPAnswer",
-    "apart",
-    "check_success",
-    "described",
-    "is_final_status",
-    "is_quick",
-    "json_of",
-    "searched",
-    "selected",
-]
-
 _LARGE: Final = 128 * 1024
 """A larger body, in bytes, is read in a thread."""
 _IN_TIME: Final = frozenset({408, 409, 423, 425, 429})

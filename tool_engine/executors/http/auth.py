@@ -16,17 +16,6 @@ from tool_engine.executors.http.template import URLTemplate, query_text
 from tool_engine.executors.secrets import SecretPart, SecretScope
 from tool_engine.executors.templates import TextTemplate
 
-__all__ = [
-    "NO_CREDENTIAL",
-    "AuthPlan",
-    "BasicAuth",
-    "Credential",
-    "KeyAuth",
-    "TokenAuth",
-    "basic_value",
-    "filled_in",
-]
-
 
 class Credential(msgspec.Struct, frozen=True):
     header: tuple[str, str] | None = None

@@ -16,8 +16,6 @@ from tool_engine.executors.http.template import URLTemplate
 from tool_engine.executors.templates import TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["AUTH_TYPES", "read_auth"]
-
 AUTH_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "bearer": ("token",),
     "basic": ("username", "password"),

@@ -18,8 +18,6 @@ import msgspec
 from tool_engine.redaction import redact_text
 from tool_engine.redaction.splitting import place_to_cut
 
-__all__ = ["BodyError", "excerpt", "is_json_type", "read_body", "read_json"]
-
 _MAX_BINARY: Final = 64 * 1024
 # A reading cannot be interrupted: these take about 0.1 s, and block everything else.
 _MOST: Final = (

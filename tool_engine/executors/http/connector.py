@@ -15,8 +15,6 @@ from aiohttp.client_proto import ResponseHandler
 
 from tool_engine.executors.http.addresses import AllowList
 
-__all__ = ["GuardedConnector", "GuardedResolver", "WholeAnswers"]
-
 _READ_SIZE: Final = 64 * 1024
 _Selector: Final[type[selectors.BaseSelector]] = getattr(
     selectors, "PollSelector", selectors.SelectSelector

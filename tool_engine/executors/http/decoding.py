@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-__all__ = ["PIECE", "Decoder", "DecodingError", "accepted_encodings", "decoder_for"]
-
 PIECE: Final = 64 * 1024
 """About the most bytes that a decoder yields at a time."""
 _SLICE: Final = 16 * 1024

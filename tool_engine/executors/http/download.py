@@ -21,8 +21,6 @@ from tool_engine.executors.files.root import Place
 from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.executors.secrets import SecretScope
 
-__all__ = ["Download"]
-
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _BLOCK: Final = 256 * 1024
 """Bytes that are collected for one write in a thread."""

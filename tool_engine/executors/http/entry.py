@@ -17,8 +17,6 @@ from tool_engine.executors.http.addresses import AllowList
 from tool_engine.executors.http.plan_entry import PLAN_KEYS, RequestPlan, read_plan
 from tool_engine.executors.http.response_entry import PagesPlan, SavePlan, read_response
 
-__all__ = ["DEFAULT_MAX_BYTES", "HTTPEntry", "check_entry", "compile_entry"]
-
 DEFAULT_MAX_BYTES: Final = 5 * 1024 * 1024
 """The most bytes of an answer that are read, after decompression."""
 _ENTRY_KEYS: Final = ("type", "handler", "request", "response", "allow")

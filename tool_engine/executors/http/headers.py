@@ -9,8 +9,6 @@ from typing import Final
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.redaction import is_secret_key
 
-__all__ = ["header_problem", "without_body_headers", "without_credentials"]
-
 # RFC 9110, 5.6.2 and 5.5.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]{1,256}", re.ASCII)
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")

@@ -16,8 +16,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.executors.templates import TemplateError, TextTemplate
 
-__all__ = ["CALL_ID", "IDEMPOTENCY_HEADER", "idempotency_key", "parse_idempotency_key"]
-
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CALL_ID: Final = "call_id"
 """The placeholder for the id of the call, unless a parameter has this name."""

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-__all__ = ["NameResolver", "NameThreads"]
-
 MAX_THREADS: Final = 16
 _NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 

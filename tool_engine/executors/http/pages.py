@@ -29,8 +29,6 @@ from tool_engine.executors.http.response_entry import PagesPlan
 from tool_engine.executors.http.template import query_text
 from tool_engine.executors.http.url import is_same_party, parse_url
 
-__all__ = ["next_link", "read_pages"]
-
 _NEXT: Final = "entry.response.pages.next"
 _ITEMS: Final = "entry.response.pages.items"
 _MAX_CURSOR: Final = 4096

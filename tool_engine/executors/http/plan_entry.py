@@ -21,8 +21,6 @@ from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import JSONTemplate, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["METHODS", "PLAN_KEYS", "SAFE_METHODS", "RequestPlan", "read_plan"]
-
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
 PLAN_KEYS: Final = ("method", "query", "headers", "json", "auth", "idempotency_key")
 """Keys of `entry.request` that need a `url`."""

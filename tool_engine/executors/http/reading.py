@@ -12,8 +12,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.answer import HTTPAnswer
 from tool_engine.executors.http.decoding import Decoder, DecodingError, decoder_for
 
-__all__ = ["Budget", "answer_of", "is_success", "pour", "read_answer"]
-
 _BREATH: Final = 256 * 1024
 """Bytes that are decoded before other tasks get their turn."""
 

@@ -31,8 +31,6 @@ from tool_engine.executors.secrets import SecretScope
 from tool_engine.executors.templates import MISSING, value_text
 from tool_engine.model.trace import trace_headers
 
-__all__ = ["HTTPRequest", "request_of_call", "request_of_plan"]
-
 _UNAUTHORIZED: Final = 401
 
 

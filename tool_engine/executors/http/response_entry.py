@@ -18,15 +18,6 @@ from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = [
-    "DEFAULT_MAX_PAGES",
-    "MAX_PAGES_LIMIT",
-    "PagesPlan",
-    "ResponsePlan",
-    "SavePlan",
-    "read_response",
-]
-
 DEFAULT_MAX_PAGES: Final = 5
 MAX_PAGES_LIMIT: Final = 100
 _PATH: Final = "entry.response"

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["pause_asked_for"]
-
 _STATUS: Final = frozenset({429, 503})
 # RFC 9110, 10.2.3 knows whole seconds; some servers send fractions.
 _MOST: Final = 1e9

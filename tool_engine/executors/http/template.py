@@ -24,8 +24,6 @@ from tool_engine.executors.templates import (
     value_text,
 )
 
-__all__ = ["URLTemplate", "query_text"]
-
 # What a definition may write literally in a path or query (RFC 3986, 3.3 and 3.4).
 _LITERAL: Final = "/?:@!$&'()*+,;=-._~%"
 _DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)

@@ -27,15 +27,6 @@ from tool_engine.executors.http.retry_after import pause_asked_for
 from tool_engine.executors.http.url import parse_url
 from tool_engine.executors.secrets import SecretScope
 
-__all__ = [
-    "MAX_TOKEN_BYTES",
-    "TOKEN_TIMEOUT",
-    "AccessTokenError",
-    "AccessTokens",
-    "TokenRequest",
-    "token_request",
-]
-
 MAX_TOKEN_BYTES: Final = 64 * 1024
 """The most bytes of an endpoint's answer that are read."""
 TOKEN_TIMEOUT: Final = 30.0

@@ -16,14 +16,6 @@ from yarl import URL
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http.addresses import ends_in_number
 
-__all__ = [
-    "MAX_URL_LENGTH",
-    "is_same_party",
-    "parse_url",
-    "redirect_method",
-    "redirect_target",
-]
-
 MAX_URL_LENGTH: Final = 8192
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\\ud800-\udfff]")
 _HOST_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII)

@@ -13,8 +13,6 @@ from tool_engine.executors.entry_reader import EntryReader
 from tool_engine.executors.python.source import SourceError, source_of
 from tool_engine.model.tool import Tool
 
-__all__ = ["PythonEntry", "check_entry", "check_form", "compile_entry", "is_isolated", "is_place"]
-
 DEFAULT_MEMORY: Final = 1024 * 1024 * 1024
 DEFAULT_WORKERS: Final = 2
 _LEAST_MEMORY: Final = 64 * 1024 * 1024

@@ -21,8 +21,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 from tool_engine.model.trace import trace_headers
 
-__all__ = ["ProcessExecutor"]
-
 _TO_END: Final = 0.25
 """The most seconds of a call's time that are reserved to end its processes."""
 

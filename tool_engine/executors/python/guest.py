@@ -32,8 +32,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-__all__ = ["MAX_MESSAGE", "main"]
-
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 """The most bytes of one message."""
 IDLE_SECONDS: Final = 300.0

@@ -26,8 +26,6 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["PythonHandlers"]
-
 _SECONDS_TO_IMPORT: Final = 60.0
 """The time to import an isolated handler when it is checked."""
 

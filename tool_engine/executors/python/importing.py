@@ -18,8 +18,6 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Final
 
-__all__ = ["FINDER", "OtherCodeError", "check_running", "hash_of", "import_source", "running_hash"]
-
 
 class OtherCodeError(ImportError):
     """The code of a module is not the code that was approved."""

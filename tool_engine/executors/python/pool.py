@@ -26,8 +26,6 @@ from tool_engine.executors.python.worker import (
     WorkerStoppedError,
 )
 
-__all__ = ["WorkerPool"]
-
 
 class WorkerPool:
     """The worker processes of one tool.

@@ -9,7 +9,5 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["PROJECT_FOLDER"]
-
 PROJECT_FOLDER: Final[ContextVar[str | None]] = ContextVar("project_folder", default=None)
 """The folder that is searched first for the source of handlers; None: only the path."""

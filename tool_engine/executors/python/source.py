@@ -25,8 +25,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.trusted import Kind, TrustedPath, is_below
 
-__all__ = ["ModuleSource", "SourceError", "module_files", "source_of", "source_text"]
-
 _MOST_BYTES: Final = 4 * 1024 * 1024
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

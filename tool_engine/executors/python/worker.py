@@ -28,8 +28,6 @@ from tool_engine.executors.handler import wants_context
 from tool_engine.executors.python import guest
 from tool_engine.executors.python.entry import PythonEntry
 
-__all__ = ["Answer", "Fault", "UnreadError", "Worker", "WorkerStoppedError", "signature_of"]
-
 _CHUNK: Final = 64 * 1024
 _KEPT_WORDS: Final = 16 * 1024
 _SHOWN_WORDS: Final = 500

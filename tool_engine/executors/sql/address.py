@@ -17,8 +17,6 @@ from tool_engine.executors.templates import (
 )
 from tool_engine.model.settings.source import DatabaseSource
 
-__all__ = ["resolved"]
-
 
 def resolved(name: str, source: DatabaseSource) -> tuple[str, SecretScope]:
     """Return the source's URL with its secrets, and their scope. Blocks.

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["ArgumentError", "argument"]
-
 
 class ArgumentError(ValueError):
     """A value of the wrong type; the message names parameter and type."""

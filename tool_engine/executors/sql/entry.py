@@ -25,18 +25,6 @@ from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
-__all__ = [
-    "DEFAULT_MAX_BYTES",
-    "DEFAULT_MAX_COLUMNS",
-    "DEFAULT_MAX_ROWS",
-    "SQLPlan",
-    "check_entry",
-    "check_source",
-    "compile_entry",
-    "is_order",
-    "unknown_source",
-]
-
 DEFAULT_MAX_ROWS: Final = 200
 DEFAULT_MAX_COLUMNS: Final = 100
 DEFAULT_MAX_BYTES: Final = 256 * 1024

@@ -28,8 +28,6 @@ from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.model.tool import Tool
 
-__all__ = ["Database", "SQLExecutor"]
-
 
 class Database(Protocol):
     """One source for reading or for writing, which runs statements."""

@@ -15,8 +15,6 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-__all__ = ["Pool"]
-
 ConnectionT = TypeVar("ConnectionT")
 _RECYCLE: Final = 1800
 """Seconds until a connection is replaced: a password or a server's name may change."""

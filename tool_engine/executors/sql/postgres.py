@@ -28,8 +28,6 @@ from tool_engine.executors.sql.values import json_of_text
 from tool_engine.executors.sql.watch import Watch, run_watched
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
-__all__ = ["PostgreSQLDatabase"]
-
 _DIALECT: Final = Dialect(mark="$", member="= ANY({})", not_member="<> ALL({})", null_test="::text")
 _CONNECT_TIMEOUT: Final = 15.0
 _ROOM: Final = 4 * 1024 * 1024

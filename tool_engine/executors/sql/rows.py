@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.executors.sql.entry import SQLPlan
 from tool_engine.executors.sql.values import json_value
 
-__all__ = ["Rows"]
-
 _FIRST_BATCH: Final = 16
 _MAX_BATCH: Final = 512
 

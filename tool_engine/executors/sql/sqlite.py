@@ -23,8 +23,6 @@ from tool_engine.executors.sql.rows import Rows
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.watch import Watch, run_watched
 
-__all__ = ["SQLiteDatabase"]
-
 T = TypeVar("T")
 _DIALECT: Final = Dialect(
     mark="?",

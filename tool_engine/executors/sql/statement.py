@@ -15,19 +15,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "MAX_CHARACTERS",
-    "Dialect",
-    "Identifier",
-    "Membership",
-    "Piece",
-    "Statement",
-    "StatementError",
-    "Value",
-    "parse_statement",
-]
-
-
 MAX_CHARACTERS: Final = 100_000
 """Of one statement: cutting it takes the event loop 0.05 s."""
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["json_of_text", "json_value"]
-
 _MAX_INTEGER: Final = 2**63
 _MAX_DEPTH: Final = 60
 

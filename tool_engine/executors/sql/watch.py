@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from tool_engine.model.call import ToolExecutionContext
 
-__all__ = ["Watch", "run_watched"]
-
 _SHARE: Final = 0.1
 _MARGIN: Final = 0.2
 """The most seconds reserved for the database to end before the call's deadline."""

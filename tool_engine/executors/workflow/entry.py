@@ -29,8 +29,6 @@ from tool_engine.executors.workflow.template import (
 )
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["MAX_ITEMS", "MAX_STEPS", "Step", "Workflow", "check_entry", "compile_entry"]
-
 MAX_STEPS: Final = 100
 """Branches included."""
 MAX_ITEMS: Final = 1000

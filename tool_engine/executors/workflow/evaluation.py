@@ -20,8 +20,6 @@ from tool_engine.executors.workflow.expression import (
 )
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["LEFT_OUT", "EvaluationError", "Scope", "is_true", "kind_of", "value_of"]
-
 _MOST_KEYS: Final = 10
 _LONGEST_KEY: Final = 40
 

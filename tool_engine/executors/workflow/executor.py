@@ -12,8 +12,6 @@ from tool_engine.executors.workflow.run import run_workflow
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
-__all__ = ["WorkflowExecutor"]
-
 
 class WorkflowExecutor:
     """The executor of `run_workflow`: the steps of `entry.steps`, in order.

@@ -15,22 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "MAX_LENGTH",
-    "All",
-    "AnyOf",
-    "Comparison",
-    "ExpressionError",
-    "FirstOf",
-    "Literal",
-    "Node",
-    "Not",
-    "Path",
-    "parse_condition",
-    "paths_of",
-    "read_reference",
-]
-
 MAX_LENGTH: Final = 2000
 """The most characters of one reference or condition."""
 _MAX_DEPTH: Final = 20

@@ -13,8 +13,6 @@ import msgspec
 
 from tool_engine.model.tool import Tool
 
-__all__ = ["broken_links", "unlinked", "with_links"]
-
 _BROKEN: Final = "_broken_links"
 _UNLINKED: Final = "_unlinked"
 

@@ -20,8 +20,6 @@ from tool_engine.model.tool import Tool
 if TYPE_CHECKING:
     from tool_engine.executors.workflow.links import Link, WorkflowLinks
 
-__all__ = ["Snapshot", "WorkflowLinker"]
-
 _log = get_logger(__name__)
 
 

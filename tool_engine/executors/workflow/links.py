@@ -20,8 +20,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter
 from tool_engine.model.tool import Tool
 
-__all__ = ["Link", "WorkflowLinks"]
-
 _HARMLESS: Final = ("read", "unknown")
 
 Find = Callable[[str], Tool | None]

@@ -11,8 +11,6 @@ from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.workflow.entry import Step
 from tool_engine.model.call import ToolExecutionResult
 
-__all__ = ["StepError", "StepState", "WorkflowTimeoutError", "failed", "failure_of"]
-
 _MOST_NAMED: Final = 10
 _LONGEST_ERROR: Final = 1000
 

@@ -27,8 +27,6 @@ from tool_engine.executors.workflow.outcome import StepError, StepState, failed,
 from tool_engine.executors.workflow.template import render
 from tool_engine.model.call import ToolExecutionContext
 
-__all__ = ["MAX_CALLS", "MAX_DEPTH", "run_workflow"]
-
 MAX_CALLS: Final = 1000
 """The most calls of one run, those of inner workflows included."""
 MAX_DEPTH: Final = 20

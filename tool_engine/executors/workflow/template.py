@@ -29,16 +29,6 @@ from tool_engine.executors.workflow.expression import (
     read_reference,
 )
 
-__all__ = [
-    "MAX_TEXT",
-    "Places",
-    "Text",
-    "has_references",
-    "parse_template",
-    "references_in",
-    "render",
-]
-
 MAX_TEXT: Final = 10_000_000
 """The most characters of a text with references: steps could double it repeatedly."""
 _START: Final = re.compile(r"\$?\$\{")

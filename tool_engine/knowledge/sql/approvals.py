@@ -19,8 +19,6 @@ from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpa
 from tool_engine.model.approval import ApprovalDecision, ApprovalRequest
 from tool_engine.model.session import check_session_id
 
-__all__ = ["SQLApprovalStorage"]
-
 _GRACE: Final = 86_400.0
 """Seconds after which an expired request goes with the next one that comes."""
 _WHAT: Final = "the request for approval"

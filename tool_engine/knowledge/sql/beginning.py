@@ -12,8 +12,6 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["begins_with"]
-
 
 class _BeginsWith(FunctionElement[bool]):
     """Has two clauses: the column and the prefix."""

@@ -21,8 +21,6 @@ from tool_engine.knowledge.sql.schema.event_rows import event_of
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL
 
-__all__ = ["EventReader", "EventTail"]
-
 _END: Final = 2**63 - 1
 _MOST_RUNS: Final = 16
 """Jumps below which it is looked for more: the newest."""

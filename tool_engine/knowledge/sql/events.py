@@ -30,8 +30,6 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL
 
-__all__ = ["BLOCK", "SQLEventStorage"]
-
 _log: Final = get_logger(__name__)
 BLOCK: Final = 10_000_000_000
 """Numbers that an engine takes at once: ten thousand a second for eleven days."""

@@ -9,8 +9,6 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["first_odd", "is_odd"]
-
 
 class _FirstOdd(FunctionElement[int]):
     """Has the column that names a row, then those whose numbers are summed up."""

@@ -42,16 +42,6 @@ from tool_engine.knowledge.sql.schema.tables import calls, definitions, values
 from tool_engine.knowledge.sql.schema.tables import statistics as kept
 from tool_engine.model.record import RecordQuery
 
-__all__ = [
-    "counted_calls",
-    "counted_times",
-    "kept_statistics",
-    "kept_totals",
-    "placed",
-    "records",
-    "totals",
-]
-
 Hours: TypeAlias = tuple[int | None, int | None]
 """The first hour since 1970, and the one after the last; None: no bound."""
 _CALLS: Final = cast(func.sum(kept.c.calls), BigInteger)

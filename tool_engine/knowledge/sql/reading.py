@@ -22,8 +22,6 @@ from tool_engine.errors import RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address, explained
 from tool_engine.knowledge.sql.connection.failing import READING, UnusableDatabaseError
 
-__all__ = ["Reader"]
-
 T = TypeVar("T")
 _FEW: Final = 20
 """Rows that are made into records faster than a thread is found for them."""

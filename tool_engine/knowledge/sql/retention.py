@@ -29,8 +29,6 @@ from tool_engine.knowledge.sql.schema.keys import (
 from tool_engine.knowledge.sql.schema.tables import approvals, calls, decisions, definitions, values
 from tool_engine.model.settings.retention import RecordRetention
 
-__all__ = ["prune", "prune_sessions", "removed_until"]
-
 _STEP: Final = 500
 """Rows per transaction: a few milliseconds."""
 _FEW: Final = 20

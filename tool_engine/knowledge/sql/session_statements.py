@@ -35,23 +35,6 @@ from sqlalchemy.types import TypeEngine
 from tool_engine.knowledge.sql.odd import is_odd
 from tool_engine.knowledge.sql.schema.tables import approvals, decisions, sessions
 
-__all__ = [
-    "closed",
-    "expired",
-    "forgotten",
-    "infos",
-    "kept",
-    "kept_bytes",
-    "old_decisions",
-    "old_sessions",
-    "opened",
-    "pending",
-    "remembered",
-    "removed",
-    "saved",
-    "told",
-]
-
 _KINDS: Final[dict[str, TypeEngine[Any]]] = {
     **dict.fromkeys(("now", "size"), BigInteger()),
     **dict.fromkeys(("asked_at", "expires_at"), Double()),

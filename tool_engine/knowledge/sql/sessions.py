@@ -19,8 +19,6 @@ from tool_engine.knowledge.sql.schema.kept import KEEPING, damaged, packed, unpa
 from tool_engine.knowledge.sql.schema.keys import date_of, microseconds
 from tool_engine.model.session import SessionInfo, check_page, check_session_id, revision_of
 
-__all__ = ["SQLSessionStorage"]
-
 
 class SQLSessionStorage:
     """Keeps conversations beside the records of their calls; it is `SQLRecordStorage.sessions`.

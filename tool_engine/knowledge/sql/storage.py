@@ -27,8 +27,6 @@ from tool_engine.model.record import RecordQuery, RecordTotals, ToolCallRecord
 from tool_engine.model.settings.retention import DURABILITIES, RecordRetention, RecordsURL
 from tool_engine.model.statistics import CallStatistics
 
-__all__ = ["SQLRecordStorage"]
-
 _log: Final = get_logger(__name__)
 _INTERVALS: Final = {"buffered": 0.5, "batch": 0.02, "call": 0.0}
 """Seconds that a call waits for others to be written with it."""

@@ -32,8 +32,6 @@ from tool_engine.model.record import RecordQuery
 from tool_engine.model.statistics import CallCount, CallStatistics, TimeCount
 from tool_engine.redaction import redact_text
 
-__all__ = ["split", "statistics", "totals"]
-
 _KEPT: Final = frozenset({"tool_name", "is_success", "outcome", "error_type"})
 """The conditions that kept statistics can tell."""
 _MEASURES: Final = ("execution_time", "queue_wait")

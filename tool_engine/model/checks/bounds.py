@@ -14,8 +14,6 @@ from uuid import UUID
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["LARGEST", "check_caller", "check_choice", "check_count", "check_share"]
-
 LARGEST: Final = 2**63 - 1
 """The largest count that databases and containers support."""
 _MAX_BITS: Final = 1024

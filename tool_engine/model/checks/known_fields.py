@@ -10,8 +10,6 @@ import msgspec
 from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.nearness import suggest_near
 
-__all__ = ["KnownArguments", "KnownFields", "check_known"]
-
 _TAKES_ANY: Final = 0x08
 """The code flag of a function with `**kwargs`; `inspect` is slow to load."""
 

@@ -12,8 +12,6 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Final
 
-__all__ = ["find_near", "find_nearest", "suggest_near"]
-
 _LONGEST: Final = 80
 _MOST: Final = 1_000
 """Names that are compared by their letters, which takes some µs each; others only as wholes."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from tool_engine.errors import ConfigurationError
 
-__all__ = ["check_name", "check_path", "check_switch"]
-
 _WORDS: Final = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),

@@ -8,8 +8,6 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from tool_engine.errors import LiveObjectError
 
-__all__ = ["copied", "live"]
-
 _Class = TypeVar("_Class", bound=type[Any])
 
 _IMMUTABLE: Final = frozenset((str, int, float, bool, type(None)))

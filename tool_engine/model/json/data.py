@@ -14,8 +14,6 @@ import msgspec
 from tool_engine.model.json.kinds import public_fields
 from tool_engine.model.json.output import plain
 
-__all__ = ["Data", "fields_as_json", "redacted"]
-
 
 class Data:
     """A structure whose JSON form is its fields."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["find_error"]
-
 _Path: TypeAlias = tuple[str | int, ...]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sized
 from typing import Any, Final, Protocol
 
-__all__ = ["free_key", "text_key"]
-
 _MARKS: Final = ("", "'", "''", "'''")
 
 

@@ -12,8 +12,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.checks.setting_kinds import check_switch
 from tool_engine.model.json.output import shown
 
-__all__ = ["check_kinds", "public_fields"]
-
 _CONTAINERS = (dict, list, tuple, msgspec.Struct)
 
 

@@ -6,8 +6,6 @@ import reprlib
 from itertools import islice
 from typing import Any, Final
 
-__all__ = ["describe_result", "shorten_repr"]
-
 _LONGEST: Final = 160
 
 

@@ -16,19 +16,6 @@ import msgspec
 
 from tool_engine.model.json.free_key import free_key
 
-__all__ = [
-    "PLAIN",
-    "as_output",
-    "fields_of",
-    "has_odd_keys",
-    "has_own_form",
-    "is_path",
-    "plain",
-    "shown",
-    "stand_in",
-    "to_text",
-]
-
 _MAX_DEPTH: Final = 64
 PLAIN: Final = frozenset((int, str, float, bool, list, type(None)))
 """Types that are certainly no mapping."""

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any, Final
 
-__all__ = ["Unreadable", "name_of", "read_plain"]
-
 _MOST: Final = 1_000_001
 """Keys of a mapping that are read: one more than a call may carry."""
 _MOST_ANEW: Final = 200_000

@@ -13,8 +13,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-__all__ = ["ResultPath", "read_path", "write_path"]
-
 ResultPath: TypeAlias = tuple[str | int, ...]
 """The keys and positions on the way to a value."""
 

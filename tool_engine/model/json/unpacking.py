@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LARGE", "unpack", "without_collection"]
-
 LARGE: Final = 32 * 1024
 """Bytes or characters from which on pausing the collector pays."""
 

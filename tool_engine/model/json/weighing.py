@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-__all__ = ["PIECE", "Weights", "write_in_pieces"]
-
 PIECE: Final = 65_536
 """Characters and values that are processed at once: a millisecond or two."""
 _CONTAINERS: Final = (dict, list, tuple)

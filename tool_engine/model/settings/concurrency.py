@@ -15,18 +15,6 @@ from tool_engine.model.checks.bounds import check_choice, check_count
 from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.json.data import Data
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "LARGEST",
-    "SINGLE_FLIGHT_LIMIT",
-    "TOOL_KEYS",
-    "BreakerPolicy",
-    "CollisionPolicy",
-    "ToolConcurrency",
-    "ToolRate",
-    "key_limit_too_small",
-]
-
 DEFAULT_PRIORITY: Final = 5
 LARGEST: Final = 2**53 - 1
 """The largest number in a definition's `concurrency`; every JSON reader keeps it exactly."""

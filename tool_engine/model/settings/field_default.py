@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["is_field", "kinds_of", "supplier_of"]
-
 
 def kinds_of(value: object) -> frozenset[str]:
     """Return the names of the classes that `value` is an instance of."""

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["FALLS_BACK", "connect_arguments"]
-
 FALLS_BACK: Final = "prefer"
 """The `sslmode` that accepts a plain connection where the server has no other."""
 

@@ -15,8 +15,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.data import Data
 from tool_engine.model.settings.source import DatabaseSource
 
-__all__ = ["DURABILITIES", "RecordRetention", "RecordsURL", "checked_retention"]
-
 DURABILITIES: Final = ("buffered", "batch", "call")
 
 

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 import msgspec
 
-__all__ = ["settable"]
-
 _Struct = TypeVar("_Struct", bound=type[msgspec.Struct])
 
 

@@ -13,8 +13,6 @@ from tool_engine.model.checks.bounds import check_count
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.data import Data
 
-__all__ = ["DEFAULT_POOL_SIZE", "DatabaseSource", "checked_sources"]
-
 DEFAULT_POOL_SIZE: Final = 5
 _MAX_POOL_SIZE: Final = 1000
 _SCHEMES: Final = {

@@ -15,8 +15,6 @@ from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, sendable
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["INVALID_JSON", "TEXTS", "Block", "as_message", "without_unanswered"]
-
 INVALID_JSON: Final = "INVALID_JSON"
 """The key for arguments that are no object: the API takes nothing but objects.
 https://docs.claude.com/en/docs/agents-and-tools/tool-use/fine-grained-tool-streaming

@@ -17,8 +17,6 @@ from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, take_object
 from tool_engine.protocols.reading import field
 
-__all__ = ["MessageContent"]
-
 _MIXED: Final = (
     "two calls were streamed under one index, so it cannot be told whose these arguments are; "
     "write the call again, alone"

@@ -24,8 +24,6 @@ from tool_engine.protocols.reading import payloads_of, plain
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 
-__all__ = ["AnthropicProtocol"]
-
 _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 

@@ -18,8 +18,6 @@ from tool_engine.protocols.event_stream import END, EventStreamDecoder
 from tool_engine.protocols.names import KnownTools, NameRule
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["AnthropicDecoder"]
-
 PAUSED: Final = "pause_turn"
 """The stop reason of a reply that the provider will continue."""
 _ENDINGS: Final = {

@@ -16,8 +16,6 @@ from tool_engine.protocols.schemas.fitting import FittedSchema, Place, SchemaSub
 from tool_engine.protocols.schemas.subsets import ANTHROPIC
 from tool_engine.protocols.schemas.words import described, words_of
 
-__all__ = ["strict_limits", "strict_schema"]
-
 _MAX_TOOLS: Final = 20
 _MAX_OPTIONAL: Final = 24
 _SAYS_WHAT: Final = ("type", "enum", "const", "anyOf")

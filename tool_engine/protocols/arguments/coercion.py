@@ -27,8 +27,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.strict_json import read_json
 from tool_engine.protocols.arguments.tokens import nests_too_deep
 
-__all__ = ["coerce", "match_keys"]
-
 _ALL: Final = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _MAX_DIGITS: Final = 1000

@@ -30,8 +30,6 @@ except ImportError as error:
         "to have malformed arguments repaired, run: pip install 'tool-engine[repair]'"
     ) from error
 
-__all__ = ["repaired"]
-
 # json-repair takes more than linear time in these; strings do not count, and tokens are bounded.
 _MAX_OUTLINE: Final = 40_000
 _MOST_JOINTS: Final = 50

@@ -9,8 +9,6 @@ from typing import Any, Final, NoReturn
 
 from tool_engine.model.json.unpacking import LARGE, without_collection
 
-__all__ = ["RefusedJSONError", "read_json"]
-
 
 class RefusedJSONError(ValueError):
     """Ambiguous or lossy JSON: repeated keys, NaN, numbers out of range."""

@@ -21,8 +21,6 @@ from tool_engine.protocols.arguments.tokens import (
     nests_too_deep,
 )
 
-__all__ = ["ReadArguments", "read_arguments"]
-
 
 class ReadArguments(NamedTuple):
     """The arguments read from a text."""

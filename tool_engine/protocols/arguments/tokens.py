@@ -11,18 +11,6 @@ import re
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-__all__ = [
-    "CONTROL",
-    "MAX_DEPTH",
-    "MAX_TOKENS",
-    "JSONToken",
-    "LexedText",
-    "TokenKind",
-    "lex",
-    "nests_too_deep",
-    "string_of",
-]
-
 CONTROL: Final = "control characters in a string, such as line breaks, were taken as they are"
 MAX_DEPTH: Final = 500
 """How deep arguments may nest: Python's parser fails at about twice that."""

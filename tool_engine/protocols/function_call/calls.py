@@ -10,8 +10,6 @@ from tool_engine.protocols.building import CallInProgress
 from tool_engine.protocols.function_call.shapes import Shape, shapes_in
 from tool_engine.protocols.text.protocol import TextDecoder
 
-__all__ = ["NOT_CLOSED", "ItemCalls", "TagDecoder"]
-
 NOT_CLOSED: Final = (
     "the JSON of the call is not closed, so it may be half of what was meant and was not run; "
     "write one complete JSON object"

@@ -12,8 +12,6 @@ from tool_engine.protocols.function_call.tracker import START_TAG
 from tool_engine.protocols.text.grammar import LINE_START, BlockReader, Grammar, literal
 from tool_engine.protocols.text.protocol import TextProtocol
 
-__all__ = ["FunctionCallDecoder"]
-
 _SPACE: Final = r"\s{0,16}"
 
 

@@ -11,8 +11,6 @@ from tool_engine.model.reply import ReplyFinding
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.text.neutral import neutral
 
-__all__ = ["DEFINITION_STYLES", "INSTRUCTIONS", "WRAPPER", "definition_losses"]
-
 _TOLD: Final = frozenset({"type", "description", "default", "enum"})
 _WORDS: Final = {
     "en": ("Description", "Parameters", "optional", "default: ", "one of: "),

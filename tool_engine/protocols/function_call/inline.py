@@ -6,8 +6,6 @@ from tool_engine.protocols.function_call.calls import TagDecoder
 from tool_engine.protocols.function_call.readers import ObjectReader
 from tool_engine.protocols.function_call.tracker import END_TAG, START_TAG
 
-__all__ = ["InlineReader", "QuotedReader"]
-
 
 class InlineReader(ObjectReader):
     """A reader of an object in a line, which a call must end."""

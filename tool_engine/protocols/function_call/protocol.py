@@ -22,8 +22,6 @@ from tool_engine.protocols.function_call.tracker import END_TAG, START_TAG
 from tool_engine.protocols.text.neutral import closing_fence, label, neutral
 from tool_engine.protocols.text.protocol import TextProtocol, check_choice, check_rendering
 
-__all__ = ["FunctionCallProtocol"]
-
 _CALL_STYLES: Final = ("function_call", "json")
 _RESULT: Final = {"en": "Function result", "zh": "函数结果"}
 

@@ -11,8 +11,6 @@ from tool_engine.protocols.function_call.calls import NOT_CLOSED, ItemCalls, Tag
 from tool_engine.protocols.function_call.shapes import CALL_KEYS, shapes_in
 from tool_engine.protocols.function_call.tracker import END_TAG, RECORD, START_TAG, JSONTracker
 
-__all__ = ["ObjectReader", "ReplyReader", "TagReader"]
-
 _LEAD: Final = re.compile(r"\s*(?:[`~]{1,8}[ \t]*[\w-]{0,24}[ \t]*\r?(?:\n\s*)?)?(?:\[\s*)?")
 """What may precede the first object: the start of a code block and of a list."""
 _LIST: Final = re.compile(r"\s*(?:\[[\s,]*)?")

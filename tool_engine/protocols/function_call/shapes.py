@@ -13,8 +13,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.arguments.text import read_arguments
 from tool_engine.protocols.function_call.tracker import ARGUMENTS, IDS, NAMES, RECORD
 
-__all__ = ["CALL_KEYS", "Shape", "shapes_in"]
-
 _WRAPPERS: Final = ("function_call", "function", "tool_call", "tool_use", "call")
 _LISTS: Final = ("tool_calls", "function_calls", "calls")
 _SIDE: Final = frozenset({"type", "index", *IDS})

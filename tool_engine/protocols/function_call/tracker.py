@@ -12,17 +12,6 @@ from typing import Final, Protocol
 
 from tool_engine.protocols.text.grammar import literal, one_of, token
 
-__all__ = [
-    "ARGUMENTS",
-    "END_TAG",
-    "IDS",
-    "NAMES",
-    "RECORD",
-    "START_TAG",
-    "ItemListener",
-    "JSONTracker",
-]
-
 START_TAG: Final = "<function_call>"
 END_TAG: Final = "</function_call>"
 NAMES: Final = ("name", "tool_name", "tool")

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from tool_engine.protocols.gemini.reading import get
 
-__all__ = ["PartialArguments"]
-
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]""",
     re.DOTALL,

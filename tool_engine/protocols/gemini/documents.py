@@ -10,8 +10,6 @@ import codecs
 import re
 from typing import Final
 
-__all__ = ["JSONDocuments"]
-
 _OUTSIDE: Final = re.compile(r'["{}\[\]]')
 _INSIDE: Final = re.compile(r'["\\]')
 _BETWEEN: Final = re.compile(r"[\s,\[\]]*")

@@ -14,8 +14,6 @@ from tool_engine.protocols.building import CallInProgress
 from tool_engine.protocols.names import KnownTools
 from tool_engine.protocols.objects import sendable
 
-__all__ = ["MessageParts", "as_object"]
-
 _TEXT_KEYS: Final = frozenset({"text", "thought"})
 
 

@@ -23,8 +23,6 @@ from tool_engine.protocols.names import NameRule, ToolCatalog
 from tool_engine.protocols.objects import sendable
 from tool_engine.protocols.schemas.subsets import GEMINI, GEMINI_OPENAPI
 
-__all__ = ["GeminiProtocol"]
-
 _SCHEMAS: Final = {"json": GEMINI, "openapi": GEMINI_OPENAPI}
 _IMAGES: Final = ("inside", "after")
 

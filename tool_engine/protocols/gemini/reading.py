@@ -15,8 +15,6 @@ from tool_engine.protocols.gemini.documents import JSONDocuments
 from tool_engine.protocols.reading import DONE, EventStream, plain
 from tool_engine.protocols.schemas.fitting import is_deeper
 
-__all__ = ["GeminiReader", "Payload", "camel_keys", "get"]
-
 _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z])")
 _MAX_DEPTH: Final = MAX_DEPTH + 20
 """Arguments stand eight levels deep in a reply, and have a depth limit of their own."""

@@ -19,8 +19,6 @@ from tool_engine.protocols.gemini.reading import GeminiReader, Payload, camel_ke
 from tool_engine.protocols.names import KnownTools
 from tool_engine.protocols.objects import take_object
 
-__all__ = ["GeminiDecoder"]
-
 _ENDINGS: Final = {
     "STOP": Ending.FINISHED,
     "MAX_TOKENS": Ending.CUT,

@@ -15,8 +15,6 @@ from tool_engine.model.reply import StreamEvent
 from tool_engine.protocols.building import CallInProgress, ReplyBuilder
 from tool_engine.protocols.names import KnownTools
 
-__all__ = ["CallTable", "Fragment", "WireCall"]
-
 _MARKS: Final = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 _TWO_OBJECTS: Final = (
     "two argument objects came for one call, so it was not run; write one call for each"

@@ -22,8 +22,6 @@ from tool_engine.protocols.openai.message import assistant_message
 from tool_engine.protocols.openai.parts import NO_OBJECT, parts_in
 from tool_engine.protocols.reading import ChunkReader, field, plain
 
-__all__ = ["OpenAIDecoder"]
-
 _LOST: Final = "a part of the reply could not be read"
 _PLAIN: Final = (str, bytes, int, float)
 _HELPER_EVENTS: Final = ("content.", "refusal.", "tool_calls.", "logprobs.")

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.protocols.building import Ending
 
-__all__ = ["ReasonMeaning", "asks_for_calls", "meaning_of"]
-
 
 class ReasonMeaning(NamedTuple):
     ending: Ending

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["KeptFields", "extra_of", "loose"]
-
 _REASONING: Final = ("reasoning_content", "reasoning")
 _DETAILS: Final = "reasoning_details"
 """OpenRouter's: https://openrouter.ai/docs/use-cases/reasoning-tokens"""

@@ -19,8 +19,6 @@ from tool_engine.protocols.content import ResultPart, parts_of
 from tool_engine.protocols.objects import sendable
 from tool_engine.protocols.openai.calls import WireCall
 
-__all__ = ["assistant_message", "result_messages"]
-
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _NO_NAME: Final = "unnamed_tool"
 _UNREAD: Final = "unreadable_arguments"

@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["NO_OBJECT", "Part", "parts_in"]
-
 NO_OBJECT: Final = (str, bytes, int, float, list, tuple)
 """Types that servers send in place of an object."""
 

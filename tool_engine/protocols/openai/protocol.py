@@ -25,8 +25,6 @@ from tool_engine.protocols.reading import field, payloads_of
 from tool_engine.protocols.schemas.fitting import FittedSchema
 from tool_engine.protocols.schemas.subsets import OPENAI
 
-__all__ = ["OPENAI_NAMES", "OpenAIProtocol"]
-
 _IMAGES: Final = ("after", "inside")
 OPENAI_NAMES: Final = NameRule(
     re.compile(r"[A-Za-z0-9_-]{1,64}"), 64, "1 to 64 of the characters a-z, A-Z, 0-9, _ and -"

@@ -20,8 +20,6 @@ from tool_engine.protocols.schemas.fitting import (
 )
 from tool_engine.protocols.schemas.words import described, words_of
 
-__all__ = ["UnstrictError", "strict_schema", "without_nulls"]
-
 Node = dict[str, Any]
 
 _MAX_DEPTH: Final = 10

@@ -16,8 +16,6 @@ from tool_engine.protocols.names import NameRule
 from tool_engine.protocols.objects import is_sendable, sendable
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["AWAITED", "FUNCTION", "INVALID_JSON", "Item", "PartKey", "as_input", "without_awaited"]
-
 FUNCTION: Final = "function_call"
 AWAITED: Final = frozenset(
     {

@@ -18,8 +18,6 @@ from tool_engine.protocols.objects import take_object
 from tool_engine.protocols.openai_responses.items import AWAITED, FUNCTION, Item, PartKey, as_input
 from tool_engine.protocols.reading import field
 
-__all__ = ["ResponseOutput"]
-
 _TWICE: Final = "its arguments were sent twice, and differ; write the call again"
 _NO_TEXT: Final = "a part of its arguments is no text; write the call again"
 _NOTHING: Final = "the reply ended before its arguments began; write the call again"

@@ -18,8 +18,6 @@ from tool_engine.protocols.openai import OpenAIProtocol
 from tool_engine.protocols.openai_responses.reply import OpenAIResponsesDecoder
 from tool_engine.protocols.reading import payloads_of
 
-__all__ = ["OpenAIResponsesProtocol"]
-
 _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 

@@ -18,8 +18,6 @@ from tool_engine.protocols.names import KnownTools, NameRule
 from tool_engine.protocols.openai_responses.output import ResponseOutput
 from tool_engine.protocols.reading import field, plain
 
-__all__ = ["OpenAIResponsesDecoder"]
-
 _FAILED: Final = frozenset({"failed", "cancelled", "error"})
 _UNFINISHED: Final = (None, "in_progress", "queued")
 _TEXTS: Final = {

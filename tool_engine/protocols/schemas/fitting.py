@@ -18,8 +18,6 @@ from tool_engine.model.json.output import PLAIN, shown
 from tool_engine.protocols.schemas.rewrites import REWRITES, union_of_properties
 from tool_engine.protocols.schemas.words import described, words_of
 
-__all__ = ["FittedSchema", "Place", "SchemaChange", "SchemaSubset", "fit_schema", "is_deeper"]
-
 Node = dict[str, Any]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-__all__ = ["REWRITES", "union_of_properties"]
-
 Node = dict[str, Any]
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from tool_engine.protocols.schemas.fitting import Place, SchemaSubset
 
-__all__ = ["ANTHROPIC", "ANY_SCHEMA", "GEMINI", "GEMINI_OPENAPI", "OPENAI", "SUBSETS"]
-
 ANY_SCHEMA: Final = SchemaSubset(provider="MCP")
 """JSON Schema as it is: MCP's `inputSchema`, of which only the root is given.
 https://modelcontextprotocol.io/specification/2025-11-25/schema#tool

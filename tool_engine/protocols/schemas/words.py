@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["described", "words_of"]
-
 _MAX_WORDS: Final = 400
 """The longest rule in words, in characters: a longer one would distract the model."""
 

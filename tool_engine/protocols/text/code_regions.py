@@ -14,8 +14,6 @@ from typing import Final
 
 from tool_engine.protocols.text.grammar import Grammar, Sink
 
-__all__ = ["CodeRegions"]
-
 _SLICE: Final = 4096
 """Characters that are read at a time, which bounds what is copied at a marker."""
 _TICKS: Final = re.compile("`*")

@@ -7,8 +7,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["Span", "find_spans"]
-
 _MOST_TICKS: Final = 20_000
 """The most backticks of a paragraph; with more, all of it counts as code."""
 _RUN: Final = re.compile("`+")

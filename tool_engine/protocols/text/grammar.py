@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-__all__ = ["LINE_START", "BlockReader", "Grammar", "Sink", "literal", "one_of", "token"]
-
 LINE_START: Final = r"(?<=[\r\n])"
 """A prefix for markers that count only at the beginning of a line."""
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from tool_engine.protocols.text.code_spans import Span, find_spans
 
-__all__ = ["MARK", "Place", "find_open_fence", "find_places", "region_within"]
-
 MARK: Final = "\0"
 """The character that marks each place in question."""
 _SPAN: Final = "inline code"

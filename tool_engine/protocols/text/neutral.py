@@ -11,8 +11,6 @@ from typing import Final
 
 from tool_engine.protocols.text.markdown import find_open_fence
 
-__all__ = ["closing_fence", "label", "neutral"]
-
 _TAG: Final = re.compile(
     r"<(?=\s?/?\s?(?:think|tool_call|tool_list|tool\b|function_)"
     r"|\[(?:END_)?TOOL_|!--\s?VCP_TOOL_PAYLOAD)",

@@ -21,8 +21,6 @@ from tool_engine.protocols.text.markdown import MARK, find_places, region_within
 from tool_engine.protocols.text.said import said_in
 from tool_engine.protocols.text.scanner import Scanner
 
-__all__ = ["LANGUAGES", "TextDecoder", "TextProtocol", "check_choice", "check_rendering"]
-
 LANGUAGES: Final = ("en", "zh")
 _HOW_TO_READ: Final = (
     "calls inside {region} are quoted, so they were not run; write a call outside of it, or read "

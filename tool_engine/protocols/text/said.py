@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from tool_engine.protocols.reading import field
 
-__all__ = ["Said", "said_in"]
-
 _MESSAGE_KEYS: Final = frozenset({"content", "role", "reasoning_content", "reasoning"})
 
 

@@ -13,8 +13,6 @@ from typing import Final
 from tool_engine.protocols.text.code_regions import CodeRegions
 from tool_engine.protocols.text.grammar import BlockReader, Grammar, Sink
 
-__all__ = ["Scanner"]
-
 _MOST_MARKS: Final = 10_000
 """The most backticks, tags and other marks outside of one another."""
 _MOST_SPACE: Final = 1024

@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.model.tool import Tool
 
-__all__ = ["COMMAND", "Numbered", "Request", "find_tool", "numbers_in", "requests_in"]
-
 COMMAND: Final = "command"
 _DIGITS: Final = "0123456789"
 _MOST_DIGITS: Final = 4

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple, Protocol
 
 from tool_engine.protocols.vcp.markers import BETWEEN, CLOSERS, unescaped
 
-__all__ = ["Block", "BlockListener", "Field", "VCPBlockReader", "VCPMarks"]
-
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+(?::[A-Za-z0-9_]+)?")
 _RESERVED_WITH_COLON: Final = re.compile(r"(?:ink|vref|river):[A-Za-z0-9_]+")
 _KEY_LIKE: Final = re.compile(r"[A-Za-z0-9_-][\"']?\s{0,8}[:：=]")

@@ -17,8 +17,6 @@ from tool_engine.protocols.vcp.markers import (
     GRAMMAR,
 )
 
-__all__ = ["ID", "NAME", "RESERVED", "VCPDecoder"]
-
 NAME: Final = "tool_name"
 ID: Final = "request_id"
 RESERVED: Final = frozenset({"archery", "ink", "river", "vref", "maid", "valet", "timely_contact"})

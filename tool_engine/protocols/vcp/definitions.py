@@ -13,8 +13,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.text.neutral import neutral
 from tool_engine.protocols.vcp.markers import DEFINITION
 
-__all__ = ["DEFINITION_STYLES", "INSTRUCTIONS", "KEY", "definition", "definition_losses"]
-
 KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 """The names that a parameter can have in VCP."""
 _TOLD: Final = frozenset({"type", "default", "description"})

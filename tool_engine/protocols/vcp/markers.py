@@ -11,22 +11,6 @@ from typing import Final
 
 from tool_engine.protocols.text.grammar import Grammar, literal, one_of, token
 
-__all__ = [
-    "BETWEEN",
-    "CLOSERS",
-    "DEFINITION",
-    "FUZZY_BETWEEN",
-    "FUZZY_CLOSERS",
-    "FUZZY_GRAMMAR",
-    "GRAMMAR",
-    "REQUEST",
-    "RESULT",
-    "Marks",
-    "escaped",
-    "field_text",
-    "unescaped",
-]
-
 Marks = tuple[str, str]
 REQUEST: Final[Marks] = ("<<<[TOOL_REQUEST]>>>", "<<<[END_TOOL_REQUEST]>>>")
 DEFINITION: Final[Marks] = ("<<<[TOOL_DEFINITION]>>>", "<<<[END_TOOL_DEFINITION]>>>")

@@ -21,8 +21,6 @@ from tool_engine.protocols.vcp.definitions import (
 from tool_engine.protocols.vcp.markers import REQUEST, field_text
 from tool_engine.protocols.vcp.results import PAYLOAD, RESULT_STYLES
 
-__all__ = ["VCPProtocol"]
-
 
 class VCPProtocol(TextProtocol):
     """Calls as `<<<[TOOL_REQUEST]>>>` blocks of `key:「始」value「末」`. A14-A22.

@@ -10,8 +10,6 @@ from tool_engine.protocols.content import text_of
 from tool_engine.protocols.text.neutral import closing_fence, label, neutral
 from tool_engine.protocols.vcp.markers import RESULT
 
-__all__ = ["PAYLOAD", "RESULT_STYLES"]
-
 PAYLOAD: Final = "<!-- VCP_TOOL_PAYLOAD -->"
 """The mark of a user message with results. U31."""
 Answers = Sequence[tuple[str, ToolExecutionResult]]

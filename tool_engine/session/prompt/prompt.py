@@ -23,8 +23,6 @@ from tool_engine.session.toolbox.standing import Standing
 from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import VariableStore
 
-__all__ = ["SessionPrompt", "rendered"]
-
 _log: Final = get_logger(__name__)
 _CONDITION: Final = re.compile(r"\s*\{\{if +(?P<name>[^\s{}]+) *\}\} ?")
 _TOOLS: Final = "{{tools}}"

@@ -18,8 +18,6 @@ from tool_engine.session.toolbox.toolbox import Toolbox
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
 from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
 
-__all__ = ["CALL_SKILL", "READING", "KnownSkill", "SkillReader"]
-
 CALL_SKILL: Final = "call_skill"
 READING: Final = frozenset({*VARIABLE_TOOLS, CALL_SKILL})
 """The tools with which a model reads kept content and writes notes of its own."""

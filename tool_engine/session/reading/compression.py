@@ -22,8 +22,6 @@ from tool_engine.session.formatting import data_of
 from tool_engine.session.own_code import made_text
 from tool_engine.session.reading.presentation import Presentation
 
-__all__ = ["compressed_args", "compressed_result"]
-
 _PREVIEW: Final = 200
 """Characters of a result. U41."""
 _LONGEST_TEXT: Final = 50

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.output.places import Splits, place_to_cut
 
-__all__ = ["CutText", "cut_text"]
-
 # A JSON text that is cut within one of its strings would still be one: but a string holds no line
 # break, and nothing outside of a string begins with an ellipsis.
 _MARKERS: Final = {

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from tool_engine.session.variables.references import reference
 
-__all__ = ["MOST_AT_ONCE", "Shortened", "hints_of"]
-
 MOST_AT_ONCE: Final = 2_000
 """The most characters that a hint offers to read in one call. U39."""
 _BEGIN: Final = "\n\n<!--ToolCallLog:Begin-->\n"

@@ -30,19 +30,6 @@ from tool_engine.session.own_code import made_text
 from tool_engine.session.reading.cutting import cut_text
 from tool_engine.session.reading.hints import Shortened, hints_of
 
-__all__ = [
-    "DEFAULT_LIMIT",
-    "Presentation",
-    "Presented",
-    "ReturnType",
-    "present",
-    "present_in_time",
-    "telling_returns",
-    "with_limit",
-    "with_return_type",
-    "without_hidden_limit",
-]
-
 DEFAULT_LIMIT: Final = 8000
 """The default limit of a result, in characters. U38."""
 _LIMIT: Final = "limit"

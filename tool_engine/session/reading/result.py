@@ -9,14 +9,6 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.session.formatting import data_of
 
-__all__ = [
-    "ResultStatus",
-    "SessionResult",
-    "as_session_result",
-    "as_tool_call_result",
-    "reason_of",
-]
-
 
 class ResultStatus(str, Enum):
     """How a call ended, in the words of the founding document. S13."""

@@ -11,8 +11,6 @@ from tool_engine.model.permission import ResultPolicy
 from tool_engine.model.record import ToolCallRecord
 from tool_engine.model.tool import Tool
 
-__all__ = ["ShownResults", "Shows"]
-
 _MOST: Final = 10_000
 """The most calls whose results' readability and origins are remembered."""
 

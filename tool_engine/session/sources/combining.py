@@ -28,8 +28,6 @@ from tool_engine.session.sources.tool_view import (
     shown_names,
 )
 
-__all__ = ["CombinedSource", "whole"]
-
 
 class CombinedSource(CombinedTools):
     """Many sources as one, with their groups and with records of refused calls."""

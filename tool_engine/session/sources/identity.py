@@ -14,18 +14,6 @@ from tool_engine.model.settings.source import checked_sources
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.trusted import folder_of_now
 
-__all__ = [
-    "engine_of",
-    "engine_text",
-    "identity_in",
-    "identity_of",
-    "identity_of_own",
-    "leaves_of",
-    "origin_of",
-    "source_of",
-    "source_text",
-]
-
 
 class _Told(NamedTuple):
     """How an engine is recognised."""

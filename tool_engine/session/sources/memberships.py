@@ -16,8 +16,6 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.sources.identity import engine_of, engine_text, leaves_of
 
-__all__ = ["engine_of_inner", "is_tool_of", "leaf_of", "memberships", "owners_of"]
-
 
 def is_tool_of(source: ToolSource, engine_tool: Tool) -> bool:
     """Return True if an engine has this tool, not just another one of its name."""

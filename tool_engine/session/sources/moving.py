@@ -9,8 +9,6 @@ from typing import Any, Final
 from tool_engine.protocols.sources import ToolSource
 from tool_engine.session.sources.identity import engine_text, leaves_of
 
-__all__ = ["Moves", "sources_of"]
-
 _WORD: Final = re.compile(r"(?<!\S)tool:(?:source-(\d+):)?([^:\s]*)(?!\S)")
 _USED: Final = re.compile(r"(\S+)(?: of source (\d+))?")
 

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 
-__all__ = ["named", "named_twice", "refusal_named"]
-
 _OF_OTHERS: Final = (None, ErrorType.EXECUTION_ERROR.value, ErrorType.VALIDATION_ERROR.value)
 """Error types whose message is by a tool, or about argument names: it stays as it is."""
 _WITH_WORDS: Final = frozenset(

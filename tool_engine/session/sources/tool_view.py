@@ -23,21 +23,6 @@ from tool_engine.session.sources.identity import leaves_of, origin_of
 from tool_engine.session.sources.memberships import is_tool_of, memberships
 from tool_engine.session.sources.naming import named
 
-__all__ = [
-    "Source",
-    "ToolView",
-    "bound",
-    "described",
-    "groups_of",
-    "has_room",
-    "is_own_tool",
-    "listed",
-    "near_names",
-    "refused",
-    "renamed_group",
-    "shown_names",
-]
-
 _LONGEST_NAME: Final = 80
 """The most characters of an unknown name that are compared and shown."""
 _NO_GROUPS: Final[Mapping[str, ToolGroup]] = MappingProxyType({})

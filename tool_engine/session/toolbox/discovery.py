@@ -19,14 +19,6 @@ from tool_engine.session.own_code import is_unawaited
 from tool_engine.session.toolbox.placing import split_name
 from tool_engine.session.toolbox.toolbox import Toolbox
 
-__all__ = [
-    "DiscoveredTool",
-    "MethodFilter",
-    "ToolDiscoveryService",
-    "as_config",
-    "create_tool_discovery_service",
-]
-
 MethodFilter = Callable[[Tool], bool]
 """Returns True if a tool is discovered, in place of whether it is on. A24."""
 

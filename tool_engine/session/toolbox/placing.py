@@ -11,8 +11,6 @@ from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 from tool_engine.session.config import ToolCallConfig
 
-__all__ = ["GroupRules", "GroupState", "Placed", "group_from", "split_name", "toggle_of"]
-
 GroupRules = Callable[[list[str]], str]
 """Makes the rules of a group from the names of its enabled tools. S11."""
 

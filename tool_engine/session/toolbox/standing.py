@@ -19,8 +19,6 @@ from tool_engine.session.sources.tool_view import Source, groups_of, listed
 from tool_engine.session.toolbox.placing import GroupRules, GroupState, Placed, toggle_of
 from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS
 
-__all__ = ["OwnGroup", "Seen", "Standing", "is_on", "named_groups", "standing_of"]
-
 _SHARED_AT_ONCE: Final = 8
 """The most different switches of one catalog whose standings are kept."""
 

@@ -13,8 +13,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.toolbox.placing import split_name
 
-__all__ = ["strangers_in"]
-
 _WILD: Final = frozenset("*?[")
 _BY_EITHER: Final = ("tool_permissions", "rules", "max_uses")
 _MOST_HINTS: Final = 10

@@ -29,15 +29,6 @@ from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.store import Variable, VariableStore
 from tool_engine.session.variables.traces import OWN_WORDS, Trace
 
-__all__ = [
-    "labels_of_copies",
-    "labels_of_copies_in_time",
-    "labels_of_result",
-    "refusal_in_time",
-    "refusal_of_labels",
-    "refused_labels",
-]
-
 _ADDRESSES: Final = ("url", "final_url")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _NONE: Final[Sequence[str]] = ()

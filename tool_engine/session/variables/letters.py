@@ -6,8 +6,6 @@ import re
 import unicodedata
 from typing import Final
 
-__all__ = ["LEAST", "letters_of"]
-
 LEAST: Final = 48
 """The fewest letters and digits in a row that make a copy: about eight words."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[nrtbf])")

@@ -17,17 +17,6 @@ import msgspec
 from tool_engine.errors import VariableError
 from tool_engine.session.variables.store import NAME, Variable, VariableStore
 
-__all__ = [
-    "BEGIN",
-    "MAX_EXPANDED",
-    "REFERENCE",
-    "Expanded",
-    "expand",
-    "make_ready",
-    "reference",
-    "refers",
-]
-
 MAX_EXPANDED: Final = 16_777_216
 """The most characters that the references of one call may expand to."""
 BEGIN: Final = "$VAR_REF{{"

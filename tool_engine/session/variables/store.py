@@ -23,8 +23,6 @@ from tool_engine.session.variables.letters import LEAST
 from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
 from tool_engine.session.variables.traces import KeptTrace, Traces
 
-__all__ = ["MAX_CHARS", "NAME", "Variable", "VariableKind", "VariableStore", "as_kept", "copied"]
-
 NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
 """The names that a variable may have."""
 MAX_CHARS: Final = 67_108_864

@@ -16,8 +16,6 @@ from tool_engine.model.json.output import to_text
 from tool_engine.model.json.weighing import PIECE, Weights
 from tool_engine.session.formatting import text_in_pieces, written
 
-__all__ = ["LARGE", "MOST_READY", "HasText", "KeptTexts", "kept_in_pieces", "without_halves"]
-
 LARGE: Final = 262_144
 """Characters from which a variable's text is made in a thread: some milliseconds."""
 MOST_READY: Final = 33_554_432

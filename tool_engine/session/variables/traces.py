@@ -21,17 +21,6 @@ import msgspec
 from tool_engine.model.json.output import to_text
 from tool_engine.session.variables.letters import LEAST, letters_of
 
-__all__ = [
-    "EDGE",
-    "MOST_TRACED",
-    "OWN_WORDS",
-    "KeptTrace",
-    "Trace",
-    "Traced",
-    "Traces",
-    "beginning",
-]
-
 MOST_TRACED: Final = 524_288
 """The most characters of removed variables that have traces; the oldest go first."""
 OWN_WORDS: Final = frozenset({"model", "rule"})

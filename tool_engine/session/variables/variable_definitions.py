@@ -15,8 +15,6 @@ from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
 from tool_engine.session.variables.store import NAME, VariableKind
 
-__all__ = ["FILTERS", "VARIABLE_TOOLS", "check_arguments", "definition_of"]
-
 VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
 """The names of the tools, in the order in which a model sees them."""
 _MOST_READ: Final = 4_000

@@ -26,15 +26,6 @@ from tool_engine.session.variables.variable_definitions import (
     definition_of,
 )
 
-__all__ = [
-    "CarriesLabels",
-    "NamesOfCall",
-    "VariableTools",
-    "keep_call",
-    "keep_call_in_time",
-    "names_of_call",
-]
-
 _SHOWN: Final = 200
 """Characters of a description in a list."""
 _UNKNOWN: Final = "unknown"

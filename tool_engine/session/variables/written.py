@@ -15,8 +15,6 @@ from tool_engine.protocols.arguments.coercion import coerce
 from tool_engine.session.variables.references import BEGIN, REFERENCE, Expanded, expand, refers
 from tool_engine.session.variables.store import VariableStore
 
-__all__ = ["expand_written"]
-
 _BARE: Final = re.compile(rf'"[^"\\]*(?:\\.[^"\\]*)*"?|{REFERENCE}', re.S)
 
 

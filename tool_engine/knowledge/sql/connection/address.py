@@ -14,8 +14,6 @@ from tool_engine.errors import ConfigurationError
 from tool_engine.model.settings.source import DatabaseSource
 from tool_engine.redaction import redact_text, remember_secret
 
-__all__ = ["Address", "explained"]
-
 _SECRET: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["READING", "BadRowsError", "BusyError", "UnusableDatabaseError"]
-
 READING: Final = "the records in {place} cannot be read: {reason}"
 """The message for a reader who gets no answer."""
 

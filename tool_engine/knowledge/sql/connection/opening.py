@@ -25,8 +25,6 @@ from tool_engine.model.settings.retention import RecordsURL
 from tool_engine.redaction import redact_text
 from tool_engine.trusted import TrustedPath, database_files, trust
 
-__all__ = ["LazyDatabase"]
-
 _ROOM: Final = "tool_engine.knowledge.sql"
 _KINDS: Final = {
     "sqlite": ("sqlite", "SQLiteDatabase", "sql"),

@@ -9,8 +9,6 @@ import msgspec
 from tool_engine.knowledge.sql.connection.failing import UnusableDatabaseError
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
-__all__ = ["Server"]
-
 
 class Server(msgspec.Struct, frozen=True):
     """The arguments of `asyncpg.connect`, one set per try."""

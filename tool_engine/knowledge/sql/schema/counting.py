@@ -16,8 +16,6 @@ import msgspec
 
 from tool_engine.knowledge.sql.schema.schema import COLUMNS, EVER, HOUR
 
-__all__ = ["COUNTED", "STATISTICS", "Count", "counted"]
-
 COUNTED: Final = (
     *("key", "finished_at", "tool_name", "bucket", "outcome", "error_type"),
     *("execution_time", "time_bin", "queue_wait", "wait_bin"),

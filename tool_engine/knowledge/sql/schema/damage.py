@@ -16,16 +16,6 @@ import msgspec
 
 from tool_engine.errors import RecordsUnavailableError
 
-__all__ = [
-    "DAMAGE",
-    "FLAG",
-    "INTEGER",
-    "SECONDS",
-    "check_values",
-    "damaged_row",
-    "read_row",
-]
-
 T = TypeVar("T")
 DAMAGE: Final = (
     *(ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError),

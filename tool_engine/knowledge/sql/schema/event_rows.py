@@ -15,8 +15,6 @@ from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent, ToolEngineEventType
 from tool_engine.redaction import redact
 
-__all__ = ["event_of", "row_of"]
-
 
 def row_of(event: ToolEngineEvent) -> dict[str, Any]:
     """The row of an event, with secrets hidden, by its columns."""

@@ -12,8 +12,6 @@ from typing import Any, Final
 from tool_engine.redaction import is_secret_key, redact_text
 from tool_engine.redaction.known import known_secrets
 
-__all__ = ["Harmless"]
-
 _NAMING: Final = frozenset({"name", "key", "Name", "Key"})
 """Keys that name the value beside them."""
 _MOST_SHAPES: Final = 10_000

@@ -9,8 +9,6 @@ from tool_engine.errors import SessionError
 from tool_engine.knowledge.frozen import read_in_pieces
 from tool_engine.knowledge.sql.schema.damage import DAMAGE
 
-__all__ = ["KEEPING", "MOST_BYTES", "damaged", "packed", "unpacked"]
-
 MOST_BYTES: Final = 268_435_456
 """The most bytes of one conversation, compressed."""
 KEEPING: Final = (

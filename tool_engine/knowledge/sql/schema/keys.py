@@ -11,17 +11,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-__all__ = [
-    "KEY_STEP",
-    "SLACK",
-    "KeyMaker",
-    "date_of",
-    "key_of_id",
-    "key_of_time",
-    "microseconds",
-    "record_id_of",
-]
-
 KEY_STEP: Final = 1_024
 """Keys per microsecond: few processes end calls in the same one."""
 SLACK: Final = 60_000_000

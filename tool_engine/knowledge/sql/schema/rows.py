@@ -34,8 +34,6 @@ from tool_engine.model.statistics import time_bin
 from tool_engine.model.tool import Tool
 from tool_engine.redaction import redact, redact_text
 
-__all__ = ["LONGEST_INLINE", "Batch", "RowMaker", "plain_text", "record_of_row"]
-
 LONGEST_INLINE: Final = 4_096
 """Characters of a result's JSON up to which it stands in its row; a longer one is kept once."""
 _INTEGERS: Final = 2**63

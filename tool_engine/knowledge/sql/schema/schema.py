@@ -9,20 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = [
-    "COLUMNS",
-    "EVER",
-    "FRESH",
-    "HOUR",
-    "IDENTITY",
-    "LOCK_NUMBER",
-    "MIGRATIONS",
-    "TABLES",
-    "identity_of",
-    "statements",
-    "tables_of",
-]
-
 COLUMNS: Final = (
     "key",
     "record_id",

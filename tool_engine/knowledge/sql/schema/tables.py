@@ -19,8 +19,6 @@ from sqlalchemy.types import TypeEngine
 from tool_engine.knowledge.sql.schema.counting import STATISTICS
 from tool_engine.knowledge.sql.schema.schema import COLUMNS
 
-__all__ = ["approvals", "calls", "decisions", "definitions", "sessions", "statistics", "values"]
-
 
 class _AsItIs:
     """What is read is what is there: whether it fits is asked of each row, not of all at once."""

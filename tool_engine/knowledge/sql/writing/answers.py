@@ -12,8 +12,6 @@ from contextlib import suppress
 from threading import Lock
 from typing import TypeAlias
 
-__all__ = ["Answers"]
-
 Waiter: TypeAlias = asyncio.Future[bool]
 
 

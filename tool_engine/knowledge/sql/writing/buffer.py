@@ -13,8 +13,6 @@ from typing import Final
 
 from tool_engine.model.record import CallEntry, KeptCall
 
-__all__ = ["MOST_BYTES", "MOST_ENTRIES", "RecordBuffer", "size_of"]
-
 MOST_ENTRIES: Final = 100_000
 """The most calls that wait."""
 MOST_BYTES: Final = 134_217_728

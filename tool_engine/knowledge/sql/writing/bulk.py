@@ -13,8 +13,6 @@ from itertools import chain, islice
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
-__all__ = ["MOST_VALUES", "STATEMENTS", "BulkInsert", "Statement", "insert"]
-
 STATEMENTS: Final = 32
 """How many prepared statements a connection should keep."""
 _SIZES: Final = (4_000, 2_000, 1_000, 250, 60, 15, 4, 1)

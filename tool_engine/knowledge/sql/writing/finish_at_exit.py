@@ -14,8 +14,6 @@ from concurrent.futures import thread as _its_threads_end_after_ours  # noqa: F4
 from typing import Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["LAST_SECOND", "Unfinished", "forget", "remember"]
-
 LAST_SECOND: Final = 1.0
 
 

@@ -34,8 +34,6 @@ from tool_engine.knowledge.sql.schema.schema import (
     tables_of,
 )
 
-__all__ = ["PostgresDatabase", "connect"]
-
 _CONNECT_LIMIT: Final = 5.0
 _COMMAND_LIMIT: Final = 30.0
 _NO_ENCRYPTION: Final = "rejected SSL upgrade"

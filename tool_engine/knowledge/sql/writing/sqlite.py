@@ -36,8 +36,6 @@ from tool_engine.knowledge.sql.schema.schema import (
 )
 from tool_engine.knowledge.sql.writing.bulk import STATEMENTS, BulkInsert, insert
 
-__all__ = ["SQLiteDatabase"]
-
 _BUSY_WAIT: Final = 1.0
 """Seconds for which SQLite itself waits for a lock, during which the thread is held."""
 _LAST_WAIT: Final = 100

@@ -25,8 +25,6 @@ from tool_engine.knowledge.sql.writing.answers import Answers
 from tool_engine.knowledge.sql.writing.buffer import RecordBuffer
 from tool_engine.logger import get_logger
 
-__all__ = ["BATCH", "Database", "RecordWriter", "Trouble"]
-
 _log: Final = get_logger(__name__)
 BATCH: Final = 4_000
 """The most calls per transaction."""
