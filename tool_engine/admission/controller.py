@@ -359,7 +359,7 @@ class ToolConcurrencyController(KnownArguments):
         """Apply what the newest definitions of tools say of their limits; counts go on.
 
         A call that waits keeps its place and its bucket; its rate, breaker and key limit are those
-        that its tool has now.
+        that its tool has now, if it had any when the call came.
         """
         is_news = False
         for request in requests:
