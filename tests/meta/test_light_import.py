@@ -49,6 +49,10 @@ LOADED_ON_FIRST_USE = {
 }
 
 
+MOST_MODULES = 200
+"""Modules of the package itself that an import loads; each is a file to find, read and run."""
+
+
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after the statement."""
     run = subprocess.run(
@@ -68,6 +72,8 @@ def test_light_import(kind: str, heavy: set[str]) -> None:
     """`import tool_engine` loads no extra, and no library that only some calls need."""
     loaded = loaded_by("import tool_engine")
     assert "tool_engine" in loaded
+    own = [name for name in loaded if name.partition(".")[0] == "tool_engine"]
+    assert len(own) < MOST_MODULES
     assert heavy & loaded == set(), f"loaded too early ({kind})"
 
 

@@ -16,6 +16,8 @@ from tool_engine.redaction.names import is_secret_key
 _MOST_FINDS: Final = 1_000
 """A text with more secret names is hidden from there on: it was made to take long."""
 
+_MOST_LOOKED_AT: Final = 100_000
+"""The same for elements and cells of any name."""
 _HINTS: Final = (
     *("pass", "pwd", "secret", "token", "key", "auth", "cookie", "cred", "session", "sess", "dsn"),
     *("conn", "jwt", "bearer", "otp", "cvv", "cvc", "code", "phrase", "signature", "mnemonic"),
@@ -89,18 +91,25 @@ def pair_spans(text: str) -> Iterator[Span]:
         return
     small = text.lower()
     if any(hint in small for hint in _HINTS):
-        yield from _assigned(text)
+        yield from _first(_assigned(text), text)
         if has_tags and ">" in text:
-            yield from _tagged(text)
+            yield from _first(_tagged(text), text)
         if has_cells:
-            yield from _in_cells(text)
+            yield from _first(_in_cells(text), text)
         if has_options:
-            for match in _OPTION.finditer(text):
-                if is_secret_key(match[1]):
-                    yield from _option(text, match.end())
+            yield from _first(_options(text), text)
     if "curl" in small:
-        for match in _CURL_USER.finditer(text):
-            yield from _option(text, match.end())
+        users = (span for user in _CURL_USER.finditer(text) for span in _option(text, user.end()))
+        yield from _first(users, text)
+
+
+def _first(spans: Iterator[Span], text: str) -> Iterator[Span]:
+    """Yield up to so many spans; the rest of the text is one then."""
+    for number, (start, end) in enumerate(spans, 1):
+        if number > _MOST_FINDS:
+            yield start, len(text)
+            return
+        yield start, end
 
 
 def _assigned(text: str) -> Iterator[Span]:
@@ -117,6 +126,12 @@ def _assigned(text: str) -> Iterator[Span]:
                 # A value that is hidden already is not searched again.
                 after = max(after, span[1])
         name = _NAME.search(text, after)
+
+
+def _options(text: str) -> Iterator[Span]:
+    for option in _OPTION.finditer(text):
+        if is_secret_key(option[1]):
+            yield from _option(text, option.end())
 
 
 def _value(text: str, name: re.Match[str]) -> Iterator[Span]:
@@ -157,7 +172,7 @@ def _tagged(text: str) -> Iterator[Span]:
     """Yield the text of XML elements with a secret name or attribute."""
     for pattern in (_ELEMENT, _ATTRIBUTE):
         for number, found in enumerate(pattern.finditer(text)):
-            if number >= _MOST_FINDS * 100:
+            if number >= _MOST_LOOKED_AT:
                 yield found.start(), len(text)
                 return
             value = found[found.lastindex or 0]
@@ -168,7 +183,7 @@ def _tagged(text: str) -> Iterator[Span]:
 def _in_cells(text: str) -> Iterator[Span]:
     """Yield table cells that follow a secret's name; a mere word may be a heading."""
     for number, found in enumerate(_CELL.finditer(text)):
-        if number >= _MOST_FINDS * 100:
+        if number >= _MOST_LOOKED_AT:
             yield found.start(), len(text)
             return
         value = found[2]
