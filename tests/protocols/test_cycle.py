@@ -216,7 +216,7 @@ async def test_parallel_where_asked(world: World, max_parallel: int | None, expe
 async def test_a_call_that_hangs(world: World, max_parallel: int | None) -> None:
     """A36: it ends as a timeout, its slot is given back, and its siblings have their results."""
     reply = "CALL 1 echo {}\nCALL 2 hang {}\nCALL 3 echo {}"
-    done = await world.cycle(reply, timeout=1.0, max_parallel=max_parallel)
+    done = await world.cycle(reply, timeout=2.0, max_parallel=max_parallel)
     assert kinds(done) == [None, "timeout", None]
     assert [each.error_type for each in await world.records(tool_name="hang")] == ["timeout"]
 

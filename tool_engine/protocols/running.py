@@ -37,7 +37,7 @@ from tool_engine.protocols.options import (
 from tool_engine.protocols.routing import Route, Router
 from tool_engine.protocols.sent_names import under_sent_names
 from tool_engine.protocols.written import written
-from tool_engine.redaction import OwnSecrets, secrets_if_known, words_of
+from tool_engine.redaction import OwnSecrets, hide_quotes, secrets_if_known, words_of
 
 __all__ = [
     "BY_EFFECT",
@@ -97,6 +97,9 @@ class _Turn:
         if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
             result = under_sent_names(result, self.call.sent_names)
         repairs = [*self.call.repairs, *self.route.repairs]
+        tool = self.route.tool
+        if repairs and tool is not None and (tool.secret_names or tool.secret_parts):
+            repairs = [hide_quotes(repair) for repair in repairs]
         if repairs:
             metadata["repairs"] = repairs
         return msgspec.structs.replace(result, metadata=metadata)
@@ -212,6 +215,10 @@ class CallRunner:
         call, most = turn.call, self._options.max_calls
         if not call.is_runnable:
             message = call.error or "the reply ended inside this call: write it again, shorter"
+            if self._takes_secrets(call):
+                message = hide_quotes(message)
+                repairs = tuple(map(hide_quotes, call.repairs))
+                turn.call = msgspec.structs.replace(call, error=message, repairs=repairs)
             return self._refused(turn, message, ErrorType.VALIDATION_ERROR)
         if place >= most:
             first = "call of a reply is" if most == 1 else f"{most} calls of a reply are"
@@ -333,6 +340,14 @@ class CallRunner:
         finally:
             written.reset(sent)
             allowed.reset(said)
+
+    def _takes_secrets(self, call: ToolCall) -> bool:
+        """Return True if the call's tool declares secrets, or is not known."""
+        try:
+            tool = self._engine.get(call.tool_name)
+        except Exception:  # noqa: BLE001 - a foreign engine may raise anything
+            return True
+        return tool is None or bool(tool.secret_names or tool.secret_parts)
 
     def _secrets(self, turn: _Turn) -> tuple[OwnSecrets | None, ...]:
         """Return the secrets that foreign code may repeat in its errors."""

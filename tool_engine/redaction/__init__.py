@@ -11,6 +11,7 @@ from tool_engine.redaction.own import NO_SECRETS, OwnSecrets, find_unlike, secre
 from tool_engine.redaction.text import HIDDEN, redact_text
 from tool_engine.redaction.value import redact
 from tool_engine.redaction.words import (
+    hide_quotes,
     kind_of,
     secrets_asked,
     secrets_if_known,
@@ -24,6 +25,7 @@ __all__ = [
     "NO_SECRETS",
     "OwnSecrets",
     "find_unlike",
+    "hide_quotes",
     "is_secret_key",
     "kind_of",
     "redact",

@@ -27,6 +27,12 @@ _MOST_READ: Final = 32_768
 """Characters that are searched: no message may hold up the loop, however long it is."""
 
 
+_QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\")", re.DOTALL)
+"""What `repr` makes of a text."""
+_SIGNS: Final = re.compile(r"['\"][^\w\s]{0,2}['\"]")
+"""A quoted sign or two, such as the comma that a reader expected."""
+
+
 def words_of(error: BaseException, *secrets: OwnSecrets | None, most: int = _MOST) -> str:
     """Return kind and message of an exception, cut after hiding its secrets.
 
@@ -83,6 +89,14 @@ def shorten_words(text: str, *secrets: OwnSecrets | None, most: int = _MOST) -> 
         shown = shown[:-_BEGINNING]
     more = len(shown) + len(text) - end - most
     return f"{shown[:most]}… ({max(1, more)} characters more)"
+
+
+def hide_quotes(text: str) -> str:
+    """Return a message of the engine without what it quotes of a text that nobody could read.
+
+    In unreadable arguments no part can be told from a secret.
+    """
+    return _QUOTED.sub(lambda quoted: quoted[0] if _SIGNS.fullmatch(quoted[0]) else HIDDEN, text)
 
 
 def kind_of(error: BaseException) -> str:

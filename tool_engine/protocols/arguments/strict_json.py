@@ -40,7 +40,7 @@ def _refuse(constant: str) -> NoReturn:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise RefusedJSONError(f"the number {digits[:40]} is too large")
+        raise RefusedJSONError(f"the number {digits[:40]!r} is too large")
     return number
 
 

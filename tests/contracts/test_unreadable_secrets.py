@@ -1,0 +1,113 @@
+"""Is a secret repeated that stands in arguments which nobody can read?
+
+What is said of unreadable arguments quotes them near the fault, and no part of them can be told
+from a secret. Looked at: what is no JSON, a key that stands twice, a number that is too large, what
+was left out, in each form that a model may have meant, as a provider's call and in text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tool_engine import ToolEngine, ToolEngineConfig, ToolEngineEvent, ToolSession
+from tool_engine.protocols import process_tool_calls
+from tool_engine.redaction import hide_quotes
+
+SECRET = "hunter-zebra-quagga"
+ARGUMENTS = (
+    SECRET,
+    f"pin={SECRET}",
+    f'{{"pin" "{SECRET}"}}',
+    f'{{pin "{SECRET}"}}',
+    f'{{"pin": ?{SECRET}}}',
+    f'{{"pin": ({SECRET})}}',
+    f'{{"pin": <{SECRET}>}}',
+    f'{{"pin": "a"b{SECRET}"}}',
+    f'{{"pin": {SECRET}"}}',
+    f'{{"pin": "x" {SECRET}}}',
+    f'{{"pin": "\\x{SECRET}"}}',
+    f'{{"pin": "\\u12{SECRET}"}}',
+    f"{{'pin': '{SECRET}}}",
+    f'{{"pin": "it\'s {SECRET}" "x"}}',
+    f'{{"pin": "{SECRET}"}} {{"pin": "{SECRET}"}}',
+    f'{{"pin": "{SECRET}"}} {SECRET}',
+    f'{{"pin": "{SECRET}", "pin": "b"}}',
+    f'{{"{SECRET}": 1, "{SECRET}": 2}}',
+    f'["{SECRET}"]',
+    f'"{SECRET}"',
+    f'{{"pin": NaN{SECRET}}}',
+    f'{{"pin": "{SECRET}',
+    f'```json\n{{"pin": "{SECRET}" : 1}}\n```',
+)
+
+
+def log_in(pin: str = "") -> int:
+    return len(pin)
+
+
+def replies(arguments: str) -> dict[str, Any]:
+    function = {"name": "log_in", "arguments": arguments}
+    call = {"id": "c1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    block = {"type": "tool_use", "id": "t1", "name": "log_in", "input": arguments}
+    return {
+        "openai": {"choices": [{"finish_reason": "tool_calls", "message": message}]},
+        "anthropic": {"role": "assistant", "stop_reason": "tool_use", "content": [block]},
+        "function_call": f'<function_call>{{"name": "log_in", "arguments": {arguments}}}'
+        "</function_call>",
+    }
+
+
+@pytest.mark.parametrize("in_session", [False, True], ids=["engine", "session"])
+@pytest.mark.parametrize("protocol", ["openai", "anthropic", "function_call"])
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+async def test_unreadable_arguments_are_not_repeated(
+    arguments: str, protocol: str, in_session: bool
+) -> None:
+    """Result, record, events and repairs hold no part of them, where the tool takes a secret."""
+    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
+        pin = {"name": "pin", "type": "string", "description": "P.", "secret": True}
+        engine.register_tool({"name": "log_in", "description": "L.", "parameters": [pin]}, log_in)
+        events: list[ToolEngineEvent] = []
+        engine.subscribe(events.append)
+        reply = replies(arguments)[protocol]
+        if in_session:
+            done = await ToolSession(engine, "one").process(reply, protocol)
+        else:
+            done = await process_tool_calls(engine, reply, protocol)
+        records = await engine.store.query_call_records()
+    said = [each.to_dict() for each in (*done.execution_results, *events)]
+    assert SECRET not in json.dumps(said, default=repr)
+    assert SECRET not in repr(records)
+
+
+async def test_a_tool_without_secrets_is_told_where_the_fault_is() -> None:
+    """All others hear what stands at the fault, and which key stands twice."""
+    async with ToolEngine(ToolEngineConfig(auto_reload=False)) as engine:
+        engine.register_tool({"name": "log_in", "description": "L."}, lambda: None)
+        errors = []
+        for arguments in (f'{{"pin" "{SECRET}"}}', '{"city": 1, "city": 2}'):
+            done = await process_tool_calls(engine, replies(arguments)["openai"], "openai")
+            errors.append(str(done.execution_results[0].error))
+    assert f'{{"pin" "{SECRET[:8]}' in errors[0]
+    assert "the key 'city' stands twice" in errors[1]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            "Expecting ',' delimiter near 'abc'; go on",
+            "Expecting ',' delimiter near [hidden]; go on",
+        ),
+        ("the model's text 'it\\'s' and \"a'b\"", "the model's text [hidden] and [hidden]"),
+        ("'' and ':' stay, 'a' does not", "'' and ':' stay, [hidden] does not"),
+        ("an open 'quote", "an open 'quote"),
+    ],
+)
+def test_what_a_message_quotes(message: str, shown: str) -> None:
+    """Texts as `repr` writes them are hidden, signs and apostrophes are not."""
+    assert hide_quotes(message) == shown
