@@ -96,11 +96,10 @@ class _Turn:
         metadata = {**result.metadata, REQUEST_ID: self.call.call_id}
         if self.call.sent_names and result.error_type == ErrorType.VALIDATION_ERROR.value:
             result = under_sent_names(result, self.call.sent_names)
-        repairs = [*self.call.repairs, *self.route.repairs]
-        tool = self.route.tool
-        if repairs and tool is not None and (tool.secret_names or tool.secret_parts):
-            repairs = [hide_quotes(repair) for repair in repairs]
-        if repairs:
+        read, tool = self.call.repairs, self.route.tool
+        if read and tool is not None and (tool.secret_names or tool.secret_parts):
+            read = tuple(map(hide_quotes, read))
+        if repairs := [*read, *self.route.repairs]:
             metadata["repairs"] = repairs
         return msgspec.structs.replace(result, metadata=metadata)
 
