@@ -120,6 +120,11 @@ class Call(msgspec.Struct, eq=False):
         return not self.is_over and bool(self.slot.is_overdue)
 
     @property
+    def is_ending(self) -> bool:
+        """Return True if its tool was told to end, by its caller or by its deadline."""
+        return self.run is not None and self.run.is_ending
+
+    @property
     def is_lending(self) -> bool:
         """Return True if it runs, so that its own calls may use its slot meanwhile."""
         return not self.is_over and not self.slot.is_overdue

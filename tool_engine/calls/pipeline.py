@@ -285,7 +285,7 @@ class Pipeline:
         is_helper = near.take_helper(task)
         try:
             # Checked after it is noted: the other engine may end it from another loop's thread.
-            if near.is_overdue or near.is_broken_off:
+            if near.is_overdue or near.is_broken_off or near.is_ending:
                 raise _ended(near.call_id, tool_name)
             if maker is not None and maker.is_lending:
                 return await self._lend(maker, tool_name, params, inner)
@@ -307,7 +307,8 @@ class Pipeline:
             take = partial(self.nest, outer, tool_name, params, timeout, context)
             return await self._home_loop.carry(take, outer)
         call: Call = outer.bound_call
-        if call.is_over or call.slot.is_overdue:
+        # A tool that catches its cancellation does nothing more by others.
+        if call.is_over or call.slot.is_overdue or call.is_ending:
             raise _ended(outer.call_id, tool_name)
         inner, lender = nested_context(outer, context, timeout), call
         near = current_call.get()
@@ -584,5 +585,6 @@ def _made_by(maker: Call, context: ToolExecutionContext) -> ToolExecutionContext
 
 def _ended(call_id: str | None, tool_name: str) -> UnboundContextError:
     return UnboundContextError(
-        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has ended"
+        f"cannot call {tool_name!r}: the call {call_id} that this context is bound to has ended, or "
+        "was told to end"
     )
