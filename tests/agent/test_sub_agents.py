@@ -335,13 +335,23 @@ MAIL = {
 }
 
 
-async def test_the_task_keeps_its_labels(world: World) -> None:
-    """What a task repeats of a page may be sent by a sub-agent no more than by its caller."""
+@pytest.mark.parametrize("sent", [PAGE, "Hello.", "$VAR_REF{{task}}"])
+@pytest.mark.parametrize("task", [f"Mail this: {PAGE}", "Mail that.", "$VAR_REF{{page}}"])
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_the_task_keeps_its_labels(world: World, sent: str, task: str, is_read: bool) -> None:
+    """N33: what a task may hold of a page is sent by a sub-agent no more than by its caller."""
+
+    @world.engine.tool(effect="read")
+    async def look() -> str:
+        """A page."""
+        return PAGE
+
     loop = world.loop(
         "openai",
-        Turn(calls=[delegated(1, f"Mail this: {PAGE}")]),
-        Turn(calls=[call(2, "mail", text=PAGE)]),
-        Turn(text="I may not."),
+        *[Turn(calls=[call(9, "look")])] * is_read,
+        Turn(calls=[delegated(1, task)]),
+        Turn(calls=[call(2, "mail", text=sent)]),
+        Turn(text="I tried."),
         Turn(text="Done."),
         sub_agents=1,
     )
@@ -353,9 +363,54 @@ async def test_the_task_keeps_its_labels(world: World) -> None:
     page = Variable(name="page", value=PAGE, labels=frozenset({"tool:page host:mallory.example"}))
     loop.session.variables.add(page)
     await ran(loop)
-    assert world.ran == []
     (child,) = loop.children.values()
-    assert "must not be sent" in child.entries[2].text
+    is_known = is_read or "VAR_REF" in task
+    assert ("must not be sent" in child.entries[2].text) is is_known
+    assert world.ran == ([] if is_known else ["mail"])
+
+
+@pytest.mark.parametrize("is_failing", [True, False])
+async def test_what_a_sub_agent_has_read_goes_up(world: World, is_failing: bool) -> None:
+    """N33: with its answer, in whatever words, and with its failure, its caller reads it too."""
+
+    @world.engine.tool(effect="read")
+    async def page() -> str:
+        """A page."""
+        return PAGE
+
+    loop = world.loop(
+        "openai",
+        Turn(calls=[delegated(1, "Read the page.")]),
+        Turn(calls=[call(2, "page")]),
+        Turn(text="" if is_failing else "It is about a key."),
+        Turn(calls=[call(3, "mail", text="About a key.")]),
+        Turn(text="Done."),
+        sub_agents=1,
+    )
+    world.engine.register_tool(MAIL, lambda text: world.ran.append("mail"))
+    await ran(loop)
+    assert world.ran == []
+    assert "tool:page effect:read" in loop.session.read_labels.labels
+
+
+@pytest.mark.parametrize("is_former", [True, False])
+async def test_messages_that_go_on_in_another_session(world: World, is_former: bool) -> None:
+    """N33: what is in the messages is read there, too; of a former version nobody knows whence."""
+
+    @world.engine.tool(effect="read")
+    async def page() -> str:
+        """A page."""
+        return PAGE
+
+    first = world.loop("openai", Turn(calls=[call(1, "page")]), Turn(text="Well."))
+    await ran(first)
+    kept = first.to_dict()
+    assert kept["read"] == ["tool:page effect:read"]
+    if is_former:
+        del kept["read"]
+    session = ToolSession(world.engine, "other")
+    AgentLoop.from_dict(kept, session, first.model)
+    assert session.read_labels.labels == ({"unknown"} if is_former else set(kept["read"]))
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -1,8 +1,8 @@
 """Can a text that a tool brought in pull other contents out of a conversation, or get out itself?
 
 The attacker writes what tools return: web pages, mails, files. The model believes the attacker: it
-makes whatever call it was told to make. Every call goes through a real session and a real engine;
-what got out is what arrived at a server on the loopback address.
+makes whatever call it was told to make, in whatever words and codes. Every call goes through a real
+session and a real engine; what got out is what arrived at a server on the loopback address.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ async def engine(tmp_path: Path, world: World) -> AsyncIterator[ToolEngine]:
         engine.register_tool(http_tool("fetch", get, effect="read"))
         for name, accepts in (("post", None), ("mail", ACCEPTS)):
             post = {"method": "POST", "url": f"{world.url}/{name}", "json": {"text": "{text}"}}
-            listed = {} if accepts is None else {"accepts": accepts}
+            # What a server answers is content, too, and would be read.
+            unread = {"result": {"show": "none"}}
+            listed: dict[str, Any] = {} if accepts is None else {"accepts": accepts, **unread}
             parameters = [{**ANY, "name": "text"}]
             engine.register_tool(
                 http_tool(name, post, effect="write", parameters=parameters, **listed)
@@ -288,15 +290,17 @@ async def test_a_page_does_not_get_out(session: ToolSession, world: World, sent:
 
 
 async def test_what_is_accepted_gets_out(session: ToolSession, world: World) -> None:
-    """Labels: what the user keeps, and what the model writes itself, is sent."""
-    await read_page(session)
-    for text in ("$VAR_REF{{secret}}", "The fox is fine.", {"a": "$VAR_REF{{secret:0:10}}"}):
+    """Labels: what the user keeps is sent after a page was read, and all else before that."""
+    for text in ("The fox is fine.", {"a": "$VAR_REF{{secret:0:10}}"}):
         result = await run(session, "mail", text=text)
         assert result.is_success, result.error
+    await read_page(session)
+    result = await run(session, "mail", text="$VAR_REF{{secret}}")
+    assert result.is_success, result.error
     assert [json.loads(each)["text"] for each in world.posted] == [
-        SECRET,
         "The fox is fine.",
         {"a": SECRET[:10]},
+        SECRET,
     ]
 
 
@@ -305,14 +309,19 @@ async def test_nothing_of_the_user_to_others(
 ) -> None:
     """Labels: the other way round: a tool that takes only public texts gets no secret."""
     post = {"method": "POST", "url": f"{world.url}/tweet", "json": {"text": "{text}"}}
-    engine.register_tool(
-        http_tool("tweet", post, parameters=[TEXT], accepts=["model", "host:127.0.0.1"])
-    )
-    for text in ("$VAR_REF{{secret}}", "$VAR_REF{{secret:0:5}}", SECRET, f"psst: {SECRET}"):
+    accepts = ["model", "host:127.0.0.1"]
+    engine.register_tool(http_tool("tweet", post, parameters=[TEXT], accepts=accepts))
+    page = reference(await read_page(session))
+    for text in (page, "a fox"):
+        assert (await run(session, "tweet", text=text)).is_success
+    assert [json.loads(each)["text"] for each in world.posted] == [STORY, "a fox"]
+    for text in ("$VAR_REF{{secret}}", "$VAR_REF{{secret:0:5}}"):
         assert (await run(session, "tweet", text=text)).error_type == "execution_rejected"
-    assert world.posted == []
-    assert (await run(session, "tweet", text=reference(await read_page(session)))).is_success
-    assert json.loads(world.posted[-1]) == {"text": STORY}
+    await run(session, "read_var", name="secret", length=1)
+    for text in (SECRET, f"psst: {SECRET}", "a fox"):
+        assert (await run(session, "tweet", text=text)).error_type == "execution_rejected"
+    assert (await run(session, "tweet", text=page)).is_success
+    assert len(world.posted) == 3
 
 
 @pytest.mark.parametrize("part", ["$VAR_REF{{P}}", "$VAR_REF{{P:0:12}}", STORY])
@@ -360,8 +369,8 @@ async def test_through_an_accepted_tool(
         {"name": "calculator", "description": "C.", "effect": "read", "parameters": [TEXT]},
         calculator,
     )
-    name = await read_page(session)
     own = await run(session, "calculator", text="6 * 7")
+    name = await read_page(session)
     assert (await run(session, "mail", text=reference(str(own.result_variable)))).is_success
     by_reference = await run(session, "calculator", text=reference(name, 0, 9))
     await mailed(session, world, text=reference(str(by_reference.result_variable)))
@@ -385,6 +394,7 @@ async def test_through_the_calls_of_a_tool(
             )
     assert world.posted == []
     assert (await run(session, "relay", text="$VAR_REF{{secret}}")).output["is_success"]
+    assert len(world.posted) == 1
 
 
 async def test_under_another_name(engine: ToolEngine, world: World) -> None:
@@ -446,9 +456,9 @@ async def test_the_refusal_says_nothing_of_the_page(session: ToolSession) -> Non
 
 @pytest.mark.parametrize("tells", [False, True], ids=["a word", "the page"])
 async def test_a_workflow_that_fetches_and_mails(tells: bool) -> None:
-    """S20: what a workflow fetches it may mail until the conversation has read it: then it copies.
+    """S20: what a workflow fetches it mails: its author wrote so, and the model has no say in it.
 
-    It has read what a call of its own has brought, and what the workflow's result tells.
+    What the model writes into it is typed like any other text.
     """
     mailed: list[str] = []
 
@@ -460,8 +470,9 @@ async def test_a_workflow_that_fetches_and_mails(tells: bool) -> None:
 
     plain: dict[str, Any] = {"description": "A sample", "category": "custom", "version": "1.0.0"}
     fetched = "${steps.page.output.result}"
+    note = {**TEXT, "name": "note", "required": False, "default": ""}
     steps: list[Any] = [{"id": "page", "tool": "page"}]
-    steps += [{"id": "sent", "tool": "mail", "params": {"text": fetched}}]
+    steps += [{"id": "sent", "tool": "mail", "params": {"text": f"{fetched}${{params.note}}"}}]
     entry: dict[str, Any] = {"type": "workflow", "steps": steps}
     entry |= {"output": {"told": fetched if tells else "done"}}
     async with asyncio.timeout(LIMIT), ToolEngine() as engine:
@@ -469,14 +480,14 @@ async def test_a_workflow_that_fetches_and_mails(tells: bool) -> None:
         engine.register_tool({**own, "entry": {"type": "custom", "handler": "page"}}, page)
         own = {**plain, "name": "mail", "accepts": ["user"], "parameters": [TEXT]}
         engine.register_tool({**own, "entry": {"type": "custom", "handler": "mail"}}, mail)
-        engine.register_tool({**plain, "name": "digest", "parameters": [], "entry": entry})
+        engine.register_tool({**plain, "name": "digest", "parameters": [note], "entry": entry})
         session = ToolSession(engine, "s")
-        assert (await session.execute("digest")).is_success
-        again = await session.execute("digest")
-        assert again.is_success is not tells
+        assert (await session.execute("digest", {"note": "!"})).is_success
+        for _ in range(2):
+            assert (await session.execute("digest")).is_success
+        assert mailed == [f"{STORY}!", STORY, STORY]
         assert (await session.execute("page")).is_success
-        last = await session.execute("digest")
+        last = await session.execute("digest", {"note": "?"})
         assert "must not be sent to the tool 'mail'" in str(last.error)
-        assert mailed == [STORY] * (1 if tells else 2)
-        other = ToolSession(engine, "other")
-        assert (await other.execute("digest")).is_success
+        assert (await session.execute("digest")).is_success
+        assert len(mailed) == 4

@@ -138,10 +138,10 @@ def with_page_and_mail(engine: ToolEngine) -> None:
 async def test_what_the_conversation_read_is_no_free_text_for_its_helpers(
     engine: ToolEngine, generations: int, is_gone: bool
 ) -> None:
-    """A page that a conversation may not mail, its helpers may not mail either when they type it.
+    """N33: once a conversation has read a page, its helpers mail nothing that they type.
 
     Looked at: what is read before and after the helper is made, what is gone from the variables, a
-    helper of a helper, a variable that the helper makes of it, and what the user wrote.
+    helper of a helper, a variable that the helper writes, and a helper that goes on by itself.
     """
     with_page_and_mail(engine)
     for is_before in (True, False):
@@ -150,26 +150,28 @@ async def test_what_the_conversation_read_is_no_free_text_for_its_helpers(
             await session.execute("page")
         for _ in range(generations):
             child = child.derive()
+        own = Variable(name="own", value="We meet tomorrow at noon.")
+        child.variables.add(own)
+        assert (await child.execute("mail", {"text": "hi"})).is_success is not is_before
         if not is_before:
             await session.execute("page")
         if is_gone:
             session.variables.remove([each.name for each in session.variables])
-        refused = await child.execute("mail", {"text": f"Look: {PAGE}"})
-        assert refused.error_type == "execution_rejected"
-        await child.execute("write_var", {"name": "mine", "value": PAGE})
-        kept = await child.execute("mail", {"text": "$VAR_REF{{mine}}"})
-        assert kept.error_type == "execution_rejected"
-        assert (await child.execute("mail", {"text": "We meet tomorrow at noon."})).is_success
+        alone = ToolSession.from_dict(child.to_dict(), engine)
+        for each in (child, alone):
+            refused = await each.execute("mail", {"text": "hi"})
+            assert refused.error_type == "execution_rejected"
+            await each.execute("write_var", {"name": "mine", "value": "hi"})
+            kept = await each.execute("mail", {"text": "$VAR_REF{{mine}}"})
+            assert kept.error_type == "execution_rejected"
+            assert (await each.execute("mail", {"text": "$VAR_REF{{own}}"})).is_success
 
 
-async def test_much_of_its_own_hides_nothing_of_the_conversation(engine: ToolEngine) -> None:
-    """However many texts a helper keeps, those of the conversation are looked at."""
+async def test_what_a_helper_reads(engine: ToolEngine) -> None:
+    """N33: the conversation that it works for has not read it, unless it is told."""
     with_page_and_mail(engine)
     session = ToolSession(engine, "s")
-    await session.execute("page")
     child = session.derive()
-    for number in range(30):
-        decoy = Variable(name=f"d{number}", value=f"{number} word " * 20_000)
-        child.variables.add(decoy)
-    refused = await child.execute("mail", {"text": PAGE})
-    assert refused.error_type == "execution_rejected"
+    await child.execute("page")
+    assert (await child.execute("mail", {"text": "hi"})).error_type == "execution_rejected"
+    assert (await session.execute("mail", {"text": "hi"})).is_success

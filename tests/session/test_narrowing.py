@@ -30,6 +30,8 @@ STRICT: Final[dict[str, tuple[Any, Any]]] = {
     "rules": ({"see": "deny"}, {"see": "auto"}),
     "limit": (60, 900),
     "tool_limits": ({"see": 60}, {"see": 900}),
+    "show": ("none", "full"),
+    "tool_show": ({"see": "summary"}, {"see": "full"}),
     "max_calls_per_turn": (1, 99),
     "max_calls": (1, 99),
     "max_uses": ({"see": 1}, {"see": 99}),

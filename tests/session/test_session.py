@@ -379,7 +379,8 @@ async def test_content_does_not_get_around_by_a_detour(engine: ToolEngine) -> No
     for name in ("mail", "detour"):
         result = await session.execute(name, {"text": "see $VAR_REF{{numbers_1_result}}"})
         assert "execution_rejected" in f"{result.error_type} {result.output}"
-    assert (await session.execute("mail", {"text": "hello"})).is_success
+    other = ToolSession(engine, "other")
+    assert (await other.execute("mail", {"text": "hello"})).is_success
 
 
 async def _mail(text: str) -> str:
@@ -512,53 +513,62 @@ async def mailing(engine: ToolEngine) -> ToolEngine:
 
     mail = {"name": "mail", "description": "Sends.", "effect": "write", "accepts": ["user"]}
     text = {"name": "text", "type": "string", "required": True, "description": "What is sent"}
+    # What it says itself, unread, keeps nobody from the next mail.
+    mail["result"] = {"show": "none"}
     engine.register_tool({**mail, "parameters": [text]}, lambda text: f"sent {text}")
+    engine.register_tool({"name": "none", "description": "Gives nothing."}, lambda: None)
     return engine
 
 
 @pytest.mark.parametrize("fails", [True, False])
-async def test_what_no_variable_holds_is_somebodys_text(mailing: ToolEngine, fails: bool) -> None:
-    """A26, U37: copies of what a failed call says, or a result that is not kept, are found."""
+async def test_what_no_variable_holds_is_read_all_the_same(
+    mailing: ToolEngine, fails: bool
+) -> None:
+    """N33: what a failed call says, or a result that is not kept, came from somewhere, too."""
     hidden = {} if fails else {"page": Presentation(is_kept=False)}
     session = ToolSession(mailing, "s", presentations=hidden)
+    assert (await session.execute("mail", {"text": "Hello!"})).is_success
     await session.execute("page", {"url": "https://example.com/", "fails": fails})
     again = ToolSession.from_dict(session.to_dict(), mailing)
     for each in (session, again):
-        sent = await each.execute("mail", {"text": f"Hello! {LONG}"})
+        sent = await each.execute("mail", {"text": "Hello!"})
         assert sent.error_type == "execution_rejected"
-        assert "letters and digits from a result of 'page' must not be sent" in str(sent.error)
-        assert "tool:page effect:read host:example.com" in each.variables.origins
-    assert (await session.execute("mail", {"text": "Hello!"})).is_success
+        assert "it came from tool:page effect:read host:example.com" in str(sent.error)
 
 
-async def test_what_a_function_made_of_a_result(mailing: ToolEngine) -> None:
-    """S3: the text that the model reads counts, not only what the variable holds."""
-
-    def decode(value: Any, args: Any) -> str:
-        return bytes.fromhex(value).decode()
-
-    session = ToolSession(mailing, "s", presentations={"say": Presentation(format=decode)})
-    said = await session.execute("say", {"text": LONG.encode().hex()})
-    assert said.final_text == LONG
-    assert (await session.execute("mail", {"text": LONG})).error_type == "execution_rejected"
-
-
-async def test_who_wrote_it_first(mailing: ToolEngine) -> None:
-    """U37: the model's own words are its own, though a tool repeats them where nothing is kept;
-    and what the engine says of arguments is nobody's."""
-    session = ToolSession(mailing, "s", presentations={"say": Presentation(is_kept=False)})
-    await session.execute("say", {"text": LONG})
-    await session.execute("page", {"url": LONG, "fails": LONG})
+async def test_what_the_engine_says_itself(mailing: ToolEngine) -> None:
+    """N33: findings about typed arguments, a refusal and an empty result hold nothing foreign."""
+    session = ToolSession(mailing, "s")
+    for tool, params in (
+        ("page", {"url": LONG, "fails": LONG}),
+        ("none", {}),
+        ("mail", {"text": "$VAR_REF{{none}}"}),
+        ("write_var", {"name": "x", "value": "y"}),
+        ("list_vars", {}),
+    ):
+        await session.execute(tool, params)
+        assert session.read_labels.labels == set(), tool
     assert (await session.execute("mail", {"text": LONG})).is_success
 
 
+async def test_findings_about_what_was_put_in(mailing: ToolEngine) -> None:
+    """N33: a message that quotes an unread variable makes it read."""
+    session = ToolSession(mailing, "s", {"tool_show": {"say": "none"}})
+    said = await session.execute("say", {"text": LONG})
+    assert session.read_labels.labels == set()
+    wrong = {"url": "x", "fails": f"$VAR_REF{{{{{said.result_variable}}}}}"}
+    assert (await session.execute("page", wrong)).error_type == "validation_error"
+    assert session.read_labels.labels == {"tool:say effect:read"}
+
+
 async def test_a_result_that_was_withheld(mailing: ToolEngine) -> None:
-    """S31: read in another process, it is in no variable, and a stranger's text all the same."""
+    """S31, N33: what nobody has shown was not read; shown later, in another process, it was."""
     later = DeferredApprover()
     asked = {"tool_permissions": {"page": {"result": "always"}}}
     session = ToolSession(mailing, "s", asked, later)
     held = await session.execute("page", {"url": "https://example.com/"})
     again = ToolSession.from_dict(session.to_dict(), mailing, approver=later)
+    assert (await again.execute("mail", {"text": "Hello!"})).is_success
     read = await again.resume(str(held.approval_token), True)
     assert read.final_text == LONG
-    assert (await again.execute("mail", {"text": LONG})).error_type == "execution_rejected"
+    assert (await again.execute("mail", {"text": "Hello!"})).error_type == "execution_rejected"

@@ -27,6 +27,7 @@ from tool_engine.model.tool import Tool
 from tool_engine.protocols.objects import readable
 from tool_engine.redaction import shorten_words, words_of
 from tool_engine.session.session import ToolSession
+from tool_engine.session.variables.read_labels import UNKNOWN
 
 _METHODS: Final = ("user_message", "reply")
 _VALUES: Final = ("name", "protocol")
@@ -216,6 +217,7 @@ class AgentLoop(KnownArguments):
             "messages": self.messages,
             "transcript": self.record.to_list(),
             "children": msgspec.to_builtins(self.children),
+            "read": sorted(self.session.read_labels.labels),
         }
 
     @classmethod
@@ -250,6 +252,7 @@ class AgentLoop(KnownArguments):
         loop.history = History(model, kept.messages)
         loop.record = Transcript(kept.transcript)
         loop.children = kept.children
+        session.read_labels.note(_labels_read(kept, session))
         return loop
 
     def _begin(self, text: object) -> object:
@@ -294,6 +297,20 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     messages: list[Any]
     transcript: list[TranscriptEntry]
     children: dict[str, ChildHistory]
+    read: list[str] | None = None
+    """The labels of what its messages hold; None: a former version kept it."""
+
+
+def _labels_read(kept: _Kept, session: ToolSession) -> list[str]:
+    """Return the labels of what the model reads in the messages.
+
+    The session may be another one than theirs, and know nothing of them.
+    """
+    if kept.read is not None:
+        return kept.read
+    is_known = bool(session.read_labels.labels)
+    has_results = any(each.role == "tool" for each in kept.transcript)
+    return [UNKNOWN] if has_results and not is_known else []
 
 
 def _check(session: object, model: object, system: object) -> None:

@@ -17,7 +17,6 @@ from tool_engine.agent.transcript import ChildHistory
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.session.session import ToolSession
-from tool_engine.session.variables.labels import labels_of_copies
 from tool_engine.session.variables.store import Variable
 from tool_engine.session.variables.variable_tools import CarriesLabels
 
@@ -113,12 +112,13 @@ class _Delegation:
             kept.stop_reason = answer.stop_reason.value
         finally:
             kept.entries, kept.children = child.transcript(), child.children
+            # Whatever comes of it, an error too, may tell of all that it has read.
+            self._scope.labels.update(session.read_labels.labels)
         if answer.stop_reason is StopReason.REFUSED:
             # The sub-agent's words would be refused in the parent's conversation as well.
             raise ToolExecutionError("the provider refused what came of this task: leave it out")
         if not answer.text.strip():
             raise ToolExecutionError(f"the sub-agent gave no answer ({kept.stop_reason})")
-        self._label_answer(session)
         if answer.is_complete:
             return {"result": answer.text}
         return {"answer": answer.text, "stop_reason": kept.stop_reason}
@@ -128,17 +128,12 @@ class _Delegation:
         self._parent.listeners.pass_on(replace(event, parent_call_id=parent_call_id))
 
     def _label_task(self, session: ToolSession) -> None:
-        """Keep the labels of copied text in the task, such as web text."""
-        copied = labels_of_copies(self._task, self._parent.session.variables)
-        labels = frozenset({"model", *copied, *self._scope.labels})
+        """Keep the labels of the task, which the sub-agent reads."""
+        labels = frozenset({"model", *self._scope.labels})
+        session.read_labels.note(labels)
         session.variables.add(
             Variable(name="task", value=self._task, labels=labels, desc="What is to be done")
         )
-
-    def _label_answer(self, session: ToolSession) -> None:
-        """Label the answer with all that the sub-agent has ever read."""
-        # Without rules: they are instructions, not something that it has read.
-        self._scope.labels.update(session.variables.origins)
 
 
 def _shared(session: ToolSession, tools: list[str] | None) -> list[str] | None:

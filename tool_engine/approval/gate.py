@@ -148,6 +148,18 @@ class ApprovalGate:
         """Return True if a call may run without consent."""
         return self._policy(tool, params).execution is ExecutionPolicy.AUTO
 
+    def asks(self, tool: Tool, params: Mapping[str, Any], *, has_yes: bool = False) -> bool:
+        """Return True if a person decides about a call.
+
+        Args:
+            tool: The tool.
+            params: The arguments.
+            has_yes: Whether somebody was asked about the call already.
+        """
+        decided = self._policy(tool, params).execution
+        is_asked = decided in (ExecutionPolicy.ASK_ONCE, ExecutionPolicy.ASK_ALWAYS)
+        return is_asked and (has_yes or self.approver is not None)
+
     def is_readable(self, tool: Tool, params: Mapping[str, Any], is_error: bool) -> bool:
         """Return True if a model may read a result without consent; see `review`."""
         try:

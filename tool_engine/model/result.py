@@ -34,6 +34,17 @@ class CutStrategy(str, Enum):
     """The beginning and the end."""
 
 
+class ResultShow(str, Enum):
+    """How much of a result the model of a session reads at once."""
+
+    FULL = "full"
+    """Its text, as far as the limits go."""
+    SUMMARY = "summary"
+    """Its name, kind and size, and nothing of its content, which stays unread in its variable."""
+    NONE = "none"
+    """That the call has ended, and nothing else."""
+
+
 class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownFields):
     """How much of a tool's output is shown: a definition's `result`. The record keeps all."""
 
@@ -48,6 +59,8 @@ class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownF
     limit: int | None = None
     """The most characters of a result that the model of a session reads; 0 or -1: all of them;
     None: what the session says. The output itself stays whole. S7."""
+    show: ResultShow | None = None
+    """How much of a result the model of a session reads at once; None: what the session says."""
 
     @property
     def shapes_output(self) -> bool:
@@ -61,6 +74,9 @@ class ResultLimits(msgspec.Struct, Data, frozen=True, gc=False, metaclass=KnownF
             check_count("max_items", self.max_items, minimum=1, maximum=LARGEST)
         if self.limit is not None:
             check_count("limit", self.limit, minimum=-1, maximum=LARGEST)
+        if self.show is not None:
+            check_choice("show", self.show, [each.value for each in ResultShow])
+            msgspec.structs.force_setattr(self, "show", ResultShow(self.show))
         check_choice("strategy", self.strategy, [each.value for each in CutStrategy])
         msgspec.structs.force_setattr(self, "strategy", CutStrategy(self.strategy))
         if self.select is not None and not (isinstance(self.select, str) and self.select.strip()):

@@ -72,7 +72,8 @@ def parts_of(result: ToolExecutionResult) -> list[ResultPart]:
     text is its `final_text`; images stay beside a text that differs from the tool's own.
     """
     final = _final_text(result)
-    blocks = blocks_of(result.output) if result.is_success else []
+    is_hidden = getattr(result, "is_hidden", False)
+    blocks = blocks_of(result.output) if result.is_success and not is_hidden else []
     if final is not None and (not blocks or text_of_blocks(blocks) != final):
         return [ResultPart(text=final), *(part for part in blocks if part.data is not None)]
     if blocks:

@@ -20,6 +20,7 @@ from tool_engine.model.caller import check_context
 from tool_engine.model.finding import finding_of
 from tool_engine.model.json.plain import read_plain
 from tool_engine.model.outcome import ErrorType
+from tool_engine.model.result import ResultShow
 from tool_engine.model.tool import Tool, is_same
 from tool_engine.output.shaping import is_quick
 from tool_engine.protocols.allowed import Yes, take_yes
@@ -34,9 +35,17 @@ from tool_engine.session.deferral import (
     tool_of,
     withheld,
 )
-from tool_engine.session.keeping import REFUSED, Ended, labels_of_call, remember, remember_read
+from tool_engine.session.keeping import (
+    REFUSED,
+    Ended,
+    is_told_by_tool,
+    labels_of_call,
+    labels_read,
+    remember,
+)
 from tool_engine.session.narrowing import of_reply
 from tool_engine.session.prompt.skills import READING
+from tool_engine.session.reading.hiding import hide_result, least_shown, show_of
 from tool_engine.session.reading.presentation import (
     Presentation,
     Presented,
@@ -51,9 +60,19 @@ from tool_engine.session.sources.identity import source_of
 from tool_engine.session.sources.naming import named_twice, refusal_named
 from tool_engine.session.state import Deferred, Rest, SessionState
 from tool_engine.session.toolbox.toolbox import Found, Placed
-from tool_engine.session.variables.references import Expanded, expand, make_ready, refers
+from tool_engine.session.variables.references import (
+    Expanded,
+    expand,
+    has_typed,
+    make_ready,
+    refers,
+)
 from tool_engine.session.variables.store import Variable
-from tool_engine.session.variables.variable_definitions import VARIABLE_TOOLS, check_arguments
+from tool_engine.session.variables.variable_definitions import (
+    VARIABLE_TOOLS,
+    WRITE_VAR,
+    check_arguments,
+)
 from tool_engine.session.variables.variable_tools import (
     NamesOfCall,
     names_of_call,
@@ -153,7 +172,7 @@ class SessionCalls:
         # What was put in is there already, and is data now.
         put_in = Variable(name="approved", value=None, labels=kept.labels)
         variables = (put_in,) if kept.labels else ()
-        expanded = Expanded(request.params, variables, self._session.variables)
+        expanded = Expanded(request.params, variables, read=self._session.read_labels.labels)
         return await self._run(placed, request.params, expanded, None, request, kept=kept)
 
     async def _read_later(
@@ -166,8 +185,12 @@ class SessionCalls:
             # The variables are in another process, if they exist at all.
             source = source_of(self._session.source, tool_name)
             call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
-            remember_read(self._session.variables, call, read.final_text or "")
             self._session.results.note(request.call_id, labels_of_call(call))
+            show = self._show(tool_name, tool)
+            if show != ResultShow.FULL:
+                return hide_result(read, show, None, len(read.formatted_text), self._language)
+            labels = labels_read(call, has_begun=True, is_formatted=True)
+            self._session.read_labels.note(labels)
         return read
 
     def _off_since(self, found: Found | None, tool_name: str) -> Refusal | None:
@@ -290,12 +313,21 @@ class SessionCalls:
             return Refusal(ErrorType.VALIDATION_ERROR.value, str(error), None, findings)
 
     def _put_in(self, placed: Placed, params: dict[str, Any]) -> Expanded:
-        sent = without_hidden_limit(params, placed.tool)
+        sent = typed = without_hidden_limit(params, placed.tool)
         if placed.is_own and placed.name in VARIABLE_TOOLS:
             check_arguments(placed.tool, sent)
+            if placed.name == WRITE_VAR:
+                # What it keeps is the value, whatever else is written beside it.
+                typed = {key: item for key, item in sent.items() if key == "value"}
         if is_written(params):
-            return expand_written(sent, placed.tool, self._session.variables)
-        return expand(sent, self._session.variables)
+            expanded = expand_written(sent, placed.tool, self._session.variables)
+        else:
+            expanded = expand(sent, self._session.variables)
+        read = self._session.read_labels.labels
+        if not read:
+            return expanded
+        is_typed = has_typed(typed, lambda: {each.name for each in placed.tool.parameters})
+        return expanded._replace(read=read, is_typed=is_typed)
 
     async def _ended(
         self,
@@ -364,20 +396,34 @@ class SessionCalls:
         if refusal is not None:
             session.results.withhold(result.call_id)
             return withheld(read, refusal)
+        call = None
         if tool is not None and scope is not None:
             ran_as = (scope.tool or tool).name
             labels = frozenset(scope.labels)
             call = Ended(tool, ran_as, arguments, result, labels, scope.source)
-            own = session.presentations.get(read.tool_name, _WHOLE)
-            is_as_kept = own.format is None and own.truncate is None
-            text = read.final_text or ""
-            labels = await remember(session.variables, call, names, text, is_as_kept=is_as_kept)
-            session.results.note(result.call_id, labels)
+            if names is not None:
+                await remember(session.variables, call, names)
+            session.results.note(result.call_id, labels_of_call(call))
         if names is not None:
             # With room for one variable the result has taken its place.
             is_there = names.args in session.variables
             read.args_variable = names.args if is_there else None
             read.result_variable = names.result if result.is_success else None
+        return read if call is None or scope is None else self._shown(read, call, scope)
+
+    def _shown(self, read: SessionResult, call: Ended, scope: SessionScope) -> SessionResult:
+        """Return what the model reads of a call, and note where that came from."""
+        session, has_begun = self._session, scope.has_begun
+        show = self._show(read.tool_name, call.tool)
+        if show != ResultShow.FULL and is_told_by_tool(call.result, has_begun=has_begun):
+            name, chars = read.result_variable, len(read.formatted_text)
+            if name is not None and name in session.variables:
+                chars = session.variables.get(name).chars
+            return hide_result(read, show, name, chars, self._language)
+        own = session.presentations.get(read.tool_name, _WHOLE)
+        is_formatted = own.format is not None or own.truncate is not None
+        labels = labels_read(call, has_begun=has_begun, is_formatted=is_formatted)
+        session.read_labels.note(labels)
         return read
 
     async def _review(
@@ -420,6 +466,18 @@ class SessionCalls:
         parts = () if scope is None else scope.shared.get(token, ())
         paid = () if scope is None else scope.paid
         deferred[token] = Deferred(labels, tool_name, rest, parts, scope if parts else None, paid)
+
+    @property
+    def _language(self) -> str:
+        return self._session.config.language
+
+    def _show(self, tool_name: str, tool: Tool | None) -> str:
+        """Return how much of a result the model reads: what its reply's settings say counts too."""
+        config, of_its_reply = self._session.config, of_reply(self._session)
+        show = show_of(config, tool_name, tool)
+        if of_its_reply is None:
+            return show
+        return least_shown(show, show_of(of_its_reply, tool_name, tool))
 
     def _limit(self, tool_name: str, tool: Tool | None, presentation: Presentation) -> int:
         """Return the limit: the session's, the code's, the definition's or the default. S7."""

@@ -15,11 +15,14 @@ from tool_engine.model.checks.known_fields import KnownFields
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.json.kinds import check_kinds
 from tool_engine.model.permission import Permission
+from tool_engine.model.result import ResultShow
 from tool_engine.protocols.registry import check_protocol
 
 _MODES: Final = ("auto", "manual")
 _LANGUAGES: Final = ("en", "zh")
 _ALL: Final = -1
+SHOWS: Final = tuple(each.value for each in ResultShow)
+"""The values of `show`, each showing less than the one before."""
 _COUNTS: Final = ("max_iterations", "max_calls_per_turn", "capacity")
 _OPTIONAL_COUNTS: Final = ("max_calls", "max_tokens")
 _SEED_KEYS: Final = {
@@ -85,6 +88,12 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
     limit: int = 8000
     """The most characters of a result that a model reads; 0 or -1: all. U38."""
     tool_limits: dict[str, int] = {}
+    show: str = "full"
+    """How much of a result a model reads at once, where the tool says nothing: `full`, `summary` or
+    `none`, which leave its content unread in its variable.
+    """
+    tool_show: dict[str, str] = {}
+    """Tool -> the same, whatever its definition says."""
     capacity: int = 1000
     """The most variables that are kept. U40."""
     max_calls_per_turn: int = 50
@@ -113,6 +122,9 @@ class ToolCallConfig(_ToolCallFields, frozen=True, kw_only=True):
         check_count("limit", self.limit, minimum=_ALL)
         for tool, limit in self.tool_limits.items():
             check_count(f"tool_limits[{tool!r}]", limit, minimum=_ALL)
+        check_choice("show", self.show, SHOWS)
+        for tool, show in self.tool_show.items():
+            check_choice(f"tool_show[{tool!r}]", show, SHOWS)
         for name in _COUNTS:
             check_count(name, getattr(self, name), minimum=1)
         for name in _OPTIONAL_COUNTS:

@@ -50,7 +50,6 @@ def derived(
         presentations=session.presentations,
         parent=session,
     )
-    child.variables.outer = session.variables
     for state in session.toolbox.groups():
         if state.is_own:
             # What they say of permissions holds for helpers, too.

@@ -1,7 +1,7 @@
 """What does a session remember of a call that has ended?
 
-The text of a failed call, or of one whose result is not kept, is in no variable. It is still
-foreign text, and a copy of it is found like one of a variable.
+Its variables, and where all that its model reads of it came from: a result, and also what a failed
+call says, which is in no variable and foreign text all the same.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tool_engine.model.call import ToolExecutionResult
-from tool_engine.model.json.output import to_text
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
+from tool_engine.session.formatting import data_of
 from tool_engine.session.prompt.skills import READING
 from tool_engine.session.variables.labels import labels_of_result
 from tool_engine.session.variables.store import VariableStore
+from tool_engine.session.variables.variable_definitions import WRITE_VAR
 from tool_engine.session.variables.variable_tools import NamesOfCall, keep_call, keep_call_in_time
 
 REFUSED: Final = frozenset(
@@ -31,21 +32,21 @@ REFUSED: Final = frozenset(
     )
 )
 """Error types of refused calls: the refusal is all that there is to read."""
-_OWN_WORDS: Final = REFUSED | frozenset(
+_ENGINES_WORDS: Final = REFUSED | frozenset(
     kind.value
     for kind in (
-        ErrorType.VALIDATION_ERROR,
         ErrorType.EXECUTOR_NOT_FOUND,
         ErrorType.TOOL_QUARANTINED,
-        ErrorType.TIMEOUT,
         ErrorType.QUEUE_FULL,
         ErrorType.QUEUE_TIMEOUT,
         ErrorType.RATE_LIMITED,
+        ErrorType.CIRCUIT_OPEN,
         ErrorType.CANCELLED,
         ErrorType.ENGINE_CLOSED,
     )
 )
-"""Error types whose messages are the engine's own words only."""
+"""Error types whose messages hold nothing of a tool's content or of the arguments."""
+_NOTHING: Final = frozenset[str]()
 
 
 class Ended(NamedTuple):
@@ -61,49 +62,49 @@ class Ended(NamedTuple):
     """The source of the tool among several; see `source_of`."""
 
 
-async def remember(
-    store: VariableStore, call: Ended, names: NamesOfCall | None, text: str, *, is_as_kept: bool
-) -> frozenset[str]:
-    """Keep the variables of a call, and traces of text that is in none.
-
-    Returns the labels of the result.
+async def remember(store: VariableStore, call: Ended, names: NamesOfCall) -> None:
+    """Keep the variables of a call.
 
     Args:
         store: The variables of the conversation.
         call: The call.
-        names: Those of its variables; None: none are kept.
-        text: What the model reads.
-        is_as_kept: Whether that is the text of the variable, or a part of it.
+        names: Those of its variables.
     """
     labels = labels_of_call(call)
-    if names is not None:
-        tool, arguments, result = call.tool, call.arguments, call.result
-        if is_quick(result.output) and is_quick(arguments):
-            keep_call(store, tool, names, arguments, result, labels, call.put_in)
-        else:
-            await keep_call_in_time(store, tool, names, arguments, result, labels, call.put_in)
-        if result.is_success and is_as_kept:
-            return labels
-    remember_read(store, call, text, has_args=names is not None)
-    return labels
+    tool, arguments, result = call.tool, call.arguments, call.result
+    if is_quick(result.output) and is_quick(arguments):
+        keep_call(store, tool, names, arguments, result, labels, call.put_in)
+    else:
+        await keep_call_in_time(store, tool, names, arguments, result, labels, call.put_in)
 
 
-def remember_read(store: VariableStore, call: Ended, text: str, *, has_args: bool = False) -> None:
-    """Keep traces of a text that a model reads and no variable holds.
+def is_told_by_tool(result: ToolExecutionResult, *, has_begun: bool) -> bool:
+    """Return True if the text of a result may hold what its tool has said.
 
     Args:
-        store: The variables of the conversation.
+        result: How the call ended.
+        has_begun: Whether it got further than its validation.
+    """
+    return has_begun and result.error_type not in _ENGINES_WORDS
+
+
+def labels_read(call: Ended, *, has_begun: bool, is_formatted: bool) -> frozenset[str]:
+    """Return the labels of what a model reads of a call that has ended.
+
+    Args:
         call: The call.
-        text: What the model reads.
-        has_args: Whether a variable has the arguments: what they say is not the tool's own text.
+        has_begun: Whether it got further than its validation, whose findings quote arguments.
+        is_formatted: Whether a function made the text.
     """
     name, result = call.tool.name, call.result
-    if name in READING or result.error_type in _OWN_WORDS:
-        return
-    if not has_args:
-        sent = to_text(call.arguments)
-        store.note_read(f"the arguments of a call of {name!r}", call.put_in | {"model"}, sent)
-    store.note_read(f"a result of {name!r}", labels_of_call(call), text)
+    if name == WRITE_VAR or result.error_type in _ENGINES_WORDS:
+        return _NOTHING
+    if name in READING or not has_begun:
+        return call.put_in
+    if result.is_success and data_of(result.output) is None and not is_formatted:
+        # There is nothing in it to read.
+        return _NOTHING
+    return labels_of_call(call)
 
 
 def labels_of_call(call: Ended) -> frozenset[str]:

@@ -43,7 +43,7 @@ def _least_given(own: int | None, said: int | None) -> int | None:
     return min((each for each in (own, said) if each is not None), default=None)
 
 
-def _joined(own: dict[str, int], said: dict[str, int]) -> dict[str, int]:
+def _joined(own: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """Join both: a name that only the conversation has keeps its value."""
     return {**own, **said}
 
@@ -68,6 +68,8 @@ HOW: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "approval_timeout": _own,
     "limit": _said,
     "tool_limits": _joined,
+    "show": _said,
+    "tool_show": _joined,
     "capacity": _own,
     "max_calls_per_turn": _least,
     "max_calls": _least_given,

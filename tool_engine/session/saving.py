@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, TypeGuard
 
 import msgspec
 
@@ -20,6 +20,7 @@ from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.sources.moving import Moves, sources_of
 from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred, SessionState
+from tool_engine.session.variables.read_labels import UNKNOWN
 from tool_engine.session.variables.store import VariableStore
 
 _MOST_UNKNOWN: Final = 64
@@ -57,6 +58,10 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     shown: dict[str, frozenset[str]] = {}
     code: _Code = msgspec.field(default_factory=lambda: _Code([], []))
     sources: list[str] = []
+    read: Any = None
+    """The labels of what the model has read; where they are missing or damaged, all that there are
+    count.
+    """
 
 
 class SavedSession(SessionState):
@@ -111,6 +116,7 @@ class SavedSession(SessionState):
             "shown": self.results.shown,
             "code": msgspec.to_builtins(self._with_code()),
             "sources": sources_of(self.source),
+            "read": sorted(self.read_labels.labels),
         }
 
     def _take_up(self, kept: _Kept) -> None:
@@ -133,6 +139,7 @@ class SavedSession(SessionState):
         for call_id, labels in kept.shown.items():
             self.results.note(call_id, labels)
         self._code = kept.code
+        self.read_labels.note(_labels_read(kept, self.variables))
 
     def _with_code(self) -> _Code:
         made = [each.name for each in self.toolbox.groups() if each.is_own and each.rules]
@@ -343,9 +350,26 @@ def _in_place(kept: _Kept, sources: list[str]) -> _Kept:
         kept.variables = moves.variables(kept.variables)
         kept.deferred = {token: moves.labels(each) for token, each in kept.deferred.items()}
         kept.shown = {call_id: moves.labels(each) for call_id, each in kept.shown.items()}
+        if _are_labels(kept.read):
+            kept.read = [*moves.labels(kept.read)]
         if isinstance(kept.meter.get("uses"), dict):
             kept.meter = {**kept.meter, "uses": moves.uses(kept.meter["uses"])}
     return kept
+
+
+def _labels_read(kept: _Kept, variables: VariableStore) -> frozenset[str]:
+    """Return the labels of what the model has read: as saved, or else all that a save holds."""
+    if _are_labels(kept.read):
+        return frozenset(kept.read)
+    # Former versions saved no such labels, but those of what variables had held.
+    traces = [each.get("labels") for each in kept.variables.get("traces", ())]
+    lost = [frozenset(each if _are_labels(each) else (UNKNOWN,)) for each in traces]
+    known = [*kept.shown.values(), *kept.deferred.values(), *(each.labels for each in variables)]
+    return frozenset[str]().union(*known, *lost)
+
+
+def _are_labels(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _with_lists(value: Any) -> Any:

@@ -29,9 +29,10 @@ from tool_engine.session.sources.identity import engine_of, source_text
 from tool_engine.session.sources.memberships import engine_of_inner, leaf_of
 from tool_engine.session.spending import Spending
 from tool_engine.session.uses import InnerUse
-from tool_engine.session.variables.labels import refusal_in_time
+from tool_engine.session.variables.labels import refusal_of_content, refusal_of_typing
 from tool_engine.session.variables.references import Expanded
 
+_NONE: Final = frozenset[str]()
 _FOREIGN: Final = "source 0"
 """Stands for `source_of` of a tool whose engine the conversation does not have."""
 
@@ -79,6 +80,7 @@ class SessionScope:
         "_others",
         "_own",
         "_rules",
+        "_sent",
         "_showing",
         "_yes",
         "deferred",
@@ -140,8 +142,9 @@ class SessionScope:
         """Request token -> whether it is about this call itself rather than one that its tool
         makes.
         """
-        self.labels: set[str] = set(expanded.labels) if expanded.variables else set()
-        """The labels of content that was put into its arguments, or that it has read."""
+        self._sent = expanded.labels if expanded.variables or expanded.is_typed else _NONE
+        self.labels: set[str] = set(self._sent)
+        """The labels of content in its arguments, put in or typed, or that it has read."""
 
     @property
     def conversation(self) -> tuple[object, ...]:
@@ -152,8 +155,15 @@ class SessionScope:
         return self._own(tool_name)
 
     async def lets_in(self, tool: Tool, params: dict[str, Any]) -> Refusal | None:
-        """Return why the contents of the arguments must not reach a tool; None: they may."""
-        return await refusal_in_time(tool, self._expanded, params, self._source_of(tool))
+        """Return why the contents of the arguments must not reach a tool; None: they may.
+
+        What the model typed is another question, which `consent` asks: of a call by a helper the
+        helper's own scope does, since it knows all that its conversations have read.
+        """
+        del params
+        # What its own calls have read of the conversation is in what they go on with.
+        inside = self.labels - self._sent
+        return refusal_of_content(tool, self._expanded, inside, self._source_of(tool))
 
     @property
     def has_begun(self) -> bool:
@@ -228,36 +238,54 @@ class SessionScope:
             self.tool, self.params = tool, params
         else:
             self._note_result(tool, params)
-        refusal = await self.lets_in(tool, params)
-        if refusal is not None:
-            return refusal
         is_nested = self._is_nested or not is_first
-        if self._consented is not None and self._consented == self._fingerprint(
-            tool, params, is_nested
-        ):
-            # Good for one call: the next one like it is asked about again.
-            self._consented = None
-            refusal = self._gate.denied(tool, params)
-        elif self._is_allowed(tool, params):
-            self._allowed = None
-            refusal = self._gate.denied(tool, params)
-        elif is_first and self._yes:
+        if self._was_approved(tool, params, is_nested):
+            # What it may hold was looked at before somebody was asked.
             refusal = self._gate.denied(tool, params)
         else:
-            refusal = await self._gate.consent(
-                call_id,
-                tool,
-                params,
-                is_nested=is_nested,
-                engine=self._engine_of(tool, is_nested),
-                called_name=self._called_name,
-            )
+            refusal = await self._asked(call_id, tool, params, is_nested)
         token = token_of(refusal)
         if token is not None:
             self.deferred[token] = is_first
         if refusal is not None or self._is_off is None or not is_first:
             return refusal
         return self._is_off()
+
+    def _was_approved(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> bool:
+        """Return True if the call waited until it was approved; good for one call."""
+        if self._consented is not None and self._consented == self._fingerprint(
+            tool, params, is_nested
+        ):
+            # The next one like it is asked about again.
+            self._consented = None
+            return True
+        request = self._allowed
+        if request is None or not request.is_about(tool) or request.params != params:
+            return False
+        self._allowed = None
+        return True
+
+    async def _asked(
+        self, call_id: str, tool: Tool, params: dict[str, Any], is_nested: bool
+    ) -> Refusal | None:
+        """Return what its content, its rules or a person have against a call."""
+        refusal = await self.lets_in(tool, params)
+        if refusal is not None:
+            return refusal
+        has_yes = bool(self._yes) and call_id == self._call_id
+        typed = refusal_of_typing(tool, self._expanded, self._source_of(tool))
+        if typed is not None and not self._gate.asks(tool, params, has_yes=has_yes):
+            return typed
+        if has_yes:
+            return self._gate.denied(tool, params)
+        return await self._gate.consent(
+            call_id,
+            tool,
+            params,
+            is_nested=is_nested,
+            engine=self._engine_of(tool, is_nested),
+            called_name=self._called_name,
+        )
 
     def _fingerprint(self, tool: Tool, params: dict[str, Any], is_nested: bool) -> str:
         engine = self._engine_of(tool, is_nested)
@@ -276,10 +304,6 @@ class SessionScope:
     def allow_once(self, request: ApprovalRequest) -> None:
         """Let a call run that was approved and waited for another conversation."""
         self._allowed = request
-
-    def _is_allowed(self, tool: Tool, params: dict[str, Any]) -> bool:
-        request = self._allowed
-        return request is not None and request.is_about(tool) and request.params == params
 
     def share(self, token: str, parts: tuple[CallScope, ...]) -> None:
         """Note the scopes of other conversations that must agree to a deferred call."""

@@ -49,6 +49,7 @@ from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.state import Deferred
 from tool_engine.session.toolbox.discovery import as_config
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.references import Expanded
 from tool_engine.session.variables.store import VariableStore
 from tool_engine.session.variables.variable_tools import VariableTools
@@ -112,7 +113,9 @@ class ToolSession(CycleFacade, SavedSession, KnownArguments):
         self.conversation_id = check_session_id(conversation_id or session_id)
         self.variables = VariableStore(chosen.capacity) if variables is None else variables
         """The named values that the conversation keeps: results, arguments and notes."""
-        self._variable_tools = VariableTools(self.variables)
+        self.read_labels = ReadLabels(None if parent is None else parent.read_labels)
+        """Where all that its model has read came from, and so whatever it types."""
+        self._variable_tools = VariableTools(self.variables, self.read_labels)
         self.own_tools: dict[str, tuple[Tool, ToolExecutor]] = {}
         """The tools that were registered for this conversation only, with their executors."""
         self.presentations = dict(presentations or {})

@@ -20,6 +20,7 @@ from tool_engine.session.repetition import RepetitionGuard
 from tool_engine.session.sources.tool_view import Source
 from tool_engine.session.spending import Spending
 from tool_engine.session.toolbox.toolbox import Toolbox
+from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.store import VariableStore
 
 Rest: TypeAlias = Callable[[Refusal | None], Awaitable[SessionResult]]
@@ -64,6 +65,8 @@ class SessionState(ABC):
     results: ShownResults
     """The shown and withheld results of its calls and of its helpers' calls."""
     showing: Shows
+    read_labels: ReadLabels
+    """Where all that the model has read came from."""
     more: dict[str, Any]
     """Data saved with the conversation, such as its messages: JSON values."""
 

@@ -50,7 +50,9 @@ async def test_labels_and_uses_stay_with_their_engines(tmp_path: Path, names: An
         again = combine(prefix(test, "t_"), prefix(live, "l_"))
         session = ToolSession.from_dict(session.to_dict(), again)
         assert (await session.execute("t_post", {"text": "x"})).reject_reason == "max_uses_reached"
-        assert (await session.execute("l_post", {"text": "x"})).is_success
+        # It has uses left, and yet what was read is of the other engine.
+        other = await session.execute("l_post", {"text": "x"})
+        assert "and so what you type, must not be sent to the tool 'l_post'" in str(other.error)
 
 
 def test_places() -> None:

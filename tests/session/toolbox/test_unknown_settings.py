@@ -33,6 +33,7 @@ def findings(source: Any, **fields: Any) -> list[str]:
         ("tool_toggles", {"pots": False}),
         ("tool_permissions", {"pots": "deny"}),
         ("tool_limits", {"pots": 5}),
+        ("tool_show", {"pots": "none"}),
         ("max_uses", {"pots": 1}),
         ("rules", {"pots:text=*::SilentReject": "deny"}),
     ],

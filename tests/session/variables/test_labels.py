@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from typing import Any
 
 import msgspec
@@ -12,18 +10,14 @@ import pytest
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.tool import Tool
-from tool_engine.session.variables import labels
-from tool_engine.session.variables.copies import copies
 from tool_engine.session.variables.labels import (
-    labels_of_copies,
-    labels_of_copies_in_time,
     labels_of_result,
-    refusal_in_time,
-    refusal_of_labels,
+    refusal_of_content,
+    refusal_of_typing,
     refused_labels,
 )
 from tool_engine.session.variables.references import expand, reference
-from tool_engine.session.variables.store import Variable, VariableKind, VariableStore
+from tool_engine.session.variables.store import Variable, VariableStore
 
 WEB = "tool:fetch_page effect:read host:evil.example"
 SUM = "tool:calculator effect:read"
@@ -192,7 +186,8 @@ def test_a_value_by_reference() -> None:
     """Labels: what a tool does not accept is refused; the message names all there is to know."""
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user", "tool:calculator"])
-    refusal = refusal_of_labels(mail, expand({"text": reference("page")}, store))
+    expanded = expand({"text": reference("page")}, store)
+    refusal = refusal_of_content(mail, expanded._replace(read=frozenset({WEB})))
     assert refusal is not None
     assert refusal.error_type == "execution_rejected"
     assert refusal.error == (
@@ -209,13 +204,13 @@ def test_a_value_that_is_accepted() -> None:
     """Labels: a tool takes what it accepts, and a tool that says nothing takes everything."""
     store = make_store(page=WEB, mine="user")
     mail = make_tool("mail", accepts=["user"])
-    assert refusal_of_labels(mail, expand({"text": reference("mine")}, store)) is None
-    assert refusal_of_labels(mail, expand({"text": "hello"}, store)) is None
+    assert refusal_of_content(mail, expand({"text": reference("mine")}, store)) is None
+    assert refusal_of_content(mail, expand({"text": "hello"}, store)) is None
     both = expand({"text": reference("mine") + reference("page")}, store)
-    assert refusal_of_labels(make_tool("mail"), both) is None
-    assert refusal_of_labels(mail, both) is not None
+    assert refusal_of_content(make_tool("mail"), both) is None
+    assert refusal_of_content(mail, both) is not None
     nothing = make_tool("mail", accepts=[])
-    refusal = refusal_of_labels(nothing, expand({"text": reference("mine")}, store))
+    refusal = refusal_of_content(nothing, expand({"text": reference("mine")}, store))
     assert refusal is not None
     assert "accepts no kept content at all" in refusal.error
 
@@ -225,82 +220,65 @@ def test_a_part_has_the_labels_of_the_whole(part: tuple[int, int]) -> None:
     """Labels: even a part of nothing, which tells the size."""
     store = make_store(page=WEB)
     expanded = expand({"text": f"> {reference('page', *part)}"}, store)
-    assert refusal_of_labels(make_tool("mail", accepts=["user"]), expanded) is not None
+    assert refusal_of_content(make_tool("mail", accepts=["user"]), expanded) is not None
 
 
-def test_a_copy_that_was_typed() -> None:
-    """Labels: a long piece that the model types is refused as well, and is not told again."""
-    store = make_store(page=WEB)
+def test_what_is_typed() -> None:
+    """N33: whatever is typed counts as all that was read; what was read before is what counts."""
     mail = make_tool("mail", accepts=["user"])
-    refusal = refusal_of_labels(mail, expand({"text": f"FYI: {PAGE}"}, store))
+    typed = expand({"text": "hello"}, VariableStore())._replace(read=frozenset({WEB, "user"}))
+    assert refusal_of_typing(mail, typed) is None
+    typed = typed._replace(is_typed=True)
+    refusal = refusal_of_typing(mail, typed)
     assert refusal is not None
-    assert "a text of 69 letters and digits from the variable 'page'" in refusal.error
-    assert "quarterly" not in refusal.error
-    assert refusal_of_labels(mail, expand({"text": f"FYI: {PAGE[:40]}"}, store)) is None
+    assert refusal.error_type == "execution_rejected"
+    assert refusal.error == (
+        "what you have read, and so what you type, must not be sent to the tool 'mail': it came "
+        "from tool:fetch_page effect:read host:evil.example, and the tool accepts only user. Make "
+        "an argument nothing but the reference to a variable that it accepts, or tell the user why "
+        "it cannot be sent"
+    )
+    assert refusal.details is not None
+    assert refusal.details["labels"] == [WEB]
+    assert "variable" not in refusal.details
+    assert refusal_of_typing(make_tool("any"), typed) is None
+    assert refusal_of_typing(mail, typed._replace(read=frozenset())) is None
+    assert refusal_of_typing(make_tool("mail", accepts=["user", "host:*"]), typed) is None
 
 
-def test_a_copy_of_what_is_gone() -> None:
-    """Labels: to remove the variable does not set free what was in it, nor does a restart."""
-    store = make_store(page=WEB)
-    store.remove(["page"])
+def test_many_labels() -> None:
+    """N33: a refusal names some of them, and the details have all."""
+    read = frozenset(f"tool:t{number:02} effect:read" for number in range(30))
+    typed = expand({"text": "hello"}, VariableStore())._replace(read=read, is_typed=True)
+    refusal = refusal_of_typing(make_tool("mail", accepts=[]), typed)
+    assert refusal is not None
+    assert "tool:t09 effect:read; and 20 more, and the tool accepts no kept content" in (
+        refusal.error
+    )
+    assert refusal.details is not None
+    assert refusal.details["labels"] == sorted(read)
+
+
+def test_the_host_of_what_was_not_read() -> None:
+    """N33: a page may call itself by any host; unread, it tells the model nothing by that."""
+    expanded = expand({"text": reference("page")}, make_store(page=WEB))
     mail = make_tool("mail", accepts=["user"])
-    for each in (store, VariableStore.from_dict(store.to_dict())):
-        refusal = refusal_of_labels(mail, expand({"text": f"FYI: {PAGE}"}, each))
+    for read, is_told in ((frozenset[str](), False), (frozenset({WEB}), True)):
+        refusal = refusal_of_content(mail, expanded._replace(read=read))
         assert refusal is not None
-        assert "letters and digits from the variable 'page'" in refusal.error
-        assert WEB in refusal.error
-        assert refusal_of_labels(make_tool("any"), expand({"text": PAGE}, each)) is None
-        assert labels_of_copies(PAGE, each) == {WEB}
+        assert ("host:evil.example" in refusal.error) is is_told
+        assert refusal.details is not None
+        assert refusal.details["labels"] == [WEB]
 
 
-def test_a_copy_of_what_is_accepted() -> None:
-    """Labels: a text belongs to the variable that held it first, whoever repeats it later."""
-    store = make_store(written="user", echoed=WEB)
+def test_what_a_tool_has_read_for_its_call() -> None:
+    """Labels: what got into a call while it ran must not get out of the calls that it makes."""
     mail = make_tool("mail", accepts=["user"])
-    assert refusal_of_labels(mail, expand({"text": PAGE}, store)) is None
-    assert refusal_of_labels(mail, expand({"text": reference("written")}, store)) is None
-    store = make_store(page=WEB, echoed="user")
-    assert refusal_of_labels(mail, expand({"text": PAGE}, store)) is not None
-    assert refusal_of_labels(mail, expand({"text": reference("echoed")}, store)) is not None
-
-
-def test_the_models_own_words() -> None:
-    """Labels: what the model wrote itself it may write again, and rules are no secret."""
-    store = make_store(draft="model", echoed="tool:mail effect:write")
-    mail = make_tool("mail", accepts=["user"])
-    assert refusal_of_labels(mail, expand({"text": PAGE}, store)) is None
-    assert refusal_of_labels(mail, expand({"text": reference("draft")}, store)) is not None
-    store = VariableStore()
-    store.add(Variable(name="Rule/x", value=PAGE, kind=VariableKind.RULE))
-    assert refusal_of_labels(mail, expand({"text": PAGE}, store)) is None
-
-
-def test_arguments_of_a_part_of_a_call() -> None:
-    """Labels: what got into a call must not get out of the calls that its tool makes."""
-    store = make_store(page=WEB, mine="user")
-    mail = make_tool("mail", accepts=["user"])
-    outer = expand({"x": reference("page", 0, 4)}, store)
-    assert refusal_of_labels(mail, outer, {"text": "something else"}) is not None
-    outer = expand({"x": reference("mine", 0, 4)}, store)
-    assert refusal_of_labels(mail, outer, {"text": "something else"}) is None
-    assert refusal_of_labels(mail, outer, {"text": f"page: {PAGE}"}) is not None
-
-
-def test_without_a_store() -> None:
-    """Arguments that never met a store have nothing in them that could be refused."""
-    mail = make_tool("mail", accepts=[])
-    expanded = expand({"text": PAGE}, VariableStore())._replace(store=None)
-    assert refusal_of_labels(mail, expanded) is None
-
-
-def test_labels_of_copies() -> None:
-    """Labels: a text that repeats kept ones has their labels, unless the model wrote it first."""
-    store = make_store(draft="model", page=WEB)
-    assert labels_of_copies(PAGE, store) == frozenset()
-    store = make_store(page=WEB, draft="model", mine="user")
-    assert labels_of_copies([f"page: {PAGE}"], store) == {WEB}
-    assert labels_of_copies(["hello"], store) == frozenset()
-    assert labels_of_copies({"a": PAGE, "b": OTHERS}, store) == {WEB, "user"}
+    outer = expand({"x": reference("mine", 0, 4)}, make_store(mine="user"))
+    assert refusal_of_content(mail, outer, {"user"}) is None
+    refusal = refusal_of_content(mail, outer, {WEB})
+    assert refusal is not None
+    assert "what was read for this call must not be sent to the tool 'mail'" in refusal.error
 
 
 def test_labels_are_told_anew_for_another_definition() -> None:
@@ -314,29 +292,3 @@ def test_labels_are_told_anew_for_another_definition() -> None:
             f"tool:fetch effect:read host:{host}"
         }
     assert labels_of(plain, {}) == {"tool:fetch effect:read"}
-
-
-@pytest.mark.parametrize("is_large", [False, True])
-async def test_much_is_looked_through_in_a_thread(
-    monkeypatch: pytest.MonkeyPatch, *, is_large: bool
-) -> None:
-    """Labels: to look for copies in much text does not hold up other calls; the answer is one."""
-    threads: list[threading.Thread] = []
-
-    def seen(value: Any, variables: Any, traces: Any) -> Any:
-        threads.append(threading.current_thread())
-        # Another call writes meanwhile, and its variable takes the place of one that goes.
-        store.remove("gone")
-        return copies(value, variables, traces)
-
-    monkeypatch.setattr(labels, "copies", seen)
-    store = make_store(gone=WEB, page=WEB)
-    store.add(Variable(name="more", value="x" * (300_000 if is_large else 3)))
-    mail, nothing = make_tool("mail", accepts=["user"]), expand({"text": "hello"}, store)
-    async with asyncio.timeout(10):
-        assert await refusal_in_time(mail, nothing, {"text": "hello"}) is None
-        assert await refusal_in_time(mail, nothing, {"text": PAGE}) is not None
-        assert await labels_of_copies_in_time(PAGE, store) == {WEB}
-        assert await refusal_in_time(make_tool("any"), nothing, {"text": PAGE}) is None
-        assert await refusal_in_time(mail, expand({"x": reference("page")}, store), {}) is not None
-    assert [each is threading.main_thread() for each in threads] == [not is_large] * 3

@@ -19,7 +19,9 @@ from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import Refusal
 from tool_engine.model.tool import Tool
 from tool_engine.protocols.definitions import definitions
+from tool_engine.session.session import ToolSession
 from tool_engine.session.variables import variable_tools
+from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.references import expand, reference
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
 from tool_engine.session.variables.variable_tools import (
@@ -37,8 +39,10 @@ TEXT = "A page about tides, moons and the many harbours of the northern coast of
 class Scope:
     """The part of a conversation that these tools need."""
 
-    def __init__(self, store: VariableStore, *labels: str) -> None:
-        self._tools = VariableTools(store)
+    def __init__(self, store: VariableStore, *labels: str, read: str | None = None) -> None:
+        known = ReadLabels()
+        known.note([] if read is None else [read])
+        self._tools = VariableTools(store, known)
         self.labels = set(labels)
 
     def own(self, tool_name: str) -> tuple[Tool, ToolExecutor] | None:
@@ -178,7 +182,7 @@ async def test_listing(engine: ToolEngine, store: VariableStore) -> None:
         "desc": "The page",
         "tags": [],
         "chars": len(TEXT),
-        "labels": [WEB],
+        "labels": ["tool:fetch effect:read"],
     }
     assert (listed["page"], listed["pages"], listed["total"]) == (1, 1, 4)
 
@@ -291,13 +295,46 @@ async def test_labels_of_what_is_written(engine: ToolEngine, store: VariableStor
 
 
 async def test_a_detour_washes_nothing_off(engine: ToolEngine, store: VariableStore) -> None:
-    """Labels: to read a variable and to type what was read leads to the same labels."""
-    read = await output(engine, Scope(store), "read_var", name="page")
-    assert read["labels"] == [WEB]
-    await output(engine, Scope(store), "write_var", name="notes", value=f"I read: {read['text']}")
+    """N33: to read a variable and to type something then leads to the same labels."""
+    session = session_over(engine, store)
+    read = await session.execute("read_var", {"name": "page", "length": 1})
+    assert read.output["labels"] == [WEB]
+    await session.execute("write_var", {"name": "notes", "value": "My own idea"})
     assert store.get("notes").labels == {"model", WEB}
-    await output(engine, Scope(store), "write_var", name="notes", desc="Mine")
+    await session.execute("write_var", {"name": "notes", "desc": "Mine"})
     assert store.get("notes").labels == {"model", WEB}
+    await session.execute("write_var", {"name": "same", "value": "$VAR_REF{{mine}}"})
+    assert store.get("same").labels == {"model", "user"}
+
+
+def session_over(engine: ToolEngine, store: VariableStore) -> ToolSession:
+    """A session that has these tools, since there is another one."""
+    engine.register_tool({"name": "other", "description": "Does nothing."}, lambda: None)
+    return ToolSession(engine, "s", variables=store)
+
+
+async def test_references_that_would_be_shown(engine: ToolEngine, store: VariableStore) -> None:
+    """N33: names, descriptions and tags are listed, so that nothing unread may stand in them."""
+    session = session_over(engine, store)
+    unread = "$VAR_REF{{page}}"
+    for shown in ({"name": "x", "desc": unread}, {"name": "x", "tags": [unread]}, {"name": unread}):
+        result = await session.execute("write_var", {**shown, "value": "hello"})
+        assert "only the value of write_var takes references" in str(result.error)
+    assert (await session.execute("write_var", {"name": "x", "value": unread})).is_success
+    assert store.get("x").value == TEXT
+    assert session.read_labels.labels == set()
+    found = await session.execute("remove_vars", {"names": [unread]})
+    assert found.output["missing"] == [TEXT]
+    assert session.read_labels.labels == {WEB}
+
+
+@pytest.mark.parametrize(("read", "label"), [(None, "tool:fetch effect:read"), (WEB, WEB)])
+async def test_the_host_of_unread_content(
+    engine: ToolEngine, store: VariableStore, read: str | None, label: str
+) -> None:
+    """N33: a page may call itself by any host, which is a part of what it says."""
+    listed = await output(engine, Scope(store, read=read), "list_vars", search="page")
+    assert [each["labels"] for each in listed["variables"]] == [[label]]
 
 
 async def test_a_scope_without_labels(engine: ToolEngine, store: VariableStore) -> None:

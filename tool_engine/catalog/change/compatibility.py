@@ -167,7 +167,7 @@ def _compare_limits(
         is_same = was is not None and now is not None and was < 1 and now < 1
         level = COSMETIC if is_same else COMPATIBLE if is_wider else BREAKING
         yield changed(f"{field}.limit", level, was, now)
-    for name in ("strategy", "select"):
+    for name in ("strategy", "select", "show"):
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
             yield changed(f"{field}.{name}", BREAKING, was, now)

@@ -168,6 +168,7 @@ def _limits(limits: ResultLimits | None) -> dict[str, Any] | None:
         "strategy": _unless(limits.strategy.value, CutStrategy.HEAD_TAIL.value),
         "select": limits.select,
         "limit": limits.limit,
+        "show": None if limits.show is None else limits.show.value,
     }
     return {key: value for key, value in values.items() if value is not None}
 

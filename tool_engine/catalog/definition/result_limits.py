@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tool_engine.catalog.definition.fault import Fault
-from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 
 _COUNTS: Final = ("max_chars", "max_items", "limit")
 
@@ -36,4 +36,5 @@ def limit_faults(spec: Any) -> list[Fault]:
 def build_limits(spec: Mapping[str, Any]) -> ResultLimits:
     values = {key: int(spec[key]) for key in _COUNTS if key in spec}
     strategy = CutStrategy(spec.get("strategy", CutStrategy.HEAD_TAIL))
-    return ResultLimits(strategy=strategy, select=spec.get("select"), **values)
+    show = ResultShow(spec["show"]) if "show" in spec else None
+    return ResultLimits(strategy=strategy, select=spec.get("select"), show=show, **values)

@@ -51,6 +51,8 @@ class SessionResult(ToolExecutionResult, kw_only=True):
     """The variable that holds the whole output."""
     args_variable: str | None = None
     """The variable that holds the arguments."""
+    is_hidden: bool = False
+    """Whether the model reads nothing of the content, as `show` says."""
 
     @property
     def status(self) -> ResultStatus:

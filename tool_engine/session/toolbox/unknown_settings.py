@@ -58,7 +58,7 @@ def strangers_in(
 
 
 def _tools_named(config: ToolCallConfig) -> Iterator[tuple[str, str]]:
-    for setting in ("tool_toggles", "tool_permissions", "tool_limits", "max_uses"):
+    for setting in ("tool_toggles", "tool_permissions", "tool_limits", "tool_show", "max_uses"):
         yield from ((setting, name) for name in getattr(config, setting))
     for rule in config.permission_rules():
         if not _WILD & set(rule.tool):

@@ -10,32 +10,29 @@ accepts it, and `tool:source-2:search` that of the second source, in any tool's 
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import import_module
-from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.model.call import Refusal, ToolExecutionResult
 from tool_engine.model.outcome import ErrorType
 from tool_engine.model.tool import Tool
-from tool_engine.output.shaping import is_quick
-from tool_engine.session.variables.copies import copies
+from tool_engine.session.variables.read_labels import without_host
 from tool_engine.session.variables.references import Expanded
-from tool_engine.session.variables.store import Variable, VariableStore
-from tool_engine.session.variables.traces import OWN_WORDS, Trace
 
 _ADDRESSES: Final = ("url", "final_url")
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _NONE: Final[Sequence[str]] = ()
 _REMEMBERED: Final = 1024
 """The most tools whose hosts are remembered."""
-_LITTLE: Final = 262_144
-"""The most characters of variables that are searched on the event loop."""
+_TOLD: Final = 10
+"""The most labels that a refusal names."""
+_LEAVE: Final = "Leave it out"
+_REFER: Final = "Make an argument nothing but the reference to a variable that it accepts"
 _SPACE: Final = re.compile(r"\s")
 _TOOL: Final = re.compile(r"tool:(?:source-(\d+):)?([^:]*)")
 
@@ -50,13 +47,7 @@ def refused_labels(
         accepts: Words; `*`, `?` and `[...]` stand for anything, as in file names.
         source: Which of several sources has the tool; see `source_of`.
     """
-    if accepts is None:
-        return []
-    own = _number(source)
-    # Hosts are in lower case in labels.
-    patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
-    told = (" ".join(_seen_from(own, word) for word in label.split()) for label in labels)
-    return sorted(label for label in told if not _is_accepted(label, patterns, own))
+    return sorted(told for told, _ in _refused(labels, accepts, source))
 
 
 def labels_of_result(
@@ -89,127 +80,91 @@ def labels_of_result(
     return labels.union((f"{label} host:{host}" for host in (*asked, *told)), used)
 
 
-def labels_of_copies(value: Any, store: VariableStore) -> frozenset[str]:
-    """Return the labels of the pieces that `value` repeats from variables, word for word.
-
-    What the model wrote before it was in any result is its own, and has no label here.
-    """
-    return _labels_of_copies(value, *_texts_of(store))
-
-
-async def labels_of_copies_in_time(value: Any, store: VariableStore) -> frozenset[str]:
-    """Do the same as `labels_of_copies`; search large values in a thread."""
-    if _is_little(value, store):
-        return labels_of_copies(value, store)
-    return await asyncio.to_thread(_labels_of_copies, value, *_texts_of(store))
+def _refused(
+    labels: Iterable[str], accepts: Iterable[str] | None, source: str
+) -> list[tuple[str, str]]:
+    """Return each label that a tool does not accept, as the tool reads it and as it is."""
+    if accepts is None:
+        return []
+    own = _number(source)
+    # Hosts are in lower case in labels.
+    patterns = [each.lower() if each.startswith("host:") else each for each in accepts]
+    told = ((" ".join(_seen_from(own, word) for word in each.split()), each) for each in labels)
+    return [pair for pair in told if not _is_accepted(pair[0], patterns, own)]
 
 
-def _labels_of_copies(
-    value: Any, variables: Iterable[Variable], traces: Iterable[Trace]
-) -> frozenset[str]:
-    found = copies(value, variables, traces)
-    return frozenset[str]().union(*(each.variable.labels for each in found)) - OWN_WORDS
-
-
-def refusal_of_labels(
-    tool: Tool, expanded: Expanded, params: dict[str, Any] | None = None, source: str = ""
+def refusal_of_content(
+    tool: Tool, expanded: Expanded, inside: Iterable[str] = (), source: str = ""
 ) -> Refusal | None:
-    """Return why content must not reach a tool that limits what it accepts; None: it may.
+    """Return why kept content must not reach a tool that limits what it accepts; None: it may.
 
     Args:
         tool: Its `accepts`; None there: it takes everything.
         expanded: What was put into the arguments of the call, or into those of the call that it is
             a part of.
-        params: The arguments of this call, where they are others than those of `expanded`.
+        inside: The labels of kept content that the tool which makes the call has read.
         source: Which of several sources has the tool; see `source_of`.
     """
-    store = expanded.store
-    refusal = _of_references(tool, expanded, source)
-    if refusal is not None or tool.accepts is None or store is None:
-        return refusal
-    sent = expanded.params if params is None else params
-    return _of_copies(tool, source, sent, *_texts_of(store))
-
-
-async def refusal_in_time(
-    tool: Tool, expanded: Expanded, params: dict[str, Any], source: str = ""
-) -> Refusal | None:
-    """Do the same as `refusal_of_labels`; search large values in a thread."""
-    store = expanded.store
-    if tool.accepts is None or store is None or _is_little(params, store):
-        return refusal_of_labels(tool, expanded, params, source)
-    refusal = _of_references(tool, expanded, source)
-    if refusal is not None:
-        return refusal
-    # Other calls go on writing into the store meanwhile.
-    return await asyncio.to_thread(_of_copies, tool, source, params, *_texts_of(store))
-
-
-def _is_little(value: Any, store: VariableStore) -> bool:
-    """Return True if the search for copies takes only milliseconds."""
-    chars = sum(each.chars + each.traces.chars for each in _stores(store))
-    return is_quick(value) and chars <= _LITTLE
-
-
-def _stores(store: VariableStore) -> Iterator[VariableStore]:
-    """Return the store of a conversation and those of the conversations above it."""
-    each: VariableStore | None = store
-    while each is not None:
-        yield each
-        each = each.outer
-
-
-def _texts_of(store: VariableStore) -> tuple[list[Variable], list[Trace]]:
-    """Return their variables, the last used first, and the traces of removed ones."""
-    stores = list(_stores(store))
-    if len(stores) == 1:
-        return store.find(), list(store.traces)
-    # In turns, so that many of one store do not crowd out those of another.
-    turns = zip_longest(*(each.find() for each in stores))
-    variables = [variable for turn in turns for variable in turn if variable is not None]
-    return variables, [trace for each in stores for trace in each.traces]
-
-
-def _of_references(tool: Tool, expanded: Expanded, source: str) -> Refusal | None:
+    read = expanded.read
     for variable in expanded.variables:
-        refused = refused_labels(variable.labels, tool.accepts, source)
+        refused = _refused(variable.labels, tool.accepts, source)
         if refused:
-            return _refusal(tool, variable, refused, f"the variable {variable.name!r}")
-    return None
+            what = f"the variable {variable.name!r}"
+            return _refusal(tool, refused, what, _LEAVE, read, {"variable": variable.name})
+    refused = _refused(inside, tool.accepts, source)
+    what = "what was read for this call"
+    return _refusal(tool, refused, what, _LEAVE, read, {}) if refused else None
 
 
-def _of_copies(
+def refusal_of_typing(tool: Tool, expanded: Expanded, source: str = "") -> Refusal | None:
+    """Return why what a model typed must not reach a tool; None: it may.
+
+    Args:
+        tool: Its `accepts`; None there: it takes everything.
+        expanded: The arguments of the call, or of the call that it is a part of.
+        source: Which of several sources has the tool; see `source_of`.
+    """
+    refused = _refused(expanded.typed, tool.accepts, source)
+    what = "what you have read, and so what you type,"
+    return _refusal(tool, refused, what, _REFER, expanded.read, {}) if refused else None
+
+
+def shown_labels(labels: Iterable[str], read: frozenset[str]) -> list[str]:
+    """Return labels as a model may see them, sorted: the hosts of unread content are left out.
+
+    A page may name any host as its address, so that a host is a part of its content.
+    """
+    return sorted({each if each in read else without_host(each) for each in labels})
+
+
+def _refusal(
     tool: Tool,
-    source: str,
-    sent: dict[str, Any],
-    variables: Iterable[Variable],
-    traces: Iterable[Trace],
-) -> Refusal | None:
-    for copy in copies(list(sent.values()), variables, traces):
-        variable = copy.variable
-        # What the model wrote before a tool echoed it has no other origin.
-        refused = refused_labels(variable.labels - OWN_WORDS, tool.accepts, source)
-        if refused:
-            # What is no variable is described in words.
-            name = variable.name if " " in variable.name else f"the variable {variable.name!r}"
-            what = f"a text of {copy.size} letters and digits from {name}"
-            return _refusal(tool, variable, refused, what)
-    return None
-
-
-def _refusal(tool: Tool, variable: Variable, refused: list[str], what: str) -> Refusal:
+    refused: list[tuple[str, str]],
+    what: str,
+    cure: str,
+    read: frozenset[str],
+    details: dict[str, Any],
+) -> Refusal:
     accepted = f"only {', '.join(tool.accepts or ())}" if tool.accepts else "no kept content at all"
+    told = sorted({each if own in read else without_host(each) for each, own in refused})
+    labels = sorted(each for each, _ in refused)
     return Refusal(
         ErrorType.EXECUTION_REJECTED.value,
-        f"{what} must not be sent to the tool {tool.name!r}: it came from {'; '.join(refused)}, "
-        f"and the tool accepts {accepted}. Leave it out, or tell the user why it cannot be sent",
+        f"{what} must not be sent to the tool {tool.name!r}: it came from {_all(told)}, and the "
+        f"tool accepts {accepted}. {cure}, or tell the user why it cannot be sent",
         {
-            "reason": f"the tool does not accept what came from {'; '.join(refused)}",
-            "variable": variable.name,
-            "labels": refused,
+            "reason": f"the tool does not accept what came from {_all(labels)}",
+            **details,
+            "labels": labels,
             "accepts": list(tool.accepts or ()),
         },
     )
+
+
+def _all(labels: list[str]) -> str:
+    """Return the first labels as one text, and how many there are more."""
+    more = f"; and {len(labels) - _TOLD} more" if len(labels) > _TOLD else ""
+    return "; ".join(labels[:_TOLD]) + more
 
 
 def _is_accepted(label: str, patterns: list[str], own: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ REFERENCE: Final = (
 )
 """What may be a reference; only one with a name in its second group is."""
 _REFERENCE: Final = re.compile(REFERENCE)
+_ALONE: Final = re.compile(rf"\$VAR_REF\{{\{{{NAME}\}}\}}")
 _ONLY: Final = re.compile(rf"(?:{REFERENCE})+")
 
 
@@ -33,17 +34,24 @@ class Expanded(NamedTuple):
     params: dict[str, Any]
     variables: tuple[Variable, ...]
     """The variables that were put in, each once, in the order of the first reference."""
-    store: VariableStore | None = None
-    """The store of these and all other variables of the conversation."""
     texts: frozenset[str] = frozenset()
     """The places of texts that may be read as values: of a list or an object, only where it was
     nothing but references.
     """
+    read: frozenset[str] = frozenset()
+    """The labels of what the model had read when it wrote the arguments."""
+    is_typed: bool = False
+    """Whether it typed anything in them: see `has_typed`."""
+
+    @property
+    def typed(self) -> frozenset[str]:
+        """The labels of what the model typed."""
+        return self.read if self.is_typed else frozenset()
 
     @property
     def labels(self) -> frozenset[str]:
-        """The labels of the content that was put in."""
-        return frozenset[str]().union(*(each.labels for each in self.variables))
+        """The labels of all that is in the arguments, put in or typed."""
+        return self.typed.union(*(each.labels for each in self.variables))
 
 
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:
@@ -64,7 +72,7 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
             too much to put in.
     """
     if not refers(params):
-        return Expanded(params, (), store)
+        return Expanded(params, ())
     expansion = _Expansion(store)
     try:
         expanded = {
@@ -74,7 +82,26 @@ def expand(params: dict[str, Any], store: VariableStore) -> Expanded:
     except RecursionError:
         raise VariableError("the arguments with references are nested too deep") from None
     texts = frozenset(expansion.texts)
-    return Expanded(expanded, tuple(expansion.used.values()), store, texts)
+    return Expanded(expanded, tuple(expansion.used.values()), texts)
+
+
+def has_typed(params: dict[str, Any], names: Callable[[], Container[str]]) -> bool:
+    """Return True if arguments are anything else than references to whole variables.
+
+    The numbers of a reference to a part, the words around a reference, the order of a list and the
+    keys of an object are typed: with them a model can spell whatever it has read.
+
+    Args:
+        params: The arguments of a call, before references are replaced.
+        names: The names of the tool's parameters; any other one is a word of the model.
+    """
+    for item in params.values():
+        if type(item) is not str or _ALONE.fullmatch(item) is None:
+            return True
+    if not params:
+        return False
+    known = names()
+    return not all(name in known for name in params)
 
 
 async def make_ready(params: dict[str, Any], store: VariableStore) -> None:

@@ -19,9 +19,7 @@ from tool_engine.model.checks.nearness import find_near
 from tool_engine.model.json.data import Data
 from tool_engine.model.json.output import to_text
 from tool_engine.model.json.unpacking import without_collection
-from tool_engine.session.variables.letters import LEAST
 from tool_engine.session.variables.texts import LARGE, KeptTexts, kept_in_pieces, without_halves
-from tool_engine.session.variables.traces import KeptTrace, Traces
 
 NAME: Final = r"[A-Za-z0-9_./-]{1,200}"
 """The names that a variable may have."""
@@ -120,16 +118,10 @@ class VariableStore(KnownArguments):
         self.max_chars = max_chars
         self.evicted = 0
         """The number of variables that were removed for lack of room."""
-        self.traces = Traces()
-        """Traces of removed variables and former values, without their texts."""
         self.texts = KeptTexts()
         """The texts of large variables, which take long to make."""
-        self.outer: VariableStore | None = None
-        """The store of the conversation above: its texts are known here, too."""
         self.has_large = False
         """Whether there ever was a large one."""
-        self.origins: set[str] = set()
-        """The labels of all that was ever kept, without rules."""
         # In the order of last use. A plain dict would search ever longer for its first entry.
         self._used: OrderedDict[str, Variable] = OrderedDict()
         self._kept: dict[str, Variable] = {}
@@ -189,21 +181,9 @@ class VariableStore(KnownArguments):
             self._used[name] = variable
             self._chars += variable.chars
             self.has_large = self.has_large or variable.chars > LARGE
-            self.origins.update(variable.labels)
             if len(self._used) > self.capacity or self._chars > self.max_chars:
                 self._evict()
         return variable
-
-    def note_read(self, name: str, labels: frozenset[str], text: str) -> None:
-        """Remember a text that a model has read and no variable holds, to find copies of it.
-
-        Args:
-            name: What it was, such as `a result of 'fetch_page'`.
-            labels: Where it came from.
-            text: What was read; no more than checksums stay of it.
-        """
-        self.origins.update(labels)
-        self.traces.add(name, labels, datetime.now(UTC), text, len(text))
 
     def get(self, name: str) -> Variable:
         """Return the variable of that name, and count this as a use of it.
@@ -270,7 +250,6 @@ class VariableStore(KnownArguments):
             "max_chars": self.max_chars,
             "evicted": self.evicted,
             "variables": [as_dict(each) for each in self],
-            "traces": self.traces.to_list(),
         }
 
     @classmethod
@@ -293,8 +272,6 @@ class VariableStore(KnownArguments):
             for variable in kept.variables:
                 store.take(_restored(variable, in_pieces=in_pieces))
         store.evicted = kept.evicted
-        store.traces.restore(kept.traces)
-        store.origins.update(*(each.labels for each in kept.traces))
         return store
 
     def _check_name(self, variable: Variable) -> None:
@@ -318,9 +295,6 @@ class VariableStore(KnownArguments):
         self._chars -= old.chars
         if old.chars > LARGE:
             self.texts.forget(old)
-        if old.chars >= LEAST:
-            # Copies of what was read from it are still found now that it is gone.
-            self.traces.add(old.name, old.labels, old.updated, old.value, old.chars)
 
     def _evict(self) -> None:
         while len(self._used) > self.capacity or (
@@ -359,7 +333,8 @@ class _Kept(msgspec.Struct, forbid_unknown_fields=True):
     evicted: Annotated[int, msgspec.Meta(ge=0)]
     variables: list[Variable]
     max_chars: int = MAX_CHARS
-    traces: list[KeptTrace] = []
+    traces: list[dict[str, Any]] = []
+    """Of saves of former versions, whose labels `labels_of_saved` reads."""
 
 
 def _as_shared(variable: Variable) -> dict[str, Any]:

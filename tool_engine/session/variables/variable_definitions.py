@@ -13,9 +13,11 @@ from tool_engine.catalog.definition.building import tool_of_mapping
 from tool_engine.errors import VariableError
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.tool import Tool
+from tool_engine.session.variables.references import refers
 from tool_engine.session.variables.store import NAME, VariableKind
 
-VARIABLE_TOOLS: Final = ("read_var", "list_vars", "write_var", "remove_vars")
+WRITE_VAR: Final = "write_var"
+VARIABLE_TOOLS: Final = ("read_var", "list_vars", WRITE_VAR, "remove_vars")
 """The names of the tools, in the order in which a model sees them."""
 _MOST_READ: Final = 4_000
 _MOST_LISTED: Final = 100
@@ -193,7 +195,7 @@ def definition_of(name: str) -> Tool:
 
 
 def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
-    """Raise an error for an unknown argument, which would otherwise be ignored.
+    """Raise an error for an unknown argument, or for a reference that would be shown.
 
     Raises:
         VariableError: The message names the nearest.
@@ -202,6 +204,12 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> None:
     chosen = arguments.get("filter")
     if tool.name == "list_vars" and isinstance(chosen, Mapping):
         _check_keys("filter.", chosen, FILTERS, "its filter")
+    shown = {key: item for key, item in arguments.items() if key != "value"}
+    if tool.name == WRITE_VAR and refers(shown):
+        # Names, descriptions and tags are listed for the model, whatever it has not read.
+        raise VariableError(
+            "only the value of write_var takes references: write name, desc and tags out"
+        )
 
 
 def _check_keys(path: str, arguments: Mapping[str, Any], known: Sequence[str], what: str) -> None:

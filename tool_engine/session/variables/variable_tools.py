@@ -18,7 +18,8 @@ from tool_engine.model.tool import Tool
 from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import HIDDEN, secrets_of
 from tool_engine.redaction.names import is_secret_key
-from tool_engine.session.variables.labels import labels_of_copies_in_time
+from tool_engine.session.variables.labels import shown_labels
+from tool_engine.session.variables.read_labels import ReadLabels
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
@@ -59,10 +60,11 @@ class VariableTools:
 
     Args:
         store: Its variables.
+        read: Where all that its model has read came from; None: it has read nothing.
     """
 
-    def __init__(self, store: VariableStore) -> None:
-        self._executor = _VariableExecutor(store)
+    def __init__(self, store: VariableStore, read: ReadLabels | None = None) -> None:
+        self._executor = _VariableExecutor(store, ReadLabels() if read is None else read)
 
     def tools(self) -> list[Tool]:
         return [definition_of(name) for name in VARIABLE_TOOLS]
@@ -77,8 +79,9 @@ class VariableTools:
 class _VariableExecutor:
     """Run the tools; a model's mistake fails the call with a message and a remedy."""
 
-    def __init__(self, store: VariableStore) -> None:
+    def __init__(self, store: VariableStore, read: ReadLabels) -> None:
         self._store = store
+        self._read_labels = read
         self._runs: Mapping[str, Callable[[dict[str, Any], ToolExecutionContext], Any]] = {
             "read_var": self._read,
             "list_vars": self._list,
@@ -93,9 +96,7 @@ class _VariableExecutor:
             if tool.name == "read_var":
                 await self._store.texts.make(self._store.get(params["name"]))
             if tool.name == "write_var":
-                has_value = "value" in params
-                labels = await self._labels(params["value"], context) if has_value else _OF_MODEL
-                return self._write(params, labels)
+                return self._write(params, _labels_for(context))
             output: dict[str, Any] = self._runs[tool.name](params, context)
         except VariableError as error:
             raise ToolExecutionError(str(error), is_final=True) from error
@@ -135,7 +136,7 @@ class _VariableExecutor:
         if page > pages:
             raise VariableError(f"there is no page {page}: the last one is {pages}")
         return {
-            "variables": [_listed(each) for each in found[(page - 1) * size : page * size]],
+            "variables": [self._listed(each) for each in found[(page - 1) * size : page * size]],
             "page": page,
             "pages": pages,
             "total": len(found),
@@ -164,22 +165,33 @@ class _VariableExecutor:
         if "value" in params:
             written["labels"] = labels
         new = replace(old, **written, updated=Variable(name=name, value=None).updated)
-        return _listed(self._store.add(new))
+        return self._listed(self._store.add(new))
 
-    async def _labels(self, value: Any, context: ToolExecutionContext) -> frozenset[str]:
-        """Return the labels of a value; a copied text keeps its origins."""
-        labels = {"model"} | await labels_of_copies_in_time(value, self._store)
-        scope = context.scope
-        labels |= scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN}
-        if context.is_for_tool:
-            # A tool wrote it, with content that it read elsewhere.
-            labels.add(_UNKNOWN)
-        return frozenset(labels)
+    def _listed(self, variable: Variable) -> dict[str, Any]:
+        desc = variable.desc
+        return {
+            "name": variable.name,
+            "type": variable.kind.value,
+            "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
+            "tags": list(variable.tags),
+            "chars": variable.chars,
+            "labels": shown_labels(variable.labels, self._read_labels.labels),
+        }
 
     def _remove(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
         removed = self._store.remove(params["names"])
         missing = [name for name in dict.fromkeys(params["names"]) if name not in removed]
         return {"removed": removed, "missing": missing}
+
+
+def _labels_for(context: ToolExecutionContext) -> frozenset[str]:
+    """Return the labels of a value that is written in a call."""
+    scope = context.scope
+    labels = {"model"} | (scope.labels if isinstance(scope, CarriesLabels) else {_UNKNOWN})
+    if context.is_for_tool:
+        # A tool wrote it, with content that it read elsewhere.
+        labels.add(_UNKNOWN)
+    return frozenset(labels)
 
 
 def _filter_of(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -339,15 +351,3 @@ def _has_no_secrets(value: Any, parts: frozenset[str], names: frozenset[str]) ->
 def _unwrapped(output: Any) -> Any:
     is_wrapped = isinstance(output, dict) and output.keys() == {"result"}
     return output["result"] if is_wrapped else output
-
-
-def _listed(variable: Variable) -> dict[str, Any]:
-    desc = variable.desc
-    return {
-        "name": variable.name,
-        "type": variable.kind.value,
-        "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
-        "tags": list(variable.tags),
-        "chars": variable.chars,
-        "labels": sorted(variable.labels),
-    }

@@ -33,7 +33,7 @@ def expand_written(params: dict[str, Any], tool: Tool, store: VariableStore) -> 
         VariableError: As for `expand`.
     """
     if not refers(params):
-        return Expanded(params, (), store)
+        return Expanded(params, ())
     expanded = expand({key: _with_places(key, item, tool) for key, item in params.items()}, store)
     if not expanded.texts:
         return expanded
