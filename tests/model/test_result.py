@@ -27,6 +27,7 @@ def test_limits_that_are_left_out_limit_nothing() -> None:
         ({"select": " "}, "select must be a JMESPath expression"),
         ({"limit": -2}, "limit must be a whole number from -1"),
         ({"limit": 1.5}, "limit must be"),
+        ({"show": "sumary"}, "did you mean 'summary'"),
         ({"select": 3}, "select must be a JMESPath expression"),
     ],
 )
@@ -46,6 +47,7 @@ def test_a_strategy_may_be_written_as_a_word() -> None:
     [
         ({}, False),
         ({"limit": 5}, False),
+        ({"show": "none"}, False),
         ({"limit": -1, "strategy": "head"}, False),
         ({"max_chars": 100}, True),
         ({"max_items": 1}, True),

@@ -8,8 +8,10 @@ session and a real engine; what got out is what arrived at a server on the loopb
 from __future__ import annotations
 
 import asyncio
+import base64
+import codecs
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from aiohttp import web
 from tests.calls.audit import check_idle
 from tests.executors.workflow.samples import make_workflow, step
 from tool_engine import ToolEngine, ToolEngineConfig, ToolExecutionContext
-from tool_engine.approval.callback import DeferredApprover
+from tool_engine.approval.callback import CallbackApprover, DeferredApprover
+from tool_engine.errors import ToolExecutionError
 from tool_engine.model.permission import ExecutionPolicy, Permission
 from tool_engine.session.config import ToolCallConfig
 from tool_engine.session.reading.result import SessionResult
@@ -41,6 +44,9 @@ ANY = {
     "schema": {"type": ["object", "array", "string", "number"]},
     "required": True,
 }
+
+Way = Callable[[ToolSession], Awaitable[None]]
+Sending = Callable[[ToolSession, Any], Awaitable[None]]
 
 
 class World:
@@ -491,3 +497,292 @@ async def test_a_workflow_that_fetches_and_mails(tells: bool) -> None:
         assert "must not be sent to the tool 'mail'" in str(last.error)
         assert (await session.execute("digest")).is_success
         assert len(mailed) == 4
+
+
+# Whatever the model has read, in whatever words, codes and parts it goes on: nothing gets out.
+
+SPELLED = "abcdefghijklmnopqrstuvwxyz ,."
+CODES: dict[str, Callable[[str], Any]] = {
+    "as it is": str,
+    "retold": lambda text: "An animal wanted fruit and did not get any.",
+    "translated": lambda text: "Ein Fuchs kam an einen Weinberg und sah die Trauben.",
+    "a code word": lambda text: "fox",
+    "a letter": lambda text: text[0],
+    "a number": len,
+    "base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "hex": lambda text: text.encode().hex(),
+    "rot13": lambda text: codecs.encode(text, "rot13"),
+    "percent": lambda text: "".join(f"%{each:02x}" for each in text.encode()),
+    "reversed": lambda text: text[::-1],
+    "code points": lambda text: list(map(ord, text)),
+    "keys": lambda text: dict.fromkeys(text.split(), "$VAR_REF{{letters}}"),
+    "depth": lambda text: [[[["$VAR_REF{{letters}}"]]]],
+    "spelled": lambda text: "".join(
+        f"$VAR_REF{{{{letters:{SPELLED.find(each)}:1}}}}" for each in text.lower()
+    ),
+    "the length of a part": lambda text: f"$VAR_REF{{{{letters:0:{ord(text[0]) % 27}}}}}",
+    "one of two": lambda text: ["$VAR_REF{{letters}}" if bit == "1" else "" for bit in "0110"],
+    "in blanks": lambda text: "$VAR_REF{{letters}}" + " " * ord(text[0]),
+}
+"""How the model writes what it has read."""
+
+
+@pytest.fixture
+def more(engine: ToolEngine, world: World) -> ToolEngine:
+    """With more ways for a text to go: files, failures, steps, and tools that call others."""
+    files: dict[str, Any] = {}
+
+    async def save(data: Any) -> None:
+        files["it"] = data
+
+    async def load() -> Any:
+        return files["it"]
+
+    async def fail(data: Any) -> None:
+        raise ToolExecutionError(f"this cannot be: {json.dumps(data)}")
+
+    async def peek(name: str, context: ToolExecutionContext) -> Any:
+        read = await context.call("read_var", {"name": name})
+        return (await context.call("mail", {"text": read.output["text"]})).to_dict()
+
+    name = {**TEXT, "name": "name"}
+    for handler, parameters in ((save, [ANY]), (load, []), (fail, [ANY]), (peek, [name])):
+        unread = {"result": {"show": "none"}} if handler is peek else {}
+        tool = {"name": handler.__name__, "description": "A.", "parameters": parameters, **unread}
+        engine.register_tool(tool, handler)
+    get = {"method": "GET", "url": f"{world.url}/page"}
+    unread = {"result": {"show": "summary"}}
+    engine.register_tool(http_tool("fetch_unread", get, effect="read", **unread))
+    steps = [step("send", "mail", params={"text": "${params.text}"})]
+    flow = {"name": "flow", "description": "A.", "parameters": [{**ANY, "name": "text"}]}
+    engine.register_tool({**flow, "entry": {"type": "workflow", "steps": steps}})
+    return engine
+
+
+async def by_result(session: ToolSession) -> None:
+    await run(session, "fetch")
+
+
+async def by_part(session: ToolSession) -> None:
+    await run(session, "fetch", limit=1)
+
+
+async def by_variable(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "read_var", name=kept.result_variable, length=1)
+
+
+async def by_failure(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "fail", data=reference(str(kept.result_variable)))
+
+
+async def by_finding(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "read_var", name="secret", start=reference(str(kept.result_variable)))
+
+
+async def by_echo(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "echo", data=reference(str(kept.result_variable), 0, 1))
+
+
+async def by_file(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "save", data=reference(str(kept.result_variable)))
+    await run(session, "load")
+
+
+async def by_forgetting(session: ToolSession) -> None:
+    await run(session, "fetch")
+    await run(session, "remove_vars", names=["fetch_1_result", "fetch_1_args"])
+
+
+async def by_name(session: ToolSession) -> None:
+    kept = await run(session, "fetch_unread")
+    await run(session, "remove_vars", names=[reference(str(kept.result_variable))])
+
+
+READ = (
+    *(by_result, by_part, by_variable, by_failure, by_finding),
+    *(by_echo, by_file, by_forgetting, by_name),
+)
+"""How the page, or a part of it, gets to be read."""
+
+
+async def to_mail(session: ToolSession, text: Any) -> None:
+    await run(session, "mail", text=text)
+
+
+async def to_notes(session: ToolSession, text: Any) -> None:
+    await run(session, "write_var", name="note", value=text)
+    await run(session, "mail", text="$VAR_REF{{note}}")
+
+
+async def to_relay(session: ToolSession, text: Any) -> None:
+    await run(session, "relay", text=json.dumps(text))
+
+
+async def to_workflow(session: ToolSession, text: Any) -> None:
+    await run(session, "flow", text=text)
+
+
+async def to_echo(session: ToolSession, text: Any) -> None:
+    echoed = await run(session, "echo", data=text)
+    await run(session, "mail", text=reference(str(echoed.result_variable)))
+    await run(session, "mail", text=reference(str(echoed.args_variable)))
+
+
+async def to_pieces(session: ToolSession, text: Any) -> None:
+    for letter in json.dumps(text)[:20]:
+        await run(session, "mail", text=letter)
+
+
+async def to_helper(session: ToolSession, text: Any) -> None:
+    await run(session.derive().derive(), "mail", text=text)
+
+
+async def to_later(session: ToolSession, text: Any) -> None:
+    data = json.loads(json.dumps(session.to_dict()))
+    for kept in (data, {key: item for key, item in data.items() if key != "read"}):
+        again = ToolSession.from_dict(kept, session.source)
+        await run(again, "mail", text=text)
+
+
+async def to_others_in_one_reply(session: ToolSession, text: Any) -> None:
+    calls = [
+        {"id": str(number), "name": name, "input": {key: text}, "type": "tool_use"}
+        for number, (name, key) in enumerate([("mail", "text"), ("echo", "data"), ("mail", "text")])
+    ]
+    reply = {"role": "assistant", "content": calls, "stop_reason": "tool_use"}
+    async with asyncio.timeout(LIMIT):
+        await session.process(reply, "anthropic")
+
+
+async def to_all_at_once(session: ToolSession, text: Any) -> None:
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(*(session.execute("mail", {"text": text}) for _ in range(5)))
+
+
+async def to_a_caller_of_its_own(session: ToolSession, text: Any) -> None:
+    async with asyncio.timeout(LIMIT):
+        await session.sub_agent("helper").execute("mail", {"text": text})
+
+
+async def to_file(session: ToolSession, text: Any) -> None:
+    await run(session, "save", data=text)
+    loaded = await run(session, "load")
+    await run(session, "mail", text=reference(str(loaded.result_variable)))
+
+
+SENT = (
+    *(to_mail, to_notes, to_relay, to_workflow, to_echo, to_pieces, to_helper, to_later),
+    *(to_others_in_one_reply, to_all_at_once, to_a_caller_of_its_own, to_file),
+)
+"""The ways on which the model sends what it writes."""
+
+
+PAIRS = [*((read, to_mail) for read in READ), *((by_result, send) for send in SENT[1:])]
+
+
+@pytest.mark.parametrize(("read", "send"), PAIRS, ids=lambda each: each.__name__)
+async def test_nothing_that_was_read_gets_out(
+    more: ToolEngine, world: World, read: Way, send: Sending
+) -> None:
+    """N33: whatever was read, in whatever code it is typed, on whatever way it goes: 0 through."""
+    for code, write in CODES.items():
+        session = ToolSession(more, "chat")
+        for name, value in (("secret", SECRET), ("letters", SPELLED)):
+            session.variables.add(Variable(name=name, value=value))
+        await read(session)
+        text = write(STORY)
+        await send(session, text)
+        assert world.posted == [], code
+        assert (await run(session, "post", text=text)).is_success, "what takes all takes this"
+        world.posted.clear()
+
+
+async def test_all_of_it_gets_out_unread(more: ToolEngine, world: World) -> None:
+    """N33: the same calls go through where nothing was read: it is the reading that counts."""
+    for send in SENT:
+        session = ToolSession(more, "chat")
+        for name, value in (("secret", SECRET), ("letters", SPELLED)):
+            session.variables.add(Variable(name=name, value=value))
+        kept = await run(session, "fetch_unread")
+        assert "vineyard" not in str(kept.final_text)
+        assert "127.0.0.1" not in str((await run(session, "list_vars")).final_text)
+        before = len(world.posted)
+        await send(session, "a fox")
+        assert len(world.posted) > before or send in (to_notes, to_echo, to_file), send.__name__
+        known = {f"tool:{each} effect:unknown" for each in ("echo", "load", "flow", "relay")}
+        assert session.read_labels.labels <= known
+
+
+async def test_what_goes_through_after_reading(more: ToolEngine, world: World) -> None:
+    """N33: references to whole variables, what a tool accepts, and whatever accepts all."""
+    session = ToolSession(more, "chat")
+    session.variables.add(Variable(name="secret", value=SECRET))
+    await run(session, "fetch")
+    for tool, text in (
+        ("mail", "$VAR_REF{{secret}}"),
+        ("post", f"the page says: {STORY}"),
+        ("post", "$VAR_REF{{fetch_1_result}}"),
+    ):
+        assert (await run(session, tool, text=text)).is_success
+    public = {"method": "POST", "url": f"{world.url}/tweet", "json": {"text": "{text}"}}
+    accepts = ["host:127.0.0.1", "tool:post"]
+    more.register_tool(http_tool("tweet", public, parameters=[TEXT], accepts=accepts))
+    assert (await run(session, "tweet", text=STORY[::-1])).is_success
+    assert len(world.posted) == 4
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+@pytest.mark.parametrize("policy", [ExecutionPolicy.ASK_ALWAYS, ExecutionPolicy.ASK_ONCE])
+async def test_a_person_decides(
+    engine: ToolEngine, world: World, policy: ExecutionPolicy, answer: bool | None
+) -> None:
+    """N33: where a person is asked about a tool's calls, they decide about what is typed."""
+    asked: list[Any] = []
+
+    def ask(request: Any) -> bool | None:
+        asked.append(request.params)
+        return answer
+
+    config = ToolCallConfig(tool_permissions={"mail": Permission(execution=policy)})
+    session = ToolSession(engine, "chat", config, CallbackApprover(ask))
+    name = await read_page(session)
+    await mailed(session, world, text=reference(name))
+    assert asked == [], "what is put in is refused before anybody is asked"
+    result = await run(session, "mail", text="a fox")
+    assert asked == [{"text": "a fox"}]
+    if answer is None:
+        assert result.error_type == "approval_required"
+        async with asyncio.timeout(LIMIT):
+            result = await session.resume(str(result.approval_token), True)
+    assert result.is_success is (answer is not False)
+    assert len(world.posted) == (answer is not False)
+
+
+@pytest.mark.parametrize("policy", [ExecutionPolicy.ASK_ALWAYS, ExecutionPolicy.AUTO])
+async def test_nobody_decides(engine: ToolEngine, world: World, policy: ExecutionPolicy) -> None:
+    """N33: without somebody to ask, or a policy that asks, it is refused for what it holds."""
+    config = ToolCallConfig(tool_permissions={"mail": Permission(execution=policy)})
+    approver = None if policy is ExecutionPolicy.ASK_ALWAYS else CallbackApprover(lambda _: True)
+    session = ToolSession(engine, "chat", config, approver)
+    await read_page(session)
+    result = await run(session, "mail", text="a fox")
+    assert result.error_type == "execution_rejected"
+    assert "what you have read, and so what you type, must not be sent" in str(result.error)
+    assert world.posted == []
+
+
+async def test_what_a_tool_reads_for_the_model(more: ToolEngine, world: World) -> None:
+    """N33: a tool that reads a variable by name sends it to no tool that does not accept it."""
+    session = ToolSession(more, "chat")
+    session.variables.add(Variable(name="secret", value=SECRET))
+    kept = await run(session, "fetch_unread")
+    result = await run(session, "peek", name=kept.result_variable)
+    assert "what was read for this call must not be sent to the tool 'mail'" in str(result.output)
+    assert world.posted == []
+    assert (await run(session, "peek", name="secret")).is_success
+    assert len(world.posted) == 1

@@ -507,3 +507,30 @@ def nested(levels: int) -> dict[str, Any]:
     for _ in range(levels):
         found = {"a": found}
     return found
+
+
+WEB = "tool:page effect:read host:evil.example"
+
+
+@pytest.mark.parametrize(
+    "read", ["as saved", "left out", None, "user", 7, [1, "user"], {"user": 1}, ["user", None]]
+)
+async def test_what_was_read_goes_on(engine: ToolEngine, read: Any) -> None:
+    """N33: a save without what was read, or with something else there, counts as all read."""
+    session = ToolSession(engine, "s")
+    session.variables.add(Variable(name="unread", value="x", labels=frozenset({WEB})))
+    session.results.note("call-1", frozenset({"crm"}))
+    session.read_labels.note(["user"])
+    data = session.to_dict()
+    assert data["read"] == ["user"]
+    if read == "left out":
+        del data["read"]
+    elif read != "as saved":
+        data["read"] = read
+    # What a former version kept of variables that were gone.
+    trace = {"name": "x", "labels": ["old"], "updated": "2026-01-01T00:00:00Z", "marks": ""}
+    data["variables"]["traces"] = [trace, {"name": "y"}]
+    kept = ToolSession.from_dict(data, engine)
+    known = {"user"} if read == "as saved" else {WEB, "crm", "old", "unknown"}
+    assert kept.read_labels.labels == known
+    assert ToolSession.from_dict(kept.to_dict(), engine).read_labels.labels == known

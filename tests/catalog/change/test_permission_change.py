@@ -55,6 +55,8 @@ BOUNDS = [
     ({}, {"result": {"limit": 0}}, "compatible"),
     ({}, {"result": {"limit": 9}}, "breaking"),
     ({"result": {"limit": 9}}, {}, "breaking"),
+    ({"result": {"limit": 9}}, {"result": {"limit": 9, "show": "none"}}, "breaking"),
+    ({"result": {"limit": 9, "show": "none"}}, {"result": {"limit": 9}}, "breaking"),
 ]
 
 

@@ -12,7 +12,7 @@ from tool_engine.catalog.change.compatibility import compare
 from tool_engine.catalog.definition.export import export_to_yaml
 from tool_engine.catalog.yaml.strict_yaml import load_all
 from tool_engine.errors import DefinitionError
-from tool_engine.model.result import CutStrategy, ResultLimits
+from tool_engine.model.result import CutStrategy, ResultLimits, ResultShow
 from tool_engine.model.tool import Tool
 
 
@@ -29,6 +29,7 @@ def test_limits_are_read() -> None:
     assert tool.result == ResultLimits(2_000, 20, CutStrategy.TAIL, "a.b")
     assert type(tool.result.max_chars) is int
     assert load().result is None
+    assert load({"show": "none"}).result == ResultLimits(show=ResultShow.NONE)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,8 @@ def test_limits_are_read() -> None:
         ({"select": "[" * 5_000}, "not a JMESPath expression"),
         ({"select": ""}, "must not be empty"),
         ({"strategy": "head"}, "add max_chars or max_items"),
+        ({"show": "sumary"}, "did you mean 'summary'"),
+        ({"show": None}, "full"),
         ("500", "a mapping"),
     ],
 )
@@ -61,6 +64,8 @@ def test_wrong_limits_are_found_at_load(result: Any, message: str) -> None:
         {"max_chars": 500},
         {"max_items": 3, "strategy": "head"},
         {"select": "items[?a > `1`].{b: c}"},
+        {"show": "none"},
+        {"limit": 9, "show": "full"},
         {"max_chars": 500, "max_items": 3, "strategy": "head_tail"},
     ],
 )
