@@ -463,8 +463,8 @@ async def test_labels_of_a_tool(two: tuple[ToolEngine, ToolEngine], has_far: boo
     near.register_tool(tool("helper"), helper)
     far.register_tool(tool("mail", accepts=["tool:web"]), mail)
     source = combine(near, prefix(far, "far_")) if has_far else near
-    session = ToolSession(source, "outer")
     for name, expected in (("web", "execution_rejected"), ("far_web", None)):
+        session = ToolSession(source, "outer")
         if session.get(name) is not None:
             page = await session.execute(name, {"text": ""})
             sent = {"text": f"$VAR_REF{{{{{page.result_variable}}}}}"}

@@ -32,20 +32,31 @@ REFUSED: Final = frozenset(
     )
 )
 """Error types of refused calls: the refusal is all that there is to read."""
-_ENGINES_WORDS: Final = REFUSED | frozenset(
+_NOT_ADMITTED: Final = frozenset(
     kind.value
     for kind in (
-        ErrorType.EXECUTOR_NOT_FOUND,
-        ErrorType.TOOL_QUARANTINED,
         ErrorType.QUEUE_FULL,
         ErrorType.QUEUE_TIMEOUT,
         ErrorType.RATE_LIMITED,
         ErrorType.CIRCUIT_OPEN,
-        ErrorType.CANCELLED,
-        ErrorType.ENGINE_CLOSED,
+        ErrorType.REJECTED,
     )
 )
-"""Error types whose messages hold nothing of a tool's content or of the arguments."""
+"""Error types whose messages may name an argument, as the key of its line."""
+_ENGINES_WORDS: Final = (
+    REFUSED
+    | _NOT_ADMITTED
+    | {
+        kind.value
+        for kind in (
+            ErrorType.EXECUTOR_NOT_FOUND,
+            ErrorType.TOOL_QUARANTINED,
+            ErrorType.CANCELLED,
+            ErrorType.ENGINE_CLOSED,
+        )
+    }
+)
+"""Error types whose messages hold nothing of a tool's content."""
 _NOTHING: Final = frozenset[str]()
 
 
@@ -97,9 +108,10 @@ def labels_read(call: Ended, *, has_begun: bool, is_formatted: bool) -> frozense
         is_formatted: Whether a function made the text.
     """
     name, result = call.tool.name, call.result
-    if name == WRITE_VAR or result.error_type in _ENGINES_WORDS:
+    is_quoting = name in READING or not has_begun or result.error_type in _NOT_ADMITTED
+    if name == WRITE_VAR or (not is_quoting and result.error_type in _ENGINES_WORDS):
         return _NOTHING
-    if name in READING or not has_begun:
+    if is_quoting:
         return call.put_in
     if result.is_success and data_of(result.output) is None and not is_formatted:
         # There is nothing in it to read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from datetime import datetime, tzinfo
@@ -335,6 +336,20 @@ async def test_the_host_of_unread_content(
     """N33: a page may call itself by any host, which is a part of what it says."""
     listed = await output(engine, Scope(store, read=read), "list_vars", search="page")
     assert [each["labels"] for each in listed["variables"]] == [[label]]
+
+
+@pytest.mark.parametrize("value", [True, False, 7, 4711, None])
+async def test_the_size_of_an_unread_value(
+    engine: ToolEngine, store: VariableStore, value: Any
+) -> None:
+    """N33: how long yes, no or a number is would tell which; a text is listed with its size."""
+    store.add(Variable(name="page", value=value, labels=frozenset({WEB})))
+    for read, size in ((None, None), (WEB, len(json.dumps(value)))):
+        listed = await output(engine, Scope(store, read=read), "list_vars", search="page")
+        assert [each["chars"] for each in listed["variables"]] == [size]
+    scope = Scope(store)
+    assert "beyond the end" in await failure(engine, scope, "read_var", name="page", start=99)
+    assert scope.labels == {WEB}
 
 
 async def test_a_scope_without_labels(engine: ToolEngine, store: VariableStore) -> None:

@@ -19,7 +19,7 @@ from tool_engine.output.shaping import is_quick
 from tool_engine.redaction import HIDDEN, secrets_of
 from tool_engine.redaction.names import is_secret_key
 from tool_engine.session.variables.labels import shown_labels
-from tool_engine.session.variables.read_labels import ReadLabels
+from tool_engine.session.variables.read_labels import OWN_WORDS, ReadLabels
 from tool_engine.session.variables.store import Variable, VariableKind, VariableStore, copied
 from tool_engine.session.variables.variable_definitions import (
     FILTERS,
@@ -105,14 +105,15 @@ class _VariableExecutor:
     def _read(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
         variable = self._store.get(params["name"])
         text, start = self._store.texts.of(variable), params.get("start", 0)
+        if isinstance(context.scope, CarriesLabels):
+            # Also where it fails: the message says how long the text is.
+            context.scope.labels.update(variable.labels)
         if start > len(text):
             raise VariableError(
                 f"start {start} is beyond the end: {variable.name!r} has {len(text)} characters, "
                 "counted from 0"
             )
         end = start + params.get("length", 2000)
-        if isinstance(context.scope, CarriesLabels):
-            context.scope.labels.update(variable.labels)
         return {
             "name": variable.name,
             "type": variable.kind.value,
@@ -168,14 +169,17 @@ class _VariableExecutor:
         return self._listed(self._store.add(new))
 
     def _listed(self, variable: Variable) -> dict[str, Any]:
-        desc = variable.desc
+        desc, read = variable.desc, self._read_labels.labels
+        # How long yes, no or a number is says which it is.
+        is_told = isinstance(variable.value, str | list | dict) or variable.labels <= read
+        is_told = is_told or variable.labels <= OWN_WORDS
         return {
             "name": variable.name,
             "type": variable.kind.value,
             "desc": desc if len(desc) <= _SHOWN else f"{desc[: _SHOWN - 1]}…",
             "tags": list(variable.tags),
-            "chars": variable.chars,
-            "labels": shown_labels(variable.labels, self._read_labels.labels),
+            "chars": variable.chars if is_told else None,
+            "labels": shown_labels(variable.labels, read),
         }
 
     def _remove(self, params: dict[str, Any], context: ToolExecutionContext) -> dict[str, Any]:
