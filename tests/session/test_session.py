@@ -514,8 +514,8 @@ async def mailing(engine: ToolEngine) -> ToolEngine:
     mail = {"name": "mail", "description": "Sends.", "effect": "write", "accepts": ["user"]}
     text = {"name": "text", "type": "string", "required": True, "description": "What is sent"}
     # What it says itself, unread, keeps nobody from the next mail.
-    mail["result"] = {"show": "none"}
-    engine.register_tool({**mail, "parameters": [text]}, lambda text: f"sent {text}")
+    unread = {"result": {"show": "none"}}
+    engine.register_tool({**mail, **unread, "parameters": [text]}, lambda text: f"sent {text}")
     engine.register_tool({"name": "none", "description": "Gives nothing."}, lambda: None)
     return engine
 

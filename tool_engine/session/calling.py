@@ -82,6 +82,8 @@ from tool_engine.session.variables.written import expand_written
 _NOTHING: Final = Expanded({}, ())
 _WHOLE: Final = Presentation()
 _UNKNOWN: Final = Deferred()
+_FULL: Final = ResultShow.FULL.value
+_NO_LABELS: Final = frozenset[str]()
 _NEWS: Final = {
     "en": "The call of {0} that waited for consent has ended: {1}",
     "zh": "等待同意的 {0} 调用已结束：{1}",
@@ -185,12 +187,14 @@ class SessionCalls:
             # The variables are in another process, if they exist at all.
             source = source_of(self._session.source, tool_name)
             call = Ended(tool, request.tool_name, request.params, read, kept.labels, source)
-            self._session.results.note(request.call_id, labels_of_call(call))
+            labels = labels_of_call(call)
+            self._session.results.note(request.call_id, labels)
             show = self._show(tool_name, tool)
-            if show != ResultShow.FULL:
+            if show != _FULL:
                 return hide_result(read, show, None, len(read.formatted_text), self._language)
-            labels = labels_read(call, has_begun=True, is_formatted=True)
-            self._session.read_labels.note(labels)
+            self._session.read_labels.note(
+                labels_read(call, labels, has_begun=True, is_formatted=True)
+            )
         return read
 
     def _off_since(self, found: Found | None, tool_name: str) -> Refusal | None:
@@ -327,7 +331,7 @@ class SessionCalls:
         if not read:
             return expanded
         is_typed = has_typed(typed, lambda: {each.name for each in placed.tool.parameters})
-        return expanded._replace(read=read, is_typed=is_typed)
+        return Expanded(expanded.params, expanded.variables, expanded.texts, read, is_typed)
 
     async def _ended(
         self,
@@ -396,34 +400,39 @@ class SessionCalls:
         if refusal is not None:
             session.results.withhold(result.call_id)
             return withheld(read, refusal)
-        call = None
+        call, labels = None, _NO_LABELS
         if tool is not None and scope is not None:
             ran_as = (scope.tool or tool).name
-            labels = frozenset(scope.labels)
-            call = Ended(tool, ran_as, arguments, result, labels, scope.source)
+            call = Ended(tool, ran_as, arguments, result, frozenset(scope.labels), scope.source)
+            labels = labels_of_call(call)
             if names is not None:
-                await remember(session.variables, call, names)
-            session.results.note(result.call_id, labels_of_call(call))
+                await remember(session.variables, call, names, labels)
+            session.results.note(result.call_id, labels)
         if names is not None:
             # With room for one variable the result has taken its place.
             is_there = names.args in session.variables
             read.args_variable = names.args if is_there else None
             read.result_variable = names.result if result.is_success else None
-        return read if call is None or scope is None else self._shown(read, call, scope)
+        if call is None or scope is None:
+            return read
+        return self._shown(read, call, labels, has_begun=scope.has_begun)
 
-    def _shown(self, read: SessionResult, call: Ended, scope: SessionScope) -> SessionResult:
+    def _shown(
+        self, read: SessionResult, call: Ended, labels: frozenset[str], *, has_begun: bool
+    ) -> SessionResult:
         """Return what the model reads of a call, and note where that came from."""
-        session, has_begun = self._session, scope.has_begun
+        session = self._session
         show = self._show(read.tool_name, call.tool)
-        if show != ResultShow.FULL and is_told_by_tool(call.result, has_begun=has_begun):
+        if show != _FULL and is_told_by_tool(call.result, has_begun=has_begun):
             name, chars = read.result_variable, len(read.formatted_text)
             if name is not None and name in session.variables:
                 chars = session.variables.get(name).chars
             return hide_result(read, show, name, chars, self._language)
-        own = session.presentations.get(read.tool_name, _WHOLE)
-        is_formatted = own.format is not None or own.truncate is not None
-        labels = labels_read(call, has_begun=has_begun, is_formatted=is_formatted)
-        session.read_labels.note(labels)
+        own = session.presentations.get(read.tool_name)
+        is_formatted = own is not None and (own.format is not None or own.truncate is not None)
+        session.read_labels.note(
+            labels_read(call, labels, has_begun=has_begun, is_formatted=is_formatted)
+        )
         return read
 
     async def _review(
@@ -474,6 +483,10 @@ class SessionCalls:
     def _show(self, tool_name: str, tool: Tool | None) -> str:
         """Return how much of a result the model reads: what its reply's settings say counts too."""
         config, of_its_reply = self._session.config, of_reply(self._session)
+        is_of_tool = bool(config.tool_show) or (tool is not None and tool.result is not None)
+        if of_its_reply is None and config.show == _FULL and not is_of_tool:
+            # As almost always.
+            return _FULL
         show = show_of(config, tool_name, tool)
         if of_its_reply is None:
             return show

@@ -73,15 +73,17 @@ class Ended(NamedTuple):
     """The source of the tool among several; see `source_of`."""
 
 
-async def remember(store: VariableStore, call: Ended, names: NamesOfCall) -> None:
+async def remember(
+    store: VariableStore, call: Ended, names: NamesOfCall, labels: frozenset[str]
+) -> None:
     """Keep the variables of a call.
 
     Args:
         store: The variables of the conversation.
         call: The call.
         names: Those of its variables.
+        labels: Those of its result.
     """
-    labels = labels_of_call(call)
     tool, arguments, result = call.tool, call.arguments, call.result
     if is_quick(result.output) and is_quick(arguments):
         keep_call(store, tool, names, arguments, result, labels, call.put_in)
@@ -99,24 +101,26 @@ def is_told_by_tool(result: ToolExecutionResult, *, has_begun: bool) -> bool:
     return has_begun and result.error_type not in _ENGINES_WORDS
 
 
-def labels_read(call: Ended, *, has_begun: bool, is_formatted: bool) -> frozenset[str]:
+def labels_read(
+    call: Ended, labels: frozenset[str], *, has_begun: bool, is_formatted: bool
+) -> frozenset[str]:
     """Return the labels of what a model reads of a call that has ended.
 
     Args:
         call: The call.
+        labels: Those of its result.
         has_begun: Whether it got further than its validation, whose findings quote arguments.
         is_formatted: Whether a function made the text.
     """
     name, result = call.tool.name, call.result
+    if has_begun and result.is_success and name not in READING:
+        # Where there is nothing in it, there is nothing to read.
+        is_empty = not is_formatted and data_of(result.output) is None
+        return _NOTHING if is_empty else labels
     is_quoting = name in READING or not has_begun or result.error_type in _NOT_ADMITTED
     if name == WRITE_VAR or (not is_quoting and result.error_type in _ENGINES_WORDS):
         return _NOTHING
-    if is_quoting:
-        return call.put_in
-    if result.is_success and data_of(result.output) is None and not is_formatted:
-        # There is nothing in it to read.
-        return _NOTHING
-    return labels_of_call(call)
+    return call.put_in if is_quoting else labels
 
 
 def labels_of_call(call: Ended) -> frozenset[str]:

@@ -142,7 +142,10 @@ class SessionScope:
         """Request token -> whether it is about this call itself rather than one that its tool
         makes.
         """
-        self._sent = expanded.labels if expanded.variables or expanded.is_typed else _NONE
+        if expanded.variables:
+            self._sent = expanded.labels
+        else:
+            self._sent = expanded.read if expanded.is_typed else _NONE
         self.labels: set[str] = set(self._sent)
         """The labels of content in its arguments, put in or typed, or that it has read."""
 

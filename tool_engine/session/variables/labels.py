@@ -74,6 +74,8 @@ def labels_of_result(
     asked = _NONE if asks.is_fixed else _hosts(params)
     told = _hosts(result.output)
     if not asked and not told:
+        if isinstance(used, frozenset) and alone <= used:
+            return used
         return alone.union(used) if used else alone
     (label,) = _label(result.tool_name, source, tool.effect, None)
     labels = frozenset[str]() if asked else alone

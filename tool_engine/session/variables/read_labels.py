@@ -49,9 +49,9 @@ class ReadLabels:
         Args:
             labels: Where the content came from, such as `{"crm"}`.
         """
-        new = frozenset(labels) - OWN_WORDS
+        new = labels if isinstance(labels, frozenset) else frozenset(labels)
         if not new <= self._own:
-            self._own = _bounded(self._own | new)
+            self._own = _bounded(self._own | (new - OWN_WORDS))
 
 
 def without_host(label: str) -> str:

@@ -51,7 +51,8 @@ class Expanded(NamedTuple):
     @property
     def labels(self) -> frozenset[str]:
         """The labels of all that is in the arguments, put in or typed."""
-        return self.typed.union(*(each.labels for each in self.variables))
+        typed = self.typed
+        return typed.union(*(each.labels for each in self.variables)) if self.variables else typed
 
 
 def reference(name: str, start: int | None = None, length: int | None = None) -> str:
