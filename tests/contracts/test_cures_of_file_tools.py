@@ -338,7 +338,7 @@ async def test_change_at_the_last_moment(
     engine: ToolEngine, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What somebody else wrote meanwhile is read, and then replaced with its version."""
-    real = replacing._write
+    real = replacing._write_file
 
     def write(*args: Any) -> None:
         real(*args)
@@ -346,7 +346,7 @@ async def test_change_at_the_last_moment(
 
     params = {**FIRST, "content": "new\n"}
     with monkeypatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         await fails(engine, CHANGED, "write_file", params)
     found = await works(engine, "read_file", FIRST)
     assert found["content"] == "somebody else's"

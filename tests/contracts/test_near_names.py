@@ -35,8 +35,8 @@ from tool_engine.cli.app import run
 from tool_engine.cli.chat.commands import answer_command
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.registry import ExecutorRegistry
-from tool_engine.executors.result_reading import _near
-from tool_engine.executors.workflow.evaluation import _keys
+from tool_engine.executors.result_reading import _suggest_key
+from tool_engine.executors.workflow.evaluation import _list_keys
 from tool_engine.model.settings.source import checked_sources
 from tool_engine.protocols.sources import CombinedTools
 from tool_engine.reloading import limit_warnings
@@ -327,12 +327,12 @@ ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
     ),
     (
         "executors/result_reading.py",
-        lambda _: _raise_text(_near("pageTitle", {"page_title": 1})),
+        lambda _: _raise_text(_suggest_key("pageTitle", {"page_title": 1})),
         "page_title",
     ),
     (
         "executors/workflow/evaluation.py",
-        lambda _: _raise_text(_keys({"page_title": 1}, "pageTitle")),
+        lambda _: _raise_text(_list_keys({"page_title": 1}, "pageTitle")),
         "page_title",
     ),
     (

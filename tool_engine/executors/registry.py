@@ -134,7 +134,7 @@ class ExecutorRegistry:
             raise ConfigurationError(f"an executor's name must be a non-empty text, got {name!r}")
         _check_executor(name, executor)
         self._registered[name] = executor
-        self._remember(executor)
+        self._remember_opened(executor)
 
     def get(self, name: str) -> ToolExecutor | None:
         """Return the executor of this name, or None.
@@ -147,14 +147,14 @@ class ExecutorRegistry:
         if found is not None:
             return found
         place = BUILTIN_EXECUTORS.get(name)
-        found = self._load(place) if place else self._load_entry_point(name)
+        found = self._load_executor(place) if place else self._load_entry_point(name)
         if found is not None:
             self._loaded[name] = found
-            self._remember(found)
+            self._remember_opened(found)
         return found
 
     def names(self) -> list[str]:
-        return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._offered()})
+        return sorted({*self._registered, *BUILTIN_EXECUTORS, *self._find_offered()})
 
     def nearest(self, name: str) -> str:
         return find_nearest(name, self.names())
@@ -169,7 +169,7 @@ class ExecutorRegistry:
         if registered is not None:
             return registered
         name = _executor_name(tool.implementation_config, tool)
-        return self._handlers().resolve(tool) if name == PYTHON else self.get(name)
+        return self._python_handlers().resolve(tool) if name == PYTHON else self.get(name)
 
     async def prepare(self, tools: Iterable[Tool] = ()) -> None:
         """Import, in a thread, what `tools` need for their first call.
@@ -181,12 +181,12 @@ class ExecutorRegistry:
         needed = {_executor_name(tool.implementation_config, tool) for tool in tools}
         may_import = self.may_import and PYTHON in needed
         handlers = [tool for tool in tools if may_import and self.is_python(tool)]
-        await asyncio.to_thread(self._import, needed, handlers)
+        await asyncio.to_thread(self._import_executors, needed, handlers)
 
     def check(self, tool: Tool) -> list[DefinitionProblem]:
         """Return what is wrong with the tool's entry, as known before a call."""
         if self.is_python(tool):
-            return self._handlers().check(tool, may_import=self.may_import)
+            return self._python_handlers().check(tool, may_import=self.may_import)
         return self.check_entry(tool)
 
     def check_entry(self, tool: Tool) -> list[DefinitionProblem]:
@@ -207,7 +207,7 @@ class ExecutorRegistry:
     def name_of(self, tool: Tool) -> str:
         """Return the name of the tool's executor, even if it does not exist."""
         entry = tool.implementation_config  # made anew whenever it is read
-        handler = _handler(entry, tool)
+        handler = _name_handler(entry, tool)
         return handler if handler in self._registered else _executor_name(entry, tool)
 
     def is_python(self, tool: Tool) -> bool:
@@ -216,7 +216,7 @@ class ExecutorRegistry:
     def is_workflow(self, tool: Tool) -> bool:
         entry = tool.implementation_config
         is_one = _executor_name(entry, tool) == _WORKFLOW
-        return is_one and _handler(entry, tool) not in self._registered
+        return is_one and _name_handler(entry, tool) not in self._registered
 
     def check_key(self) -> str:
         """Return what `check` depends on beside the tool: same key, same answers."""
@@ -233,9 +233,9 @@ class ExecutorRegistry:
         opened, self._opened, self._loaded, self._python = self._opened, [], {}, None
         async with contextlib.AsyncExitStack() as stack:
             for executor in opened:
-                stack.push_async_callback(_close, executor)
+                stack.push_async_callback(_close_executor, executor)
 
-    def _handlers(self) -> PythonHandlers:
+    def _python_handlers(self) -> PythonHandlers:
         if self._python is None:
             # Loaded by name on first use: most programs have no need of it.
             processes = import_module("tool_engine.executors.python.executor").ProcessExecutor(
@@ -243,28 +243,28 @@ class ExecutorRegistry:
             )
             made = import_module("tool_engine.executors.python.handlers").PythonHandlers
             self._python = made(processes, self.approved_code)
-            self._remember(processes)
+            self._remember_opened(processes)
         return self._python
 
-    def _import(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
+    def _import_executors(self, names: Iterable[str], handlers: Iterable[Tool]) -> None:
         for tool in handlers:
             with contextlib.suppress(DefinitionError):
-                self._handlers().resolve(tool)
-        offered = self._offered()
+                self._python_handlers().resolve(tool)
+        offered = self._find_offered()
         for name in names:
             with contextlib.suppress(Exception):
                 if name in BUILTIN_EXECUTORS:
                     import_module(BUILTIN_EXECUTORS[name].partition(":")[0])
                 elif name in offered and name not in self._registered:
                     # Read here because it reads files: messages on the loop use what is stored.
-                    self._origins[name] = [*map(_origin, offered[name])]
+                    self._origins[name] = [*map(_describe_origin, offered[name])]
                     offered[name][0].load()
 
-    def _remember(self, executor: ToolExecutor) -> None:
+    def _remember_opened(self, executor: ToolExecutor) -> None:
         if not any(known is executor for known in self._opened):
             self._opened.append(executor)
 
-    def _offered(self) -> dict[str, list[EntryPoint]]:
+    def _find_offered(self) -> dict[str, list[EntryPoint]]:
         if self._entry_points is None:
             self._entry_points = {}
             # Loaded by name on first use: most programs have no need of it.
@@ -273,17 +273,17 @@ class ExecutorRegistry:
                 self._entry_points.setdefault(point.name, []).append(point)
         return self._entry_points
 
-    def _load(self, place: str) -> ToolExecutor:
+    def _load_executor(self, place: str) -> ToolExecutor:
         module, _, attribute = place.partition(":")
         made = getattr(import_module(module), attribute)
         executor: ToolExecutor = made(*self._hooks[place]) if place in self._hooks else made()
         return executor
 
     def _origins_of(self, name: str, points: list[EntryPoint]) -> list[str]:
-        return self._origins.get(name) or [*map(_origin, points)]
+        return self._origins.get(name) or [*map(_describe_origin, points)]
 
     def _load_entry_point(self, name: str) -> ToolExecutor | None:
-        points = self._offered().get(name)
+        points = self._find_offered().get(name)
         if not points:
             return None
         if len(points) > 1:
@@ -305,7 +305,7 @@ class ExecutorRegistry:
         return executor  # type: ignore[no-any-return]
 
 
-async def _close(executor: ToolExecutor) -> None:
+async def _close_executor(executor: ToolExecutor) -> None:
     close = getattr(executor, "close", None)
     if close is None:
         return
@@ -318,7 +318,7 @@ async def _close(executor: ToolExecutor) -> None:
         _log.error("executor_close_failed", executor=name, error=words_of(error))
 
 
-def _handler(entry: Mapping[str, Any], tool: Tool) -> str:
+def _name_handler(entry: Mapping[str, Any], tool: Tool) -> str:
     """Return `tool.handler`, for an entry that was read once."""
     return str(entry.get("handler") or tool.name)
 
@@ -350,6 +350,6 @@ def _check_executor(name: str, executor: Any) -> None:
         )
 
 
-def _origin(point: EntryPoint) -> str:
+def _describe_origin(point: EntryPoint) -> str:
     package = point.dist.name if point.dist is not None else "an unknown package"
     return f"{package} ({point.value})"

@@ -108,7 +108,7 @@ class RecordedCommandExecutor(CommandExecutor):
             return await self.real.execute(tool, params, context)
         return await super().execute(tool, params, context)
 
-    async def _finished(
+    async def _run_command(
         self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
     ) -> Finished:
         return self.recording.finished(argv, plan.max_output)

@@ -42,12 +42,14 @@ class RecordedHTTPExecutor(HTTPExecutor):
         self._tokens.forget()
         self._recording = recording
 
-    async def _save(
+    async def _save_answer(
         self, request: Any, sending: Any, plan: SavePlan, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return await super()._save(request, sending, scratch_plan(plan, self.scratch), params)
+        return await super()._save_answer(
+            request, sending, scratch_plan(plan, self.scratch), params
+        )
 
-    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+    def _make_connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         return _MemoryConnector(self)
 
 

@@ -19,7 +19,7 @@ from yarl import URL
 
 from tool_engine.errors import ConfigurationError, DefinitionError, ToolExecutionError
 from tool_engine.executors.http.addresses import AddressRefusedError, AllowList
-from tool_engine.executors.http.executor import GuardedResolver, HTTPExecutor, _reason
+from tool_engine.executors.http.executor import GuardedResolver, HTTPExecutor, _explain_error
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -393,7 +393,10 @@ async def test_no_tls(run: Any, site: Any) -> None:
 
 def test_what_aiohttp_may_still_raise() -> None:
     """An error that has no sentence of its own is named without its details."""
-    assert _reason(ValueError("secret"), URL("http://h/")) == "the request to h failed: ValueError"
+    assert (
+        _explain_error(ValueError("secret"), URL("http://h/"))
+        == "the request to h failed: ValueError"
+    )
 
 
 async def test_close(run: Any, site: Any) -> None:

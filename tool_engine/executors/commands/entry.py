@@ -53,25 +53,27 @@ class _Reader(EntryReader[CommandPlan]):
         entry = self.tool.implementation_config
         self.keys(entry, _ENTRY_KEYS, "entry")
         config = self.config(_CONFIG_KEYS)
-        program, arguments = self._argv(entry.get("argv"), self._may_be_option(config))
+        program, arguments = self._read_argv(entry.get("argv"), self._may_be_option(config))
         return CommandPlan(
             program=program,
             arguments=arguments,
-            cwd=self._cwd(entry.get("cwd")),
-            env=self._env(config.get("env", {})),
-            inherit=self._inherit(config.get("inherit", [])),
+            cwd=self._read_cwd(entry.get("cwd")),
+            env=self._read_env(config.get("env", {})),
+            inherit=self._read_inherit(config.get("inherit", [])),
             ok_exit_codes=self._ok_exit_codes(config.get("ok_exit_codes", [0])),
             max_output=self._max_output(config.get("max_output", DEFAULT_MAX_OUTPUT)),
         )
 
-    def _argv(self, argv: Any, may_be_option: Collection[str]) -> tuple[str, tuple[Argument, ...]]:
+    def _read_argv(
+        self, argv: Any, may_be_option: Collection[str]
+    ) -> tuple[str, tuple[Argument, ...]]:
         if not isinstance(argv, list) or not argv or not all(isinstance(x, str) for x in argv):
             example = '[git, log, "--max-count={count}", "--", "{path}"]'
             self.problem(
                 "entry.argv", f"must be a list of texts such as {example}, got {argv!r:.100}"
             )
             return "", ()
-        program = self._program(argv[0])
+        program = self._find_program(argv[0])
         arguments: list[Argument] = []
         has_dashes = False
         for number, text in enumerate(argv[1:], start=1):
@@ -81,14 +83,14 @@ class _Reader(EntryReader[CommandPlan]):
             except TemplateError as error:
                 self.problem(path, str(error))
                 continue
-            self._check(argument, path, arguments, has_dashes)
+            self._check_argument(argument, path, arguments, has_dashes)
             arguments.append(argument)
             has_dashes = has_dashes or literal_text(argument) == "--"
         self._check_scripts(argv)
         self._check_unused(argv, arguments)
         return program, tuple(arguments)
 
-    def _program(self, text: str) -> str:
+    def _find_program(self, text: str) -> str:
         path = "entry.argv[0]"
         if not text or "\0" in text or _has_placeholder(text):
             self.problem(
@@ -102,7 +104,7 @@ class _Reader(EntryReader[CommandPlan]):
             )
         return text
 
-    def _check(
+    def _check_argument(
         self, argument: Argument, path: str, before: list[Argument], has_dashes: bool
     ) -> None:
         for name in sorted(argument.parameters):
@@ -202,14 +204,14 @@ class _Reader(EntryReader[CommandPlan]):
         names = config.get("may_be_option", [])
         path = "entry.config.may_be_option"
         chosen = {name for name in self.parameters if self._is_chosen(name)}
-        for number, name in self._texts(names, path, "names of parameters"):
+        for number, name in self._list_texts(names, path, "names of parameters"):
             if name not in self.parameters:
                 hint = suggest_near(name, self.parameters)
                 self.problem(f"{path}[{number}]", f"there is no parameter {name!r}{hint}")
             chosen.add(name)
         return chosen
 
-    def _cwd(self, cwd: Any) -> str | None:
+    def _read_cwd(self, cwd: Any) -> str | None:
         if cwd is None:
             return None
         if not isinstance(cwd, str) or not cwd or "\0" in cwd or _has_placeholder(cwd):
@@ -220,14 +222,14 @@ class _Reader(EntryReader[CommandPlan]):
             return None
         return cwd
 
-    def _env(self, env: Any) -> tuple[tuple[str, TextTemplate], ...]:
+    def _read_env(self, env: Any) -> tuple[tuple[str, TextTemplate], ...]:
         if not isinstance(env, Mapping):
             self.problem("entry.config.env", f"must map names to texts, got {env!r}")
             return ()
         entries = []
         for name, text in env.items():
             path = f"entry.config.env.{name}"
-            self._variable(name, path)
+            self._check_variable(name, path)
             if not isinstance(text, str) or "\0" in text:
                 self.problem(path, f"must be a text; write {str(text)!r} in quotes")
                 continue
@@ -241,18 +243,18 @@ class _Reader(EntryReader[CommandPlan]):
             entries.append((str(name), template))
         return tuple(entries)
 
-    def _inherit(self, names: Any) -> tuple[str, ...]:
+    def _read_inherit(self, names: Any) -> tuple[str, ...]:
         path = "entry.config.inherit"
-        found = list(self._texts(names, path, "names of environment variables"))
+        found = list(self._list_texts(names, path, "names of environment variables"))
         for number, name in found:
-            self._variable(name, f"{path}[{number}]")
+            self._check_variable(name, f"{path}[{number}]")
         return tuple(name for _, name in found)
 
-    def _variable(self, name: Any, path: str) -> None:
+    def _check_variable(self, name: Any, path: str) -> None:
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             self.problem(path, f"{name!r} is not the name of an environment variable")
 
-    def _texts(self, value: Any, path: str, what: str) -> Iterator[tuple[int, str]]:
+    def _list_texts(self, value: Any, path: str, what: str) -> Iterator[tuple[int, str]]:
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             yield from enumerate(value)
         else:

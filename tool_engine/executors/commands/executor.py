@@ -32,7 +32,7 @@ class CommandExecutor:
 
     def __init__(self, path: Sequence[str] = SYSTEM_PATH) -> None:
         self._path = tuple(path)
-        self._plans = CompiledEntries(_compile)
+        self._plans = CompiledEntries(_compile_plan)
 
     async def execute(
         self, tool: Tool, params: dict[str, Any], context: ToolExecutionContext
@@ -54,19 +54,19 @@ class CommandExecutor:
         try:
             argv = [plan.program, *command_line(plan.arguments, params)]
             await secrets.read_files(part for _, text in plan.env for part in text.secrets)
-            env = _environment(plan, secrets)
-            finished = await self._finished(plan, argv, env, timeout)
-            outcome = partial(_outcome, plan, finished, timeout, secrets)
+            env = _make_environment(plan, secrets)
+            finished = await self._run_command(plan, argv, env, timeout)
+            outcome = partial(_make_outcome, plan, finished, timeout, secrets)
             return await asyncio.to_thread(outcome) if finished.is_large else outcome()
         except (ToolExecutionError, TimeoutError) as error:
             raise hidden(error, secrets) from None
 
-    async def _finished(
+    async def _run_command(
         self, plan: CommandPlan, argv: list[str], env: dict[str, str], seconds: float | None
     ) -> Finished:
-        return await ProcessGroup(partial(self._command, plan, argv, env), seconds).run()
+        return await ProcessGroup(partial(self._make_command, plan, argv, env), seconds).run()
 
-    def _command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
+    def _make_command(self, plan: CommandPlan, argv: list[str], env: dict[str, str]) -> Command:
         """Prepare the command. Blocks: runs in the command's own thread."""
         # Looked up each time: another user may be able to replace it since the last call.
         return Command(
@@ -78,7 +78,7 @@ class CommandExecutor:
         )
 
 
-def _compile(tool: Tool) -> CommandPlan:
+def _compile_plan(tool: Tool) -> CommandPlan:
     if sys.platform != "linux":
         raise ToolExecutionError(
             f"commands run on Linux only, this is {sys.platform}: nowhere else can it be made "
@@ -87,7 +87,7 @@ def _compile(tool: Tool) -> CommandPlan:
     return compile_entry(tool)
 
 
-def _outcome(
+def _make_outcome(
     plan: CommandPlan, finished: Finished, timeout: float | None, secrets: SecretScope
 ) -> dict[str, Any]:
     output = output_of(plan.program, finished, timeout)
@@ -102,7 +102,7 @@ def seconds_left(context: ToolExecutionContext) -> float | None:
     return context.deadline - asyncio.get_running_loop().time()
 
 
-def _environment(plan: CommandPlan, secrets: SecretScope) -> dict[str, str]:
+def _make_environment(plan: CommandPlan, secrets: SecretScope) -> dict[str, str]:
     env = {"PATH": os.pathsep.join(SYSTEM_PATH), "LANG": "C.UTF-8"}
     env.update({name: os.environ[name] for name in plan.inherit if name in os.environ})
     for name, template in plan.env:

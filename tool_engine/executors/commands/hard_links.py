@@ -71,7 +71,7 @@ def _files_below(path: str) -> Iterator[tuple[str, os.stat_result]]:
         entries = _entries_of(pending.pop(), path)
         seen += len(entries)
         if seen > MAX_ENTRIES:
-            raise _unknown(path, f"are more than {MAX_ENTRIES} files")
+            raise _unknown_error(path, f"are more than {MAX_ENTRIES} files")
         for each in entries:
             with suppress(FileNotFoundError):  # it has gone meanwhile
                 status = os.lstat(each)
@@ -91,7 +91,7 @@ def _entries_of(folder: str, path: str) -> list[str]:
     except OSError as error:
         if _is_closed(folder):
             return []
-        raise _unknown(path, f"{folder!r} cannot be listed ({error.strerror})") from None
+        raise _unknown_error(path, f"{folder!r} cannot be listed ({error.strerror})") from None
 
 
 def _is_closed(folder: str) -> bool:
@@ -102,7 +102,7 @@ def _is_closed(folder: str) -> bool:
         return True
 
 
-def _unknown(path: str, why: str) -> ToolExecutionError:
+def _unknown_error(path: str, why: str) -> ToolExecutionError:
     return ToolExecutionError(
         "whether scripts of this tool may write what no tool may change, by a hard link, is not "
         f"known: below {path!r} {why}; name folders with less in entry.config.write, and keep "

@@ -43,11 +43,13 @@ def script_places(argv: Sequence[str]) -> Iterator[tuple[str, int]]:
         name = _VERSION.sub("", word.rpartition("/")[2])
         option = _SCRIPT_OPTIONS.get(name)
         if option is not None:
-            for place in _scripts(name, option, argv, number + 1):
+            for place in _find_scripts(name, option, argv, number + 1):
                 yield name, place
 
 
-def _scripts(name: str, option: re.Pattern[str], argv: Sequence[str], start: int) -> Iterator[int]:
+def _find_scripts(
+    name: str, option: re.Pattern[str], argv: Sequence[str], start: int
+) -> Iterator[int]:
     number = start
     while number < len(argv):
         word = argv[number]

@@ -16,9 +16,9 @@ def give_up_privileges() -> None:
     change is permanent for the calling thread: use one that starts a single command. See prctl(2),
     PR_SET_NO_NEW_PRIVS.
     """
-    _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None)

@@ -82,14 +82,14 @@ class ShellExecutor:
             ToolExecutionError: There is no sandbox, or the script cannot be run or wrote too much.
             TimeoutError: It did not end in time; nothing of it is left.
         """
-        plan, script = self._runnable(tool, params)
+        plan, script = self._check_runnable(tool, params)
         timeout = seconds_left(context)
-        finished = await ProcessGroup(partial(_command, plan, script), timeout).run()
+        finished = await ProcessGroup(partial(_make_command, plan, script), timeout).run()
         return output_of("the script", finished, timeout)
 
     def preview(self, tool: Tool, params: dict[str, Any]) -> str:
         """Return what the approver sees; raise if the script cannot run."""
-        plan, script = self._runnable(tool, params)
+        plan, script = self._check_runnable(tool, params)
         writes = ", ".join(plan.write) or "nothing"
         reads = "".join(f", {each}" for each in plan.read)
         network = "may use the network" if plan.network else "no network"
@@ -98,7 +98,7 @@ class ShellExecutor:
             f"{network}):\n{script}"
         )
 
-    def _runnable(self, tool: Tool, params: dict[str, Any]) -> tuple[ShellPlan, str]:
+    def _check_runnable(self, tool: Tool, params: dict[str, Any]) -> tuple[ShellPlan, str]:
         plan, script = self._plans.of(tool), params[SCRIPT]
         if obstacle := sandbox_launcher.obstacle():
             raise ToolExecutionError(f"{tool.name} is disabled, for it has no sandbox: {obstacle}")
@@ -121,14 +121,14 @@ def check_script(plan: ShellPlan, script: str) -> None:
         )
 
 
-def _command(plan: ShellPlan, script: str) -> Command:
+def _make_command(plan: ShellPlan, script: str) -> Command:
     if not sys.executable:
         raise ToolExecutionError(
             "the sandbox needs the Python interpreter, whose path (sys.executable) is not known"
         )
     system = (*_SYSTEM, *(_NETWORK if plan.network else ()))
-    (folder,) = _existing("entry.cwd", [plan.cwd])
-    writable = _existing("entry.config.write", plan.write)
+    (folder,) = _find_existing("entry.cwd", [plan.cwd])
+    writable = _find_existing("entry.config.write", plan.write)
     trusted = trusted_paths()
     for each in trusted:
         _check_writable(writable, each)
@@ -137,13 +137,13 @@ def _command(plan: ShellPlan, script: str) -> Command:
         "read": [
             *filter(os.path.exists, system),
             folder,
-            *_existing("entry.config.read", plan.read),
+            *_find_existing("entry.config.read", plan.read),
         ],
         "write": writable,
         "devices": [*filter(os.path.exists, _DEVICES)],
         "network": plan.network,
-        "calls": _calls(plan, has_attributes=False),
-        "calls_with_mounts": _calls(plan, has_attributes=True),
+        "calls": _filter_calls(plan, has_attributes=False),
+        "calls_with_mounts": _filter_calls(plan, has_attributes=True),
         "program": _SHELL,
     }
     launcher = [sys.executable, "-I", "-S", sandbox_launcher.__file__, json.dumps(policy)]
@@ -169,12 +169,12 @@ def _check_writable(folders: Sequence[str], trusted: TrustedPath) -> None:
             )
 
 
-def _calls(plan: ShellPlan, *, has_attributes: bool) -> str:
+def _filter_calls(plan: ShellPlan, *, has_attributes: bool) -> str:
     machine = platform.machine()
     return call_filter(machine, has_network=plan.network, has_attributes=has_attributes).hex()
 
 
-def _existing(key: str, paths: Sequence[str]) -> list[str]:
+def _find_existing(key: str, paths: Sequence[str]) -> list[str]:
     found = []
     for path in paths:
         real = Path(path).resolve()

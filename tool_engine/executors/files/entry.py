@@ -58,7 +58,9 @@ class FileEntry(msgspec.Struct, frozen=True):
     def open(self) -> FileRoot:
         """Open the root; raise `ToolExecutionError` if its variable is not set."""
         parts = self.root.parts
-        text = "".join(_variable(p.name) if isinstance(p, SecretPart) else str(p) for p in parts)
+        text = "".join(
+            _read_variable(p.name) if isinstance(p, SecretPart) else str(p) for p in parts
+        )
         path = Path(self.folder or Path.cwd(), Path(text).expanduser())
         return FileRoot(os.path.normpath(path), self.folder)
 
@@ -67,10 +69,10 @@ class _Reader(EntryReader[FileEntry]):
     def read(self) -> FileEntry | None:
         entry = self.tool.implementation_config
         self.keys(entry, _ENTRY_KEYS, "entry")
-        root = self._root(entry.get("root"))
+        root = self._read_root(entry.get("root"))
         config = self.config(_CONFIG_KEYS)
         max_bytes = self._max_bytes(config.get("max_bytes", DEFAULT_MAX_BYTES))
-        ignore = self._ignore(config.get("ignore"))
+        ignore = self._read_ignore(config.get("ignore"))
         self._check_parameters()
         if root is None:
             return None
@@ -78,7 +80,7 @@ class _Reader(EntryReader[FileEntry]):
         folder = None if source is None else str(Path(source).absolute().parent)
         return FileEntry(root=root, folder=folder, max_bytes=max_bytes, ignore=ignore)
 
-    def _root(self, root: Any) -> TextTemplate | None:
+    def _read_root(self, root: Any) -> TextTemplate | None:
         path = "entry.root"
         if root is None:
             self.problem(
@@ -113,7 +115,7 @@ class _Reader(EntryReader[FileEntry]):
         )
         return DEFAULT_MAX_BYTES
 
-    def _ignore(self, globs: Any) -> tuple[str, ...] | None:
+    def _read_ignore(self, globs: Any) -> tuple[str, ...] | None:
         if globs is None:
             return None
         if isinstance(globs, list) and all(isinstance(glob, str) and glob for glob in globs):
@@ -142,7 +144,7 @@ check_entry = _Reader.check
 compile_entry = _Reader.compile
 
 
-def _variable(name: str) -> str:
+def _read_variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         state = "is not set" if value is None else "is empty"

@@ -49,7 +49,7 @@ class FileReadExecutor:
         shown = lines.part(lines.number(offset, path), column, limit, path)
         content = shown.pop("content")
         if flag(params, "numbered"):
-            content = _numbered(content, shown["first_line"])
+            content = _number_lines(content, shown["first_line"])
         return {"path": path, "content": content, **shown, "version": found.version}
 
 
@@ -68,15 +68,15 @@ class _Lines:
         return first
 
     def part(self, first: int, column: int, limit: int, path: str) -> dict[str, Any]:
-        begin = self._start(first)
+        begin = self._line_start(first)
         start = begin + column - 1
-        if column > 1 and start >= self._end(begin):
+        if column > 1 and start >= self._line_end(begin):
             raise ToolExecutionError(f"line {first} of {path!r} has no column {column}")
         last, end = first - 1, start
         while last < min(self.total, first + limit - 1):
-            if self._end(end) - start > MAX_CHARACTERS:
+            if self._line_end(end) - start > MAX_CHARACTERS:
                 break
-            last, end = last + 1, self._end(end)
+            last, end = last + 1, self._line_end(end)
         following = (last + 1, 1) if last < self.total else None
         if last < first <= self.total:
             # Not even the rest of this one line fits: cut it.
@@ -90,19 +90,19 @@ class _Lines:
             **({"next": {"offset": following[0], "column": following[1]}} if following else {}),
         }
 
-    def _end(self, position: int) -> int:
+    def _line_end(self, position: int) -> int:
         return self._text.find("\n", position) + 1 or len(self._text)
 
-    def _start(self, line: int) -> int:
+    def _line_start(self, line: int) -> int:
         position, left = 0, line - 1
         while (ends := self._text.count("\n", position, position + _STEP)) < left:
             position, left = position + _STEP, left - ends
         for _ in range(left):
-            position = self._end(position)
+            position = self._line_end(position)
         return position
 
 
-def _numbered(content: str, first: int) -> str:
+def _number_lines(content: str, first: int) -> str:
     if not content:
         return content
     lines = content.removesuffix("\n").split("\n")

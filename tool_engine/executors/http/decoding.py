@@ -33,7 +33,7 @@ class Decoder(Protocol):
 
 
 def accepted_encodings() -> str:
-    return "gzip, deflate" if _brotli() is None else "gzip, deflate, br"
+    return "gzip, deflate" if _load_brotli() is None else "gzip, deflate, br"
 
 
 def decoder_for(encoding: str) -> Decoder:
@@ -57,7 +57,7 @@ def decoder_for(encoding: str) -> Decoder:
         raise DecodingError(
             f"is encoded as {names[0][:40]!r}, which is not supported; ask for gzip, deflate or br"
         )
-    library = _brotli()
+    library = _load_brotli()
     if library is None:
         raise DecodingError(
             "is encoded with brotli ('br'), which is not installed; run "
@@ -85,18 +85,18 @@ class _Deflated:
     def feed(self, data: bytes) -> Iterator[bytes]:
         # The rest of a member is copied at its end, so the slices bound that work.
         for start in range(0, len(data), _SLICE):
-            yield from self._decode(data[start : start + _SLICE])
+            yield from self._decode_piece(data[start : start + _SLICE])
 
     def close(self) -> None:
         if self._inner is not None and not self._inner.eof:
             raise DecodingError("is cut off: its compressed data has no end")
 
-    def _decode(self, data: bytes) -> Iterator[bytes]:
+    def _decode_piece(self, data: bytes) -> Iterator[bytes]:
         piece = b""
         # A full piece may have left more inside, even when all input is consumed.
         while data or len(piece) == PIECE:
             if self._inner is None or self._inner.eof:
-                data = self._begin(data)
+                data = self._begin_member(data)
                 if not data:
                     return
             try:
@@ -107,7 +107,7 @@ class _Deflated:
             if piece:
                 yield piece
 
-    def _begin(self, data: bytes) -> bytes:
+    def _begin_member(self, data: bytes) -> bytes:
         if self._members and self._is_gzip:
             data = data.lstrip(b"\0")  # padding after the last member
         if not data:
@@ -132,23 +132,23 @@ class _Brotli:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         self._is_begun = True
-        piece = self._process(data)
+        piece = self._process_piece(data)
         while piece or not self._inner.can_accept_more_data():
             yield piece
-            piece = self._process(b"")
+            piece = self._process_piece(b"")
 
     def close(self) -> None:
         if self._is_begun and not self._inner.is_finished():
             raise DecodingError("is cut off: its compressed data has no end")
 
-    def _process(self, data: bytes) -> bytes:
+    def _process_piece(self, data: bytes) -> bytes:
         try:
             return bytes(self._inner.process(data, output_buffer_limit=PIECE))
         except self._error as error:
             raise DecodingError(f"cannot be decompressed: {error}") from None
 
 
-def _brotli() -> Any:
+def _load_brotli() -> Any:
     try:
         library = import_module(_BROTLI)
     except ImportError:

@@ -51,7 +51,7 @@ class _Reader(EntryReader[HTTPEntry]):
         plan = read_plan(self, request, response.parameters) if is_declarative else None
         if not is_declarative:
             self._check_no_plan(request)
-        allow = self._allow(entry.get("allow", ()))
+        allow = self._read_allow(entry.get("allow", ()))
         max_bytes = self._max_bytes(request.get("max_bytes", DEFAULT_MAX_BYTES))
         return HTTPEntry(
             plan=plan,
@@ -71,7 +71,7 @@ class _Reader(EntryReader[HTTPEntry]):
                 "entry.request.url", "is missing; write it, or declare a parameter named 'url'"
             )
 
-    def _allow(self, lines: Any) -> AllowList:
+    def _read_allow(self, lines: Any) -> AllowList:
         if isinstance(lines, str) or not isinstance(lines, list | tuple):
             self.problem("entry.allow", f"must be a list such as ['127.0.0.1:8080'], got {lines!r}")
             return AllowList()

@@ -84,7 +84,7 @@ class HTTPExecutor:
             self._allow = AllowList.parse(allow)
         except ValueError as error:
             raise ConfigurationError(f"allow: {error}") from None
-        self._entries = CompiledEntries(self._compile)
+        self._entries = CompiledEntries(self._compile_tool)
         self._tokens = AccessTokens(self._post_for_token)
         self._names = NameThreads()
         # Separate by permitted hosts: a connection that one tool was permitted to open must not be
@@ -112,7 +112,7 @@ class HTTPExecutor:
         secrets = SecretScope()
         sending = _Sending(entry, context, Budget(entry.max_bytes))
         try:
-            output = await self._run(sending, params, secrets)
+            output = await self._run_entry(sending, params, secrets)
             if secrets.is_empty:
                 return output
             return await apart(sending.budget.spent, secrets.hide, output)
@@ -133,29 +133,31 @@ class HTTPExecutor:
             else:
                 asyncio.run_coroutine_threadsafe(session.close(), loop)
 
-    async def _run(self, sending: _Sending, params: dict[str, Any], secrets: SecretScope) -> Any:
+    async def _run_entry(
+        self, sending: _Sending, params: dict[str, Any], secrets: SecretScope
+    ) -> Any:
         entry, context = sending.entry, sending.context
         if entry.plan is None:
             request = request_of_call(params, secrets)
             sending.timeout = _timeout_of(params)
-            answer = await self._answer(request, sending)
+            answer = await self._fetch_answer(request, sending)
             if entry.select is None:
                 return await apart(len(answer.body), described, answer)
             return await apart(len(answer.body), selected, answer, entry.select)
         if entry.pages is not None:
             make = partial(self._request_of_plan, entry.plan, params, secrets, entry.allow, context)
-            fetch = partial(self._answer, sending=sending)
+            fetch = partial(self._fetch_answer, sending=sending)
             return await read_pages(make, entry.pages, entry.select, fetch)
         request = await self._request_of_plan(entry.plan, params, secrets, entry.allow, context)
         if entry.save_to is not None:
-            return await self._save(request, sending, entry.save_to, params)
-        answer = await self._answer(request, sending)
+            return await self._save_answer(request, sending, entry.save_to, params)
+        answer = await self._fetch_answer(request, sending)
         # Most answers are small: spare them an await.
         if is_quick(len(answer.body)):
             return selected(answer, entry.select)
         return await apart(len(answer.body), selected, answer, entry.select)
 
-    async def _save(
+    async def _save_answer(
         self,
         request: HTTPRequest,
         sending: _Sending,
@@ -173,12 +175,12 @@ class HTTPExecutor:
 
             # A file keeps the bytes as they are: compressing them for the way gains nothing.
             request.headers = {"Accept-Encoding": "identity"} | request.headers
-            answer = await self._answer(request, sending, keep)
+            answer = await self._fetch_answer(request, sending, keep)
             check_success(answer)
             saved = await download.finish(sending.context.deadline)
         return saved | {"content_type": answer.content_type or None}
 
-    def _compile(self, tool: Tool) -> HTTPEntry:
+    def _compile_tool(self, tool: Tool) -> HTTPEntry:
         entry = compile_entry(tool)
         allow = AllowList(self._allow.entries + entry.allow.entries)
         return msgspec.structs.replace(entry, allow=allow, resent=_resent_methods(tool))
@@ -201,7 +203,7 @@ class HTTPExecutor:
                 try:
                     return await self._tokens.get(wanted, refused=refused)
                 except AccessTokenError as error:
-                    _pause(error.pause, context)
+                    _note_pause(error.pause, context)
                     raise
 
             request.carry(await renew(None))
@@ -209,7 +211,9 @@ class HTTPExecutor:
         return request
 
     async def _post_for_token(self, wanted: TokenRequest) -> HTTPAnswer:
-        session = self._known(wanted.allow, False) or await self._open(wanted.allow, False)
+        session = self._known_session(wanted.allow, False) or await self._open_session(
+            wanted.allow, False
+        )
         try:
             _check_literal(wanted.url.raw_host or "", wanted.url.port or 0, wanted.allow)
             async with session.post(
@@ -217,9 +221,9 @@ class HTTPExecutor:
             ) as response:
                 return await read_answer(response, Budget(MAX_TOKEN_BYTES, "check the endpoint"))
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ToolExecutionError(_reason(error, wanted.url)) from None
+            raise ToolExecutionError(_explain_error(error, wanted.url)) from None
 
-    async def _answer(
+    async def _fetch_answer(
         self, request: HTTPRequest, sending: _Sending, take: Take | None = None
     ) -> HTTPAnswer:
         """Send `request`; `take` reads the answer, by default into memory."""
@@ -227,21 +231,25 @@ class HTTPExecutor:
         deadline = None if sending.timeout is None else asyncio.timeout(sending.timeout)
         try:
             if deadline is None:
-                return await self._send(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take or sending.keep)
             async with deadline:
-                return await self._send(request, sending, take or sending.keep)
+                return await self._send_request(request, sending, take or sending.keep)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if deadline is not None and deadline.expired():
                 raise TimeoutError(
                     f"no complete answer from {first.host_port_subcomponent} within "
                     f"{sending.timeout:g} seconds (parameter 'timeout')"
                 ) from None
-            raise ToolExecutionError(_reason(error, request.url)) from None
+            raise ToolExecutionError(_explain_error(error, request.url)) from None
 
-    async def _send(self, request: HTTPRequest, sending: _Sending, take: Take) -> HTTPAnswer:
+    async def _send_request(
+        self, request: HTTPRequest, sending: _Sending, take: Take
+    ) -> HTTPAnswer:
         allow = sending.entry.allow
         may_resend = request.method in sending.entry.resent
-        session = self._known(allow, may_resend) or await self._open(allow, may_resend)
+        session = self._known_session(allow, may_resend) or await self._open_session(
+            allow, may_resend
+        )
         for _ in range(MAX_REDIRECTS + 1):
             _check_literal(request.url.raw_host or "", request.url.port or 0, allow)
             async with session.request(
@@ -264,14 +272,14 @@ class HTTPExecutor:
             f"the request was redirected more than {MAX_REDIRECTS} times; give the final URL"
         )
 
-    def _known(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession | None:
+    def _known_session(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession | None:
         session = self._sessions.get((asyncio.get_running_loop(), allow, may_resend))
         return None if session is None or session.closed else session
 
-    async def _open(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession:
+    async def _open_session(self, allow: AllowList, may_resend: bool) -> aiohttp.ClientSession:
         await self._forget_closed_loops()
         session = aiohttp.ClientSession(
-            connector=self._connector(allow),
+            connector=self._make_connector(allow),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "tool-engine", "Accept-Encoding": accepted_encodings()},
             # Decoded here, where each step is bounded.
@@ -284,7 +292,7 @@ class HTTPExecutor:
         self._sessions[asyncio.get_running_loop(), allow, may_resend] = session
         return session
 
-    def _connector(self, allow: AllowList) -> aiohttp.BaseConnector:
+    def _make_connector(self, allow: AllowList) -> aiohttp.BaseConnector:
         """Return the connector; `tool_engine.testing` overrides it with one without a network."""
         return GuardedConnector(GuardedResolver(allow, NameResolver(self._names)))
 
@@ -302,10 +310,10 @@ def _resent_methods(tool: Tool) -> frozenset[str]:
 
 def _back_off(response: aiohttp.ClientResponse, context: ToolExecutionContext) -> None:
     """Report the requested pause before reading the body: other calls may be next."""
-    _pause(pause_asked_for(response.status, response.headers), context)
+    _note_pause(pause_asked_for(response.status, response.headers), context)
 
 
-def _pause(seconds: float | None, context: ToolExecutionContext) -> None:
+def _note_pause(seconds: float | None, context: ToolExecutionContext) -> None:
     if seconds is not None and context.bound_call is not None:
         context.back_off(seconds)
 
@@ -333,7 +341,7 @@ def _check_whole(response: aiohttp.ClientResponse, request: HTTPRequest) -> None
         )
 
 
-def _reason(error: Exception, url: URL) -> str:
+def _explain_error(error: Exception, url: URL) -> str:
     place = url.host_port_subcomponent
     for kind, sentence in _REASONS:
         if isinstance(error, kind):

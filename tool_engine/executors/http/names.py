@@ -57,7 +57,7 @@ class NameResolver(AbstractResolver):
         return [
             ResolveResult(
                 hostname=host,
-                host=_text(address),
+                host=_address_text(address),
                 port=address[1],
                 family=kind,
                 proto=protocol,
@@ -70,6 +70,6 @@ class NameResolver(AbstractResolver):
         """Do nothing: the threads belong to the executor."""
 
 
-def _text(address: tuple[Any, ...]) -> str:
+def _address_text(address: tuple[Any, ...]) -> str:
     zone = address[3] if len(address) > 3 else 0
     return f"{address[0]}%{zone}" if zone else str(address[0])

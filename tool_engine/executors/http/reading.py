@@ -63,12 +63,12 @@ async def read_answer(response: aiohttp.ClientResponse, budget: Budget) -> HTTPA
 def answer_of(response: aiohttp.ClientResponse, body: bytes = b"") -> HTTPAnswer:
     return HTTPAnswer(
         status=response.status,
-        reason=_printable(response.reason or ""),
+        reason=_make_printable(response.reason or ""),
         received=response.headers,
         content_type=response.content_type if "Content-Type" in response.headers else "",
         charset=response.charset,
         body=body,
-        origin=_origin(response),
+        origin=_name_origin(response),
     )
 
 
@@ -96,25 +96,26 @@ async def pour(
             decoder.close()
     except DecodingError as error:
         response.close()
-        raise ToolExecutionError(f"the answer of {_origin(response)} {error}") from None
+        raise ToolExecutionError(f"the answer of {_name_origin(response)} {error}") from None
 
 
 def is_success(response: aiohttp.ClientResponse) -> bool:
     return 200 <= response.status < 300
 
 
-def _printable(reason: str) -> str:
+def _make_printable(reason: str) -> str:
     if reason.isprintable():
         return reason[:80]
     return "".join(char for char in reason[:80] if char.isprintable())
 
 
-def _origin(response: aiohttp.ClientResponse) -> str:
+def _name_origin(response: aiohttp.ClientResponse) -> str:
     return str(response.url.host_port_subcomponent)
 
 
 def _too_large(response: aiohttp.ClientResponse, budget: Budget) -> ToolExecutionError:
     response.close()
     return ToolExecutionError(
-        f"the answer of {_origin(response)} is larger than {budget.max_bytes} bytes; {budget.cure}"
+        f"the answer of {_name_origin(response)} is larger than {budget.max_bytes} bytes; "
+        f"{budget.cure}"
     )

@@ -60,7 +60,7 @@ class _Reader(EntryReader[PythonEntry]):
         self.keys(self.tool.implementation_config, _ENTRY_KEYS, "entry")
         config = self.config(_CONFIG_KEYS)
         is_isolated = self._is_isolated(config)
-        memory = self._memory(config.get("memory", DEFAULT_MEMORY))
+        memory = self._read_memory(config.get("memory", DEFAULT_MEMORY))
         cpu = config.get("cpu")
         if cpu is not None and not _is_number(cpu, 0, _MOST_CPU):
             self.problem(
@@ -72,14 +72,14 @@ class _Reader(EntryReader[PythonEntry]):
                 "entry.config.workers",
                 f"must be a whole number from 1 to {_MOST_WORKERS}, got {workers!r}",
             )
-        place = self._place(self.tool.handler)
+        place = self._read_place(self.tool.handler)
         if place is None or self.problems:
             return None
         return PythonEntry(
             *place, is_isolated, memory, None if cpu is None else float(cpu), workers
         )
 
-    def _place(self, handler: str) -> tuple[str, str] | None:
+    def _read_place(self, handler: str) -> tuple[str, str] | None:
         module, _, name = handler.partition(":")
         if not (_is_dotted(module) and _is_dotted(name)):
             self.problem(
@@ -105,8 +105,8 @@ class _Reader(EntryReader[PythonEntry]):
                     )
         return bool(isolation == "process")
 
-    def _memory(self, value: Any) -> int:
-        size = _size(value)
+    def _read_memory(self, value: Any) -> int:
+        size = _parse_size(value)
         if size is not None and _LEAST_MEMORY <= size <= _MOST_MEMORY:
             return size
         self.problem(
@@ -143,7 +143,7 @@ def _is_number(value: Any, above: float, most: float) -> bool:
     return is_number and above < value <= most
 
 
-def _size(value: Any) -> int | None:
+def _parse_size(value: Any) -> int | None:
     """Return the bytes of 268435456 or "256MiB"; None for what is neither."""
     if type(value) is int:
         return value

@@ -65,15 +65,15 @@ class ProcessExecutor:
             TimeoutError: It did not end in time; nothing of the call is left.
         """
         wire, timeout = context.to_wire(), seconds_left(context)
-        return await _Call(self._pool(tool), params, wire, timeout, trace_headers()).run()
+        return await _Call(self._find_pool(tool), params, wire, timeout, trace_headers()).run()
 
     async def close(self) -> None:
         """End the idle worker processes; the others end with their calls."""
         pools, self._pools = self._pools, {}
         if pools:
-            await asyncio.to_thread(_close, [pool for _, pool in pools.values()])
+            await asyncio.to_thread(_close_pools, [pool for _, pool in pools.values()])
 
-    def _pool(self, tool: Tool) -> WorkerPool:
+    def _find_pool(self, tool: Tool) -> WorkerPool:
         known, approved = self._pools.get(tool.name), self._approved(tool)
         is_same = known is not None and _is_same(known[0], tool)
         if known is not None and is_same and known[1].entry.approved == approved:
@@ -96,6 +96,6 @@ def _is_same(known: Tool, tool: Tool) -> bool:
     return known is tool or has_same_text
 
 
-def _close(pools: list[WorkerPool]) -> None:
+def _close_pools(pools: list[WorkerPool]) -> None:
     for pool in pools:
         pool.close()

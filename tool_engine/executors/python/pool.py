@@ -73,8 +73,8 @@ class WorkerPool:
             TimeoutError: The deadline passed; nothing of the call is left.
         """
         try:
-            with self._turn(deadline, bell):
-                while (answer := self._try(params, context, deadline, bell, trace)) is None:
+            with self._hold_turn(deadline, bell):
+                while (answer := self._try_worker(params, context, deadline, bell, trace)) is None:
                     pass
         except WorkerStoppedError as stopped:
             if stopped.reason == "deadline":
@@ -84,13 +84,13 @@ class WorkerPool:
                 ) from None
             raise ToolExecutionError("the call ended early, and its worker was stopped") from None
         if answer.error is not None:
-            raise _raised(answer.error, self.entry)
+            raise _make_exception(answer.error, self.entry)
         return answer.value
 
     def describe(self, deadline: float | None, bell: Bell) -> Answer:
         """What a worker says of the handler after importing it, see `guest`; raises as `run`."""
-        with self._turn(deadline, bell):
-            worker = self._take()
+        with self._hold_turn(deadline, bell):
+            worker = self._take_worker()
             is_kept = False
             try:
                 answer = worker.prepare(deadline, bell)
@@ -107,7 +107,7 @@ class WorkerPool:
         for worker in idle:
             worker.end()
 
-    def _try(
+    def _try_worker(
         self,
         params: dict[str, Any],
         context: dict[str, Any],
@@ -116,7 +116,7 @@ class WorkerPool:
         trace: dict[str, str] | None,
     ) -> Answer | None:
         """The answer of one worker; None: it was idle, and died before it knew of the call."""
-        worker = self._take()
+        worker = self._take_worker()
         was_idle, is_kept = worker.is_ready, False
         try:
             self._make_ready(worker, deadline, bell)
@@ -132,7 +132,7 @@ class WorkerPool:
         return answer
 
     @contextlib.contextmanager
-    def _turn(self, deadline: float | None, bell: Bell) -> Iterator[None]:
+    def _hold_turn(self, deadline: float | None, bell: Bell) -> Iterator[None]:
         waiting = select.poll()
         waiting.register(self._free, select.POLLIN)
         waiting.register(bell.fileno(), select.POLLIN)
@@ -151,7 +151,7 @@ class WorkerPool:
         finally:
             os.eventfd_write(self._free, 1)
 
-    def _take(self) -> Worker:
+    def _take_worker(self) -> Worker:
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
@@ -182,7 +182,7 @@ def _may_go_on(answer: Answer) -> bool:
     return answer.error is None or answer.error.kind not in ("memory", "exit")
 
 
-def _raised(fault: Fault, entry: PythonEntry) -> Exception:
+def _make_exception(fault: Fault, entry: PythonEntry) -> Exception:
     """What a handler in this process would have raised."""
     if fault.kind == "execution":
         return ToolExecutionError(fault.message, details=fault.details, is_final=fault.is_final)

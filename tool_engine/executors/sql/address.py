@@ -31,32 +31,32 @@ def resolved(name: str, source: DatabaseSource) -> tuple[str, SecretScope]:
     scope = SecretScope()
     try:
         parts = TextTemplate.parse(source.url).parts
-        url = _filled(parts, name)
+        url = _fill_parts(parts, name)
         # Checked again: the value of a URL that is one secret is known only now.
         found = DatabaseSource(url=url)
     except (TemplateError, ConfigurationError) as error:
         raise ToolExecutionError(f"the engine's source {name!r}: {error}") from None
-    for secret in _secrets(url):
+    for secret in _find_passwords(url):
         scope.hide_value(secret)
     return found.url, scope
 
 
-def _filled(parts: Iterable[Part], name: str) -> str:
+def _fill_parts(parts: Iterable[Part], name: str) -> str:
     parts = tuple(parts)
     if len(parts) == 1:
-        return _text(parts[0], name)
-    last = max((at for at, part in enumerate(parts) if "@" in str(_literal(part))), default=-1)
+        return _resolve_part(parts[0], name)
+    last = max((at for at, part in enumerate(parts) if "@" in str(_literal_of(part))), default=-1)
     return "".join(
         text if isinstance(part, str) or at > last else quote(text, safe="")
-        for at, (part, text) in enumerate((part, _text(part, name)) for part in parts)
+        for at, (part, text) in enumerate((part, _resolve_part(part, name)) for part in parts)
     )
 
 
-def _literal(part: Part) -> str:
+def _literal_of(part: Part) -> str:
     return part if isinstance(part, str) else ""
 
 
-def _text(part: Part, name: str) -> str:
+def _resolve_part(part: Part, name: str) -> str:
     if isinstance(part, str):
         return part
     if isinstance(part, ParameterPart):
@@ -73,7 +73,7 @@ def _text(part: Part, name: str) -> str:
     return value
 
 
-def _secrets(url: str) -> Iterable[str]:
+def _find_passwords(url: str) -> Iterable[str]:
     """Return a URL's password, as written and as sent."""
     user, mark, _ = url.partition("://")[2].rpartition("@")
     password = user.partition(":")[2]

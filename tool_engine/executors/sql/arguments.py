@@ -23,20 +23,20 @@ def argument(name: str, value: Any, kind: str, is_array: bool) -> Any:
     if value is None:
         return None
     if not is_array:
-        return _single(name, value, kind)
+        return _convert_single(name, value, kind)
     if not isinstance(value, list):
         raise ArgumentError(f"parameter {name!r} must be a list here, got {value!r:.80}")
-    return _items(name, value, kind.removesuffix("[]").removeprefix("_"))
+    return _convert_items(name, value, kind.removesuffix("[]").removeprefix("_"))
 
 
-def _items(name: str, values: list[Any], kind: str) -> list[Any]:
+def _convert_items(name: str, values: list[Any], kind: str) -> list[Any]:
     """Return an array's items, nested in lists for several dimensions."""
     return [
-        _items(name, item, kind)
+        _convert_items(name, item, kind)
         if isinstance(item, list) and kind not in _JSON
         else None
         if item is None
-        else _single(name, item, kind)
+        else _convert_single(name, item, kind)
         for item in values
     ]
 
@@ -44,7 +44,7 @@ def _items(name: str, values: list[Any], kind: str) -> list[Any]:
 _JSON: Final = ("json", "jsonb")
 
 
-def _single(name: str, value: Any, kind: str) -> Any:
+def _convert_single(name: str, value: Any, kind: str) -> Any:
     convert = _CONVERT.get(kind, _as_it_is)
     try:
         return convert(value)
@@ -54,7 +54,7 @@ def _single(name: str, value: Any, kind: str) -> Any:
         ) from None
 
 
-def _whole(value: Any) -> int:
+def _to_whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
     number = int(value)
@@ -63,19 +63,19 @@ def _whole(value: Any) -> int:
     return number
 
 
-def _number(value: Any) -> float:
+def _to_number(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
     return float(value)
 
 
-def _decimal(value: Any) -> Decimal:
+def _to_decimal(value: Any) -> Decimal:
     if isinstance(value, bool):
         raise TypeError
     return Decimal(str(value))
 
 
-def _truth(value: Any) -> bool:
+def _to_truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     words = {"true": True, "false": False}
@@ -84,13 +84,13 @@ def _truth(value: Any) -> bool:
     raise ValueError
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
 
 
-def _bytes(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     if not isinstance(value, str):
         raise TypeError
     try:
@@ -99,7 +99,7 @@ def _bytes(value: Any) -> bytes:
         raise ValueError from error
 
 
-def _time(value: Any) -> str:
+def _to_time(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -110,11 +110,11 @@ def _as_it_is(value: Any) -> Any:
 
 
 _CONVERT: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("int2", "int4", "int8", "oid"), _whole),
-    **dict.fromkeys(("float4", "float8"), _number),
-    "numeric": _decimal,
-    "bool": _truth,
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "xml", "unknown"), _text),
-    "bytea": _bytes,
-    **dict.fromkeys(("date", "time", "timetz", "timestamp", "timestamptz", "interval"), _time),
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), _to_whole),
+    **dict.fromkeys(("float4", "float8"), _to_number),
+    "numeric": _to_decimal,
+    "bool": _to_truth,
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext", "xml", "unknown"), _to_text),
+    "bytea": _to_bytes,
+    **dict.fromkeys(("date", "time", "timetz", "timestamp", "timestamptz", "interval"), _to_time),
 }

@@ -78,10 +78,10 @@ class _SQLReader(EntryReader[SQLPlan]):
     def read(self) -> SQLPlan | None:
         entry = self.tool.implementation_config
         self.keys(entry, _ENTRY_KEYS, "entry")
-        source = self._source(entry.get("source"))
-        is_readonly = self._readonly(entry.get("readonly", True))
-        limits = self._limits()
-        statement = self._statement(entry.get("sql"))
+        source = self._read_source(entry.get("source"))
+        is_readonly = self._read_readonly(entry.get("readonly", True))
+        limits = self._read_limits()
+        statement = self._read_statement(entry.get("sql"))
         if statement is None:
             return None
         self._check_keyword(statement, is_readonly)
@@ -91,20 +91,20 @@ class _SQLReader(EntryReader[SQLPlan]):
             source=source,
             statement=statement,
             is_readonly=is_readonly,
-            lists=self._lists(statement),
-            choices=self._choices(statement),
+            lists=self._find_lists(statement),
+            choices=self._find_choices(statement),
             **limits,
         )
         return None if self.problems else plan
 
-    def _source(self, source: Any) -> str:
+    def _read_source(self, source: Any) -> str:
         if isinstance(source, str) and source.strip():
             return source
         got = "is missing" if source is None else f"must be a name, got {source!r}"
         self.problem("entry.source", f"{got}; name a database of the engine's sources")
         return ""
 
-    def _readonly(self, value: Any) -> bool:
+    def _read_readonly(self, value: Any) -> bool:
         if value is False:
             if self.tool.effect == "read":
                 self.problem(
@@ -117,11 +117,11 @@ class _SQLReader(EntryReader[SQLPlan]):
             self.problem("entry.readonly", f"must be true or false, got {value!r}")
         return True
 
-    def _limits(self) -> dict[str, int]:
+    def _read_limits(self) -> dict[str, int]:
         config = self.config(tuple(_LIMITS))
-        return {name: self._limit(name, config) for name in _LIMITS}
+        return {name: self._read_limit(name, config) for name in _LIMITS}
 
-    def _limit(self, name: str, config: Mapping[str, Any]) -> int:
+    def _read_limit(self, name: str, config: Mapping[str, Any]) -> int:
         default, maximum = _LIMITS[name]
         value = config.get(name, default)
         if type(value) is int and 0 < value <= maximum:
@@ -132,7 +132,7 @@ class _SQLReader(EntryReader[SQLPlan]):
         )
         return default
 
-    def _statement(self, sql: Any) -> Statement | None:
+    def _read_statement(self, sql: Any) -> Statement | None:
         if not isinstance(sql, str):
             got = "is missing" if sql is None else f"must be a text, got {sql!r:.80}"
             self.problem("entry.sql", f"{got}; write a statement such as {_EXAMPLE}")
@@ -164,15 +164,15 @@ class _SQLReader(EntryReader[SQLPlan]):
                 self.problem("entry.sql", f"takes {mark}, which is not a declared parameter{hint}")
         for name in self.parameters:
             if name not in statement.values | statement.identifiers:
-                self._unused(name)
+                self._report_unused(name)
 
-    def _unused(self, name: str) -> None:
+    def _report_unused(self, name: str) -> None:
         cure = f"use it as :{name}, or remove it"
         if not name.isidentifier():
             cure = "a place is written with letters, digits and _ only: rename it, or remove it"
         self.problem("entry.sql", f"never uses the parameter {name!r}; {cure}")
 
-    def _lists(self, statement: Statement) -> frozenset[str]:
+    def _find_lists(self, statement: Statement) -> frozenset[str]:
         found = set()
         for piece in statement.pieces:
             if not isinstance(piece, Membership) or piece.name not in self.parameters:
@@ -186,13 +186,13 @@ class _SQLReader(EntryReader[SQLPlan]):
                 )
         return frozenset(found)
 
-    def _choices(self, statement: Statement) -> dict[str, frozenset[str]]:
+    def _find_choices(self, statement: Statement) -> dict[str, frozenset[str]]:
         known = statement.identifiers & self.parameters.keys()
-        return {name: self._choice(self.parameters[name]) for name in sorted(known)}
+        return {name: self._read_choice(self.parameters[name]) for name in sorted(known)}
 
-    def _choice(self, parameter: ToolParameter) -> frozenset[str]:
+    def _read_choice(self, parameter: ToolParameter) -> frozenset[str]:
         path, name = "entry.sql", parameter.name
-        found = _enum(parameter)
+        found = _find_enum(parameter)
         if not found:
             self.problem(
                 path,
@@ -251,6 +251,6 @@ def is_order(choices: frozenset[str]) -> bool:
     return {choice.upper() for choice in choices} <= _ORDERS
 
 
-def _enum(parameter: ToolParameter) -> list[Any]:
+def _find_enum(parameter: ToolParameter) -> list[Any]:
     found = parameter.validation.get("enum") or (parameter.schema or {}).get("enum")
     return found if isinstance(found, list) else []

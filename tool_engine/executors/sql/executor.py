@@ -87,10 +87,10 @@ class SQLExecutor:
         plan = self._plans.of(tool)
         watch = Watch(context)
         _check_texts(params)
-        opened = await self._open(plan)
+        opened = await self._open_database(plan)
         try:
             chosen = {
-                name: _chosen(name, params.get(name), choices, opened.database.mark)
+                name: _quote_choice(name, params.get(name), choices, opened.database.mark)
                 for name, choices in plan.choices.items()
             }
             output = await opened.database.run(plan, params, chosen, watch)
@@ -108,18 +108,18 @@ class SQLExecutor:
                 closing = asyncio.run_coroutine_threadsafe(each.database.close(), loop)
                 await asyncio.wrap_future(closing)
 
-    async def _open(self, plan: SQLPlan) -> _Opened:
+    async def _open_database(self, plan: SQLPlan) -> _Opened:
         key = (asyncio.get_running_loop(), plan.source, plan.is_readonly)
         known = self._opened.get(key)
         if known is not None:
             return known
-        source = self._source(plan)
+        source = self._find_source(plan)
         async with self._opening.setdefault(key, asyncio.Lock()):
             if key not in self._opened:
-                self._opened[key] = await asyncio.to_thread(_made, plan, source)
+                self._opened[key] = await asyncio.to_thread(_make_opened, plan, source)
             return self._opened[key]
 
-    def _source(self, plan: SQLPlan) -> DatabaseSource:
+    def _find_source(self, plan: SQLPlan) -> DatabaseSource:
         source = self._sources.get(plan.source)
         if source is None:
             raise ToolExecutionError(unknown_source(plan.source, self._sources))
@@ -130,7 +130,7 @@ class SQLExecutor:
         return source
 
 
-def _made(plan: SQLPlan, source: DatabaseSource) -> _Opened:
+def _make_opened(plan: SQLPlan, source: DatabaseSource) -> _Opened:
     url, secrets = resolved(plan.source, source)
     kind = DatabaseSource(url=url).kind
     module, name, extra = _KINDS[str(kind)]
@@ -171,7 +171,7 @@ def _has_nul(value: Any) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
-def _chosen(name: str, value: Any, choices: frozenset[str], mark: str) -> str:
+def _quote_choice(name: str, value: Any, choices: frozenset[str], mark: str) -> str:
     """Quote an identifier; checked here too, because only this protects the text."""
     if not isinstance(value, str) or value not in choices:
         raise ToolExecutionError(

@@ -64,8 +64,8 @@ class Pool(Generic[ConnectionT]):
 
         It is discarded when the body is cancelled, or leaves it unfit for another call.
         """
-        holder = await self._holder()
-        driver = await _driver(holder)
+        holder = await self._take_connection()
+        driver = await _driver_connection(holder)
         try:
             yield driver
         except BaseException as error:
@@ -78,12 +78,12 @@ class Pool(Generic[ConnectionT]):
     async def close(self) -> None:
         await self._engine.dispose()
 
-    async def _holder(self) -> AsyncConnection:
+    async def _take_connection(self) -> AsyncConnection:
         """Return a connection; replace those that the server has closed."""
         try:
             holder = await self._engine.connect()
             for _ in range(self._size):
-                if self._is_fit(await _driver(holder)):
+                if self._is_fit(await _driver_connection(holder)):
                     break
                 await holder.invalidate()
                 await holder.close()
@@ -93,5 +93,5 @@ class Pool(Generic[ConnectionT]):
         return holder
 
 
-async def _driver(holder: AsyncConnection) -> Any:
+async def _driver_connection(holder: AsyncConnection) -> Any:
     return (await holder.get_raw_connection()).driver_connection

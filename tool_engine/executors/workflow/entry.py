@@ -90,22 +90,23 @@ class _WorkflowReader(EntryReader[Workflow]):
         if not isinstance(listed, list) or not listed:
             self.problem("entry.steps", "a workflow has a list of steps, each with id and tool")
             return Workflow(())
-        if _count(listed) > MAX_STEPS:
+        if _count_steps(listed) > MAX_STEPS:
             self.problem(
                 "entry.steps",
-                f"{_count(listed)} steps; a workflow has at most {MAX_STEPS}: move some into a "
+                f"{_count_steps(listed)} steps; a workflow has at most {MAX_STEPS}: move some "
+                "into a "
                 "workflow of their own, and call that",
             )
             return Workflow(())
         steps = []
         for number, spec in enumerate(listed):
-            if (step := self._step(spec, f"entry.steps[{number}]")) is not None:
+            if (step := self._read_step(spec, f"entry.steps[{number}]")) is not None:
                 steps.append(step)
                 self._visible.update((step.id, *(branch.id for branch in step.branches)))
-        output = self._template(entry.get("output"), "entry.output", in_loop=False)
+        output = self._read_template(entry.get("output"), "entry.output", in_loop=False)
         return Workflow(tuple(steps), output)
 
-    def _step(self, spec: Any, path: str, *, is_branch: bool = False) -> Step | None:
+    def _read_step(self, spec: Any, path: str, *, is_branch: bool = False) -> Step | None:
         if not isinstance(spec, Mapping):
             self.problem(path, f"a step is a mapping with id and tool, got {spec!r:.80}")
             return None
@@ -113,26 +114,26 @@ class _WorkflowReader(EntryReader[Workflow]):
             if is_branch:
                 self.problem(path, "a branch calls one tool; for more, call a workflow")
                 return None
-            return self._group(spec, path)
+            return self._read_group(spec, path)
         self.keys(spec, _CALL_KEYS if is_branch else _STEP_KEYS, path)
         in_loop = spec.get("for_each") is not None
         return Step(
-            id=self._id(spec, path),
+            id=self._read_id(spec, path),
             path=path,
-            tool=self._tool(spec, path),
-            condition=self._condition(spec, path),
-            params=self._params(spec.get("params", {}), f"{path}.params", in_loop=in_loop),
-            for_each=self._list(spec, path),
-            limit=self._whole(spec, "limit", _DEFAULT_ITEMS, MAX_ITEMS, path),
-            max_parallel=self._whole(spec, "max_parallel", 1, _MAX_PARALLEL, path),
-            timeout=self._timeout(spec, path),
+            tool=self._read_tool(spec, path),
+            condition=self._read_condition(spec, path),
+            params=self._read_params(spec.get("params", {}), f"{path}.params", in_loop=in_loop),
+            for_each=self._read_list(spec, path),
+            limit=self._read_whole(spec, "limit", _DEFAULT_ITEMS, MAX_ITEMS, path),
+            max_parallel=self._read_whole(spec, "max_parallel", 1, _MAX_PARALLEL, path),
+            timeout=self._read_timeout(spec, path),
             on_error=self._on_error(spec, path, in_loop=in_loop),
         )
 
-    def _group(self, spec: Mapping[str, Any], path: str) -> Step:
+    def _read_group(self, spec: Mapping[str, Any], path: str) -> Step:
         self.keys(spec, _GROUP_KEYS, path)
-        identifier = self._id(spec, path)
-        condition = self._condition(spec, path)
+        identifier = self._read_id(spec, path)
+        condition = self._read_condition(spec, path)
         listed = spec["parallel"]
         branches: list[Step] = []
         if not isinstance(listed, list) or not 1 <= len(listed) <= _MAX_PARALLEL:
@@ -142,7 +143,7 @@ class _WorkflowReader(EntryReader[Workflow]):
         for number, branch in enumerate(listed):
             goes_on = on_error == "continue" and isinstance(branch, Mapping)
             spec = {"on_error": on_error, **branch} if goes_on else branch
-            step = self._step(spec, f"{path}.parallel[{number}]", is_branch=True)
+            step = self._read_step(spec, f"{path}.parallel[{number}]", is_branch=True)
             branches += [] if step is None else [step]
         return Step(
             id=identifier,
@@ -152,7 +153,7 @@ class _WorkflowReader(EntryReader[Workflow]):
             branches=tuple(branches),
         )
 
-    def _id(self, spec: Mapping[str, Any], path: str) -> str:
+    def _read_id(self, spec: Mapping[str, Any], path: str) -> str:
         identifier = spec.get("id")
         if not isinstance(identifier, str) or not _ID.fullmatch(identifier):
             got = "is missing" if identifier is None else f"cannot be {identifier!r:.80}"
@@ -169,7 +170,7 @@ class _WorkflowReader(EntryReader[Workflow]):
         self._known.setdefault(identifier, path)
         return identifier
 
-    def _tool(self, spec: Mapping[str, Any], path: str) -> str:
+    def _read_tool(self, spec: Mapping[str, Any], path: str) -> str:
         name = spec.get("tool")
         if not isinstance(name, str) or not name:
             self.problem(
@@ -187,14 +188,14 @@ class _WorkflowReader(EntryReader[Workflow]):
             self.problem(f"{path}.tool", f"{name!r} calls itself, without end; call another tool")
         return name
 
-    def _params(self, value: Any, path: str, *, in_loop: bool) -> dict[str, Any]:
+    def _read_params(self, value: Any, path: str, *, in_loop: bool) -> dict[str, Any]:
         if not isinstance(value, dict):
             self.problem(path, f"must be a mapping of the tool's parameters, got {value!r:.80}")
             return {}
-        tree: dict[str, Any] = self._template(value, path, in_loop=in_loop)
+        tree: dict[str, Any] = self._read_template(value, path, in_loop=in_loop)
         return tree
 
-    def _condition(self, spec: Mapping[str, Any], path: str) -> Node | None:
+    def _read_condition(self, spec: Mapping[str, Any], path: str) -> Node | None:
         value = spec.get("if")
         if value is None or isinstance(value, bool):
             return None if value is None else Literal(value)
@@ -207,10 +208,10 @@ class _WorkflowReader(EntryReader[Workflow]):
             self.problem(f"{path}.if", str(error))
             return None
         for reference in paths_of(node):
-            self._check(reference, f"{path}.if", in_loop=False)
+            self._check_reference(reference, f"{path}.if", in_loop=False)
         return node
 
-    def _list(self, spec: Mapping[str, Any], path: str) -> Any:
+    def _read_list(self, spec: Mapping[str, Any], path: str) -> Any:
         value = spec.get("for_each")
         if value is None:
             for key in ("limit", "max_parallel"):
@@ -218,7 +219,7 @@ class _WorkflowReader(EntryReader[Workflow]):
                     self.problem(f"{path}.{key}", f"{key} needs for_each; add it or remove {key}")
             return None
         known = len(self.problems)
-        tree = self._template(value, f"{path}.for_each", in_loop=False)
+        tree = self._read_template(value, f"{path}.for_each", in_loop=False)
         is_list = isinstance(tree, list) or (isinstance(tree, Text) and tree.whole is not None)
         if not is_list and len(self.problems) == known:
             self.problem(
@@ -228,7 +229,9 @@ class _WorkflowReader(EntryReader[Workflow]):
             )
         return tree
 
-    def _whole(self, spec: Mapping[str, Any], key: str, default: int, most: int, path: str) -> int:
+    def _read_whole(
+        self, spec: Mapping[str, Any], key: str, default: int, most: int, path: str
+    ) -> int:
         value = spec.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             self.problem(
@@ -237,7 +240,7 @@ class _WorkflowReader(EntryReader[Workflow]):
             return default
         return value
 
-    def _timeout(self, spec: Mapping[str, Any], path: str) -> float | None:
+    def _read_timeout(self, spec: Mapping[str, Any], path: str) -> float | None:
         value = spec.get("timeout")
         if value is None:
             return None
@@ -253,23 +256,23 @@ class _WorkflowReader(EntryReader[Workflow]):
         if value in ("fail", "continue"):
             return value
         if isinstance(value, dict) and list(value) == ["use"]:
-            return self._template(value, f"{path}.on_error", in_loop=in_loop)
+            return self._read_template(value, f"{path}.on_error", in_loop=in_loop)
         near = suggest_near(value, ("fail", "continue")) if isinstance(value, str) else ""
         self.problem(
             f"{path}.on_error", f"must be fail, continue or {{use: value}}, got {value!r:.80}{near}"
         )
         return "fail"
 
-    def _template(self, value: Any, path: str, *, in_loop: bool) -> Any:
+    def _read_template(self, value: Any, path: str, *, in_loop: bool) -> Any:
         wrong: Places = []
         tree = parse_template(value, wrong)
         for place, message in wrong:
             self.problem(path + place, message)
-        for place, reference in _placed(tree, path):
-            self._check(reference, place, in_loop=in_loop)
+        for place, reference in _place_references(tree, path):
+            self._check_reference(reference, place, in_loop=in_loop)
         return tree
 
-    def _check(self, reference: Path, place: str, *, in_loop: bool) -> None:
+    def _check_reference(self, reference: Path, place: str, *, in_loop: bool) -> None:
         if reference.root in ("item", "index"):
             if not in_loop:
                 self.problem(place, f"{reference.root} is known only in a step with for_each")
@@ -307,19 +310,19 @@ class _WorkflowReader(EntryReader[Workflow]):
             )
 
 
-def _placed(tree: Any, path: str) -> Iterator[tuple[str, Path]]:
+def _place_references(tree: Any, path: str) -> Iterator[tuple[str, Path]]:
     if isinstance(tree, dict):
         for key, each in tree.items():
-            yield from _placed(each, f"{path}.{key}")
+            yield from _place_references(each, f"{path}.{key}")
     elif isinstance(tree, list):
         for number, each in enumerate(tree):
-            yield from _placed(each, f"{path}[{number}]")
+            yield from _place_references(each, f"{path}[{number}]")
     else:
         for reference in references_in(tree):
             yield path, reference
 
 
-def _count(listed: list[Any]) -> int:
+def _count_steps(listed: list[Any]) -> int:
     groups = [
         spec["parallel"]
         for spec in listed

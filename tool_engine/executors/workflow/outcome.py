@@ -67,17 +67,17 @@ class StepState(msgspec.Struct):
             "error_type": None if error is None else error.error_type,
         }
 
-    def told(self) -> dict[str, Any]:
+    def list_facts(self) -> dict[str, Any]:
         """Return an entry of `metadata["error_details"]["steps"]`, without any tool's output."""
-        told: dict[str, Any] = {"id": self.step.id, "status": self.status}
+        facts: dict[str, Any] = {"id": self.step.id, "status": self.status}
         if self.step.tool:
-            told |= {"tool": self.step.tool, "calls": self.calls, "calls_done": self.calls_done}
+            facts |= {"tool": self.step.tool, "calls": self.calls, "calls_done": self.calls_done}
         if self.error is not None:
-            told |= {
+            facts |= {
                 "error_type": self.error.error_type,
                 "error": self.error.error[:_LONGEST_ERROR],
             }
-        return told
+        return facts
 
 
 def failed(result: ToolExecutionResult) -> StepError:
@@ -87,7 +87,7 @@ def failed(result: ToolExecutionResult) -> StepError:
 
 def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionError:
     """Return a workflow's error: the failed step, and what was done before."""
-    told = [state.told() for state in states]
+    facts = [state.list_facts() for state in states]
     step = error.step
     details: dict[str, Any] = {
         "step": None if step is None else step.id,
@@ -95,18 +95,18 @@ def failure_of(error: StepError, states: Iterable[StepState]) -> ToolExecutionEr
         "error_type": error.error_type,
         "error": error.error[:_LONGEST_ERROR],
         "call_id": error.call_id,
-        "steps": told,
+        "steps": facts,
     }
     if error.index is not None:
         details["index"] = error.index
-    done = [_named(each) for each in told if each.get("calls_done")]
-    message = f"{_place(error)}: {_sentence(error)}{_done(done)}"
+    done = [_name_step(each) for each in facts if each.get("calls_done")]
+    message = f"{_describe_place(error)}: {_describe_error(error)}{_describe_done(done)}"
     is_timeout = error.is_final and error.error_type.endswith("timeout")
     kind = WorkflowTimeoutError if is_timeout else ToolExecutionError
     return kind(message, details=details)
 
 
-def _place(error: StepError) -> str:
+def _describe_place(error: StepError) -> str:
     if error.step is None:
         return "the output of the workflow cannot be made"
     tool = f" ({error.step.tool})" if error.step.tool else ""
@@ -114,17 +114,17 @@ def _place(error: StepError) -> str:
     return f"step {error.step.id!r}{tool}{item} failed"
 
 
-def _sentence(error: StepError) -> str:
+def _describe_error(error: StepError) -> str:
     return f"{error.error_type}: {error.error}" if error.call_id else error.error
 
 
-def _named(told: dict[str, Any]) -> str:
-    if told["status"] == "succeeded":
-        return str(told["id"])
-    return f"{told['id']} ({told['calls_done']} of {told['calls']} calls)"
+def _name_step(facts: dict[str, Any]) -> str:
+    if facts["status"] == "succeeded":
+        return str(facts["id"])
+    return f"{facts['id']} ({facts['calls_done']} of {facts['calls']} calls)"
 
 
-def _done(done: list[str]) -> str:
+def _describe_done(done: list[str]) -> str:
     if not done:
         return "; nothing was done before"
     more = f" and {len(done) - _MOST_NAMED} more" if len(done) > _MOST_NAMED else ""

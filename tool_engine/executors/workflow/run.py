@@ -100,55 +100,55 @@ class _Run:
     async def run(self) -> Any:
         try:
             for step in self._workflow.steps:
-                await self._step(step)
-            return self._output()
+                await self._run_step(step)
+            return self._make_output()
         except StepError as error:
             raise failure_of(error, self._states.values()) from None
 
-    def _output(self) -> Any:
+    def _make_output(self) -> Any:
         if self._workflow.output is None:
             return self._states[self._workflow.steps[-1].id].output
-        output = _rendered(self._workflow.output, self._scope)
+        output = _render_tree(self._workflow.output, self._scope)
         return None if output is LEFT_OUT else output
 
-    async def _step(self, step: Step) -> None:
+    async def _run_step(self, step: Step) -> None:
         state = self._states[step.id]
         state.status = "running"
         try:
-            if step.condition is not None and not _holds(step.condition, self._scope):
+            if step.condition is not None and not _condition_holds(step.condition, self._scope):
                 state.status = "skipped"
                 for branch in step.branches:
-                    self._end(self._states[branch.id], "skipped")
+                    self._end_step(self._states[branch.id], "skipped")
             else:
-                state.output = await self._work(step, state)
+                state.output = await self._run_work(step, state)
         except StepError as error:
             state.status = "failed"
             state.error = state.error or error
             error.step = error.step or step
             if error.is_final or step.on_error == "fail":
                 raise
-            state.output = self._instead(step, self._scope)
+            state.output = self._make_substitute(step, self._scope)
         except BaseException:
             state.status = "cancelled"
             raise
-        self._end(state, state.status)
+        self._end_step(state, state.status)
 
-    def _end(self, state: StepState, status: Any) -> None:
+    def _end_step(self, state: StepState, status: Any) -> None:
         if status == "running":
             status = "succeeded" if state.error is None else "failed"
         state.status = status
         self._facts[state.step.id] = state.facts()
 
-    async def _work(self, step: Step, state: StepState) -> Any:
+    async def _run_work(self, step: Step, state: StepState) -> Any:
         if step.branches:
-            await _all(partial(self._step, branch) for branch in step.branches)
+            await _run_all(partial(self._run_step, branch) for branch in step.branches)
             return {branch.id: self._states[branch.id].output for branch in step.branches}
         if step.for_each is None:
-            return await self._call(step, state, self._scope)
+            return await self._call_tool(step, state, self._scope)
         return await self._call_each(step, state)
 
     async def _call_each(self, step: Step, state: StepState) -> list[Any]:
-        items = _rendered(step.for_each, self._scope)
+        items = _render_tree(step.for_each, self._scope)
         if not isinstance(items, list | tuple):
             raise StepError(f"for_each needs a list, got {kind_of(items)}")
         if len(items) > step.limit:
@@ -167,22 +167,22 @@ class _Run:
         if step.max_parallel == 1:
             await take_turns()
         else:
-            await _all([take_turns] * min(step.max_parallel, len(items)))
+            await _run_all([take_turns] * min(step.max_parallel, len(items)))
         return outputs
 
     async def _call_one(self, step: Step, state: StepState, scope: Scope) -> Any:
         try:
-            return await self._call(step, state, scope)
+            return await self._call_tool(step, state, scope)
         except StepError as error:
             error.index = scope.index
             error.step = step
             state.error = state.error or error
             if error.is_final or step.on_error == "fail":
                 raise
-            return self._instead(step, scope)
+            return self._make_substitute(step, scope)
 
-    async def _call(self, step: Step, state: StepState, scope: Scope) -> Any:
-        arguments = _rendered(step.params, scope)
+    async def _call_tool(self, step: Step, state: StepState, scope: Scope) -> Any:
+        arguments = _render_tree(step.params, scope)
         self._require_time()
         if self._budget.calls_left <= 0:
             raise StepError(
@@ -201,12 +201,12 @@ class _Run:
         error.is_final = error.error_type in _TIMEOUTS and self._is_late(2 * self._margin)
         raise error
 
-    def _instead(self, step: Step, scope: Scope) -> Any:
+    def _make_substitute(self, step: Step, scope: Scope) -> Any:
         """Return the output in place of a failed step's, as `on_error` says."""
         if step.on_error == "continue":
             return None
         try:
-            value = _rendered(step.on_error["use"], scope)
+            value = _render_tree(step.on_error["use"], scope)
         except StepError as error:
             error.step = step
             raise
@@ -224,21 +224,21 @@ class _Run:
             )
 
 
-def _rendered(tree: Any, scope: Scope) -> Any:
+def _render_tree(tree: Any, scope: Scope) -> Any:
     try:
         return render(tree, scope)
     except EvaluationError as error:
         raise StepError(str(error)) from None
 
 
-def _holds(condition: Any, scope: Scope) -> bool:
+def _condition_holds(condition: Any, scope: Scope) -> bool:
     try:
         return is_true(condition, scope)
     except EvaluationError as error:
         raise StepError(f"if: {error}") from None
 
 
-async def _all(works: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+async def _run_all(works: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     """Run all at once; the first failure ends the others and is raised."""
     errors: list[StepError] = []
 
