@@ -122,7 +122,7 @@ class GenerationsView(GroupsView):
 
     @property
     @abstractmethod
-    def _quarantined(self) -> Mapping[str, QuarantinedTool]:
+    def _quarantined_tools(self) -> Mapping[str, QuarantinedTool]:
         """The quarantined tools by name."""
 
     @property
@@ -140,7 +140,7 @@ class GenerationsView(GroupsView):
 
     def quarantined(self) -> list[QuarantinedTool]:
         """Return the tools that the lock file does not approve, by name."""
-        return [self._quarantined[name] for name in sorted(self._quarantined)]
+        return [self._quarantined_tools[name] for name in sorted(self._quarantined_tools)]
 
     def get_or_raise(self, name: str) -> Tool:
         """Return the tool of this name.
@@ -149,8 +149,8 @@ class GenerationsView(GroupsView):
             ToolQuarantinedError: It exists, but was not approved.
             ToolNotFoundError: There is none; the message names the nearest.
         """
-        if name in self._quarantined and name not in self.index:
-            raise ToolQuarantinedError(self._quarantined[name].message)
+        if name in self._quarantined_tools and name not in self.index:
+            raise ToolQuarantinedError(self._quarantined_tools[name].message)
         return super().get_or_raise(name)
 
 

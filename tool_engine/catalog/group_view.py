@@ -34,10 +34,10 @@ class GroupsView(CatalogView):
 
         Nothing of it keeps a group from being used: the tool may come with the next reload.
         """
-        told: list[str] = import_module("tool_engine.catalog.group_links").group_warnings(
+        notes: list[str] = import_module("tool_engine.catalog.group_links").group_warnings(
             self.index
         )
-        return told
+        return notes
 
     def register_group(self, group: ToolGroup | Mapping[str, Any]) -> ToolGroup:
         """Add a group that no file defines; it stays across reloads.
@@ -58,7 +58,7 @@ class GroupsView(CatalogView):
             False
         """
         self._require_open()
-        made = group if isinstance(group, ToolGroup) else _loaded(group)
+        made = group if isinstance(group, ToolGroup) else _load_group(group)
         made = msgspec.structs.replace(made, source=None)
         present = self.groups.get(made.name)
         if present is not None:
@@ -66,7 +66,7 @@ class GroupsView(CatalogView):
             where = present.source or "<code>"
             message = f"the group {made.name!r} is already defined in {where}; {cure}"
             raise DuplicateToolError(DefinitionProblem(message, "<code>", path="name", cure=cure))
-        self._swap(self.index.with_groups({**self.groups, made.name: made}))
+        self._swap_index(self.index.with_groups({**self.groups, made.name: made}))
         return made
 
     def unregister_group(self, name: str) -> None:
@@ -84,10 +84,10 @@ class GroupsView(CatalogView):
                 f"the group {name!r} is defined in {group.source}; remove the file instead"
             )
         rest = {other: each for other, each in self.groups.items() if other != name}
-        self._swap(self.index.with_groups(rest))
+        self._swap_index(self.index.with_groups(rest))
 
     @abstractmethod
-    def _swap(self, index: ToolIndex, cause: str = "code") -> None:
+    def _swap_index(self, index: ToolIndex, cause: str = "code") -> None:
         """Replace the present snapshot."""
 
     @abstractmethod
@@ -95,5 +95,5 @@ class GroupsView(CatalogView):
         """Raise `EngineClosedError` once the engine is closed."""
 
 
-def _loaded(definition: Mapping[str, Any]) -> ToolGroup:
+def _load_group(definition: Mapping[str, Any]) -> ToolGroup:
     return ToolConfigLoader().group_from_mapping(definition)

@@ -27,18 +27,18 @@ def sent_text_faults(document: Document) -> list[Fault]:
             cure="quote it to send what is written",
         )
         for place in ("query", "headers")
-        for path, number in _numbers(value.get(place), ("entry", "request", place))
+        for path, number in _find_numbers(value.get(place), ("entry", "request", place))
         if _is_changed(document, path, number)
     ]
 
 
-def _numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
+def _find_numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _numbers(item, (*path, key))
+            yield from _find_numbers(item, (*path, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _numbers(item, (*path, number))
+            yield from _find_numbers(item, (*path, number))
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield path, value
 

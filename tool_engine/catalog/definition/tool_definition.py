@@ -118,7 +118,7 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
     if "timeout" in fields:
         fields["timeout"] = float(fields["timeout"])
     if "retry" in definition:
-        fields["retry"] = _retry(definition["retry"])
+        fields["retry"] = _make_retry(definition["retry"])
     if "concurrency" in definition:
         fields["concurrency"] = build_concurrency(definition["concurrency"])
     if "rate" in definition:
@@ -135,9 +135,9 @@ def build_tool(definition: Mapping[str, Any], source: str | None, findings: list
         description=definition["description"],
         category=_CATEGORIES[definition.get("category", "custom")],
         tags=definition.get("tags", []),
-        parameters=[_parameter(parameter) for parameter in definition.get("parameters", ())],
+        parameters=[_make_parameter(parameter) for parameter in definition.get("parameters", ())],
         implementation_config=definition.get("entry", {"type": "custom"}),
-        output=_output(definition),
+        output=_make_output(definition),
         idempotent=definition.get("idempotent", False),
         **fields,
     )
@@ -212,7 +212,7 @@ def _plain_number(value: float, path: Path, faults: list[Fault]) -> int | float:
     return 0
 
 
-def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
+def _make_parameter(spec: Mapping[str, Any]) -> ToolParameter:
     validation = {key: spec[key] for key in FLAT_RULES if key in spec}
     validation.update(spec.get("validation", ()))
     return ToolParameter(
@@ -228,7 +228,7 @@ def _parameter(spec: Mapping[str, Any]) -> ToolParameter:
     )
 
 
-def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
+def _make_retry(spec: Mapping[str, Any]) -> RetryPolicy:
     return RetryPolicy(
         attempts=int(spec["attempts"]),
         backoff=float(spec.get("backoff", 0.1)),
@@ -236,7 +236,7 @@ def _retry(spec: Mapping[str, Any]) -> RetryPolicy:
     )
 
 
-def _output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
+def _make_output(definition: Mapping[str, Any]) -> dict[str, Any] | None:
     spec = definition.get("output", definition.get("returns"))
     return None if spec is None else output_schema(spec)
 

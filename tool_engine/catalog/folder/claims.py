@@ -27,7 +27,7 @@ class Claims:
         for tool in old:
             self._give_up(tool)
         for tool in new:
-            self._claim(tool)
+            self._claim_name(tool)
 
     def _give_up(self, tool: Tool) -> None:
         name = tool.name
@@ -37,7 +37,7 @@ class Claims:
         else:
             self._changes[name] = left[0] if left else None
 
-    def _claim(self, tool: Tool) -> None:
+    def _claim_name(self, tool: Tool) -> None:
         name = tool.name
         sole = self._changes[name] if name in self._changes else self._index.get(name)
         others = self.rivals.get(name) or ([] if sole is None else [sole])

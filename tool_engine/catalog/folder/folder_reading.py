@@ -117,21 +117,23 @@ class Catalog:
             if self._folder_error is not None:
                 paths = None
             try:
-                states = self._states(paths, settle)
+                states = self._find_states(paths, settle)
             except FolderError as error:
                 self._lose_folder(error)
                 return self._outcome_now(frozenset())
             self._note_folder_error(None)
             with self._loader.session([] if self._has_looked else list(states)):
-                waiting = self._notice(paths, states)
+                waiting = self._notice_changes(paths, states)
                 self._has_looked = True
                 self._await_rest(waiting, settle, patience, is_told=paths is not None)
             if patience > 0:
                 for path in waiting:
-                    self._break(path, _unsettled_error(path), _Read(None, is_sure=False))
+                    self._note_broken(path, _unsettled_error(path), _Read(None, is_sure=False))
             return self._outcome_now(frozenset(waiting))
 
-    def _states(self, paths: Collection[str] | None, settle: float) -> dict[str, FileStamp | None]:
+    def _find_states(
+        self, paths: Collection[str] | None, settle: float
+    ) -> dict[str, FileStamp | None]:
         if paths is not None:
             return find_definitions(paths)
         try:
@@ -143,7 +145,7 @@ class Catalog:
             time.sleep(settle)
             return list_definitions(self.directory, recursive=self._recursive)
 
-    def _notice(
+    def _notice_changes(
         self, paths: Collection[str] | None, states: dict[str, FileStamp | None]
     ) -> set[str]:
         """Note changes since the last reading; return the changed files."""
@@ -156,7 +158,11 @@ class Catalog:
                 arrivals.drop(path)
         for path, stamp in states.items():
             read = self._reads.get(path)
-            if not self._has_looked and self._is_at_rest(path, stamp) and self._read(path, stamp):
+            if (
+                not self._has_looked
+                and self._is_at_rest(path, stamp)
+                and self._read_file(path, stamp)
+            ):
                 continue
             if paths is not None or read is None or read.stamp != stamp:
                 # At the start, files that have long been there need no wait.
@@ -164,7 +170,7 @@ class Catalog:
             else:
                 arrivals.drop(path)
                 if not read.is_sure:
-                    self._read(path, stamp)
+                    self._read_file(path, stamp)
         self._note_renames(looked_at - states.keys(), states)
         return arrivals.paths() & (looked_at | states.keys())
 
@@ -203,13 +209,13 @@ class Catalog:
                 left = self.arrivals.time_left(path, settle, read.stamp if read else None)
                 if left > 0:
                     pause = min(pause, left)
-                elif self._read(path, self.arrivals.stamp(path)):
+                elif self._read_file(path, self.arrivals.stamp(path)):
                     waiting.remove(path)
             if not waiting or time.monotonic() + pause > end:
                 return
             time.sleep(pause)
 
-    def _read(self, path: str, stamp: FileStamp | None) -> bool:
+    def _read_file(self, path: str, stamp: FileStamp | None) -> bool:
         """Read a file; return False when its state is no longer `stamp`."""
         contents, error = None, None
         try:
@@ -225,33 +231,33 @@ class Catalog:
         self.arrivals.drop(path)
         if error is not None:
             is_sure = stamp is not None and not isinstance(error.__cause__, OSError)
-            self._break(path, error, _Read(stamp, is_sure))
+            self._note_broken(path, error, _Read(stamp, is_sure))
         elif contents is not None:
-            self._load(path, contents)
+            self._load_contents(path, contents)
         else:
-            self._remove(path)
+            self._remove_file(path)
         return True
 
-    def _load(self, path: str, contents: Contents) -> None:
+    def _load_contents(self, path: str, contents: Contents) -> None:
         read = _Read(contents.stamp, not contents.stamp.may_hide_a_change())
         try:
             with without_foreign_content(path):
                 found = self._loader.load_definitions(contents.data, path)
         except DefinitionError as error:
-            self._break(path, error, read)
+            self._note_broken(path, error, read)
         else:
             if path in self._files:
                 before = {(kind_of(old), old.name): old for old in self._held_by(path)}
                 # Keep the equal old value: what was compiled for it stays usable.
                 same = [(before.get((kind_of(new), new.name)), new) for new in found]
                 found = [old if old == new else new for old, new in same]
-            self._put(FileOutcome.of(path, found), read)
+            self._put_outcome(FileOutcome.of(path, found), read)
 
-    def _break(self, path: str, error: DefinitionError, read: _Read) -> None:
+    def _note_broken(self, path: str, error: DefinitionError, read: _Read) -> None:
         """Note a broken file, which keeps its last good definitions."""
-        self._put(FileOutcome.of(path, self._held_by(path), str(error)), read)
+        self._put_outcome(FileOutcome.of(path, self._held_by(path), str(error)), read)
 
-    def _put(self, outcome: FileOutcome, read: _Read) -> None:
+    def _put_outcome(self, outcome: FileOutcome, read: _Read) -> None:
         path = outcome.path
         self._reads[path] = read
         if self._files.get(path) == outcome:
@@ -262,7 +268,7 @@ class Catalog:
         (self._grouped.add if outcome.groups else self._grouped.discard)(path)
         self._note_difference()
 
-    def _remove(self, path: str) -> None:
+    def _remove_file(self, path: str) -> None:
         if path not in self._files:
             return  # it came and went before it was read
         self._claims.replace(self._tools_of(path), [])
@@ -283,7 +289,7 @@ class Catalog:
         self._note_folder_error(error)
         if isinstance(error, MissingFolderError):
             for path in list(self._files):
-                self._remove(path)
+                self._remove_file(path)
 
     def _note_folder_error(self, error: FolderError | None) -> None:
         if str(error) != str(self._folder_error):
