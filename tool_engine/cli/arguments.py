@@ -68,7 +68,7 @@ def example_arguments(tool: Tool) -> list[str]:
 def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
     """Return the arguments of a word, with the next one where needed."""
     if word.startswith("--"):
-        return [_parse_word(_option(word, rest, types), types)]
+        return [_parse_word(_rewrite_option(word, rest, types), types)]
     if word.lstrip().startswith("{"):
         value = parse_json(word, "the arguments")
         # An object, as it begins with a brace.
@@ -76,7 +76,7 @@ def _read_word(word: str, rest: deque[str], types: Mapping[str, str]) -> Iterabl
     return [_parse_word(word, types)]
 
 
-def _option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
+def _rewrite_option(word: str, rest: deque[str], types: Mapping[str, str]) -> str:
     """Rewrite `--key value` as `key=value`."""
     name, equals, text = word.removeprefix("--").partition("=")
     key = name if name in types else name.replace("-", "_")
@@ -106,7 +106,7 @@ def _parse_word(word: str, types: Mapping[str, str]) -> tuple[str, Any]:
         return key, parse_json(text, f"{key}:=")
     if text.startswith("@"):
         text = read_text(text[1:])
-    return key, _CONVERTERS.get(types.get(key, "string"), _string)(key, text)
+    return key, _CONVERTERS.get(types.get(key, "string"), _read_string)(key, text)
 
 
 def _example_of(text: str, types: Mapping[str, str]) -> str:
@@ -114,7 +114,7 @@ def _example_of(text: str, types: Mapping[str, str]) -> str:
     if 0 < len(text) <= 40:
         for key, kind in types.items():
             try:
-                _CONVERTERS.get(kind, _string)(key, text)
+                _CONVERTERS.get(kind, _read_string)(key, text)
             except CommandError:
                 continue
             return f"{key}={quote(text)}"
@@ -122,17 +122,17 @@ def _example_of(text: str, types: Mapping[str, str]) -> str:
     return f"{key}={_example_value(kind, {})}"
 
 
-def _string(key: str, text: str) -> str:
+def _read_string(key: str, text: str) -> str:
     return text
 
 
-def _integer(key: str, text: str) -> int:
+def _read_integer(key: str, text: str) -> int:
     if _INTEGER.fullmatch(text.strip()) is None:
-        raise CommandError(f"{key!r} is an integer, {_shown(text)} is none; write {key}=5")
+        raise CommandError(f"{key!r} is an integer, {_show_text(text)} is none; write {key}=5")
     return int(text)
 
 
-def _number(key: str, text: str) -> int | float:
+def _read_number(key: str, text: str) -> int | float:
     if _INTEGER.fullmatch(text.strip()):
         return int(text)
     try:
@@ -140,23 +140,23 @@ def _number(key: str, text: str) -> int | float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CommandError(f"{key!r} is a number, {_shown(text)} is none; write {key}=2.5")
+        raise CommandError(f"{key!r} is a number, {_show_text(text)} is none; write {key}=2.5")
     return value
 
 
-def _boolean(key: str, text: str) -> bool:
+def _read_boolean(key: str, text: str) -> bool:
     if text not in _BOOLEANS:
         raise CommandError(
-            f"{key!r} is a boolean, {_shown(text)} is none; write {key}=true or {key}=false"
+            f"{key!r} is a boolean, {_show_text(text)} is none; write {key}=true or {key}=false"
         )
     return _BOOLEANS[text]
 
 
-def _array(key: str, text: str) -> Any:
+def _read_array(key: str, text: str) -> Any:
     return _json_of(key, text, list, f"{key}='[1, 2]'")
 
 
-def _object(key: str, text: str) -> Any:
+def _read_object(key: str, text: str) -> Any:
     return _json_of(key, text, dict, f"{key}='{{\"a\": 1}}'")
 
 
@@ -167,21 +167,21 @@ def _json_of(key: str, text: str, kind: type, example: str) -> Any:
     except CommandError as error:
         raise CommandError(f"{key!r} is {noun}, in JSON; write {example} ({error})") from error
     if not isinstance(value, kind):
-        raise CommandError(f"{key!r} is {noun}, {_shown(text)} is none; write {example}")
+        raise CommandError(f"{key!r} is {noun}, {_show_text(text)} is none; write {example}")
     return value
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
-    "string": _string,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-    "array": _array,
-    "object": _object,
+    "string": _read_string,
+    "integer": _read_integer,
+    "number": _read_number,
+    "boolean": _read_boolean,
+    "array": _read_array,
+    "object": _read_object,
 }
 
 
-def _shown(text: str) -> str:
+def _show_text(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 

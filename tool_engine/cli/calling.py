@@ -90,7 +90,7 @@ async def _call_tool(
 ) -> int:
     context = ToolExecutionContext(caller_id=_CALLER, caller_type="direct", timeout=request.timeout)
     # Modules of other kinds of tools take longer to import than this call to run.
-    async with recording_engine(settings, approver=_approver(), preload=False) as engine:
+    async with recording_engine(settings, approver=_find_approver(), preload=False) as engine:
         tool = engine.get(request.name)
         for each in engine.quarantined():
             if each.name == request.name and tool is None:
@@ -118,7 +118,7 @@ async def _run_batch(
     as_json: bool,
 ) -> int:
     changes = {} if records is None else {"max_records": _MOST_TRACED}
-    async with recording_engine(settings, approver=_approver(), **changes) as engine:
+    async with recording_engine(settings, approver=_find_approver(), **changes) as engine:
         agent = ToolSubAgent(_CALLER, engine)
         results: list[ToolExecutionResult] = []
         # Calls that never wait block the loop; this lets the records be written.
@@ -141,7 +141,7 @@ async def _run_batch(
     return EXIT_OK if all(result.is_success for result in results) else EXIT_FAILED
 
 
-def _approver() -> Approver | None:
+def _find_approver() -> Approver | None:
     """Return the person at the terminal; None on systems without such terminals."""
     # Loaded here: most commands ask for no approval.
     try:

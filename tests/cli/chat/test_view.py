@@ -127,7 +127,7 @@ def test_panel_fits_on_the_terminal(calls: int, shown: list[str]) -> None:
         )
     console = Console(width=30, height=10, file=io.StringIO())
     with console.capture() as capture:
-        console.print(view._panel(console.size))
+        console.print(view._make_panel(console.size))
     lines = capture.get().splitlines()
     assert [line[: len(begin)] for line, begin in zip(lines, shown, strict=True)] == shown
     assert lines[0].rstrip().endswith("…  0.0 s")

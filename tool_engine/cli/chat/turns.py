@@ -70,9 +70,9 @@ class ChatTurns:
         turns = failed = 0
         if self._said.is_terminal:
             # The handler stays: closing must not be interrupted either.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt_turn)
         while True:
-            text = await self._next()
+            text = await self._next_words()
             if text is None:
                 break
             if not text or self._is_command(loop, text):
@@ -80,7 +80,7 @@ class ChatTurns:
             turns += 1
             if again is not None and await _is_behind(loop):
                 loop = await again()
-            answer = await self._told(loop, text)
+            answer = await self._run_kept_turn(loop, text)
             if self._moved is not None:
                 return EXIT_FAILED
             failed += answer is None or not answer.is_complete
@@ -92,7 +92,7 @@ class ChatTurns:
             raise CommandError("nothing was said: stdin is empty; write a MESSAGE, or one per line")
         return EXIT_FAILED if failed else EXIT_OK
 
-    async def _next(self) -> str | None:
+    async def _next_words(self) -> str | None:
         if not self._said.is_terminal:
             return await self._said.next()
         self._view.prompt()
@@ -113,28 +113,28 @@ class ChatTurns:
         """Answer a command at the terminal; return True if it was one."""
         is_ours = self._said.is_terminal and is_command(text)
         if is_ours:
-            self._view.told(answer_command(loop.session, text))
+            self._view.show_text(answer_command(loop.session, text))
         return is_ours
 
-    async def _keep(self, loop: AgentLoop) -> None:
-        self._moved = await _kept(loop)
+    async def _keep_conversation(self, loop: AgentLoop) -> None:
+        self._moved = await _save_conversation(loop)
 
-    async def _told(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+    async def _run_kept_turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
         """Run one turn, and note where it is kept."""
         try:
-            return await self._turn(loop, text)
+            return await self._run_turn(loop, text)
         finally:
             if self._moved is not None:
                 self._view.failed(self._moved)
 
-    async def _turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
+    async def _run_turn(self, loop: AgentLoop, text: str) -> AgentAnswer | None:
         """Run one turn; return None if it was cancelled or failed."""
         try:
             try:
                 answer = await self._as_step(loop.run(text))
             finally:
                 if self._is_kept:
-                    await _whole(self._keep(loop))
+                    await _finish_work(self._keep_conversation(loop))
         except asyncio.CancelledError:
             if self._broken is not None and not _is_ending():
                 raise self._broken from None
@@ -169,10 +169,10 @@ class ChatTurns:
         """Return True if only the step was cancelled, not the conversation."""
         return self._is_interrupted and not _is_ending()
 
-    def _interrupt(self) -> None:
+    def _interrupt_turn(self) -> None:
         if self._is_interrupted:
             # A step that is slow to end is not waited for a second time, or not for long.
-            hurry(asyncio.get_running_loop(), self._interrupt)
+            hurry(asyncio.get_running_loop(), self._interrupt_turn)
             raise KeyboardInterrupt
         self._is_interrupted = True
         # Between two steps there is nothing to end: a turn that is over is kept.
@@ -185,7 +185,7 @@ def _is_ending() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
+async def _finish_work(work: Coroutine[Any, Any, T]) -> T:
     """Finish some work even when Ctrl-C comes meanwhile; raise afterwards."""
     task = asyncio.create_task(work)
     try:
@@ -206,7 +206,7 @@ async def _is_behind(loop: AgentLoop) -> bool:
         return False
 
 
-async def _kept(loop: AgentLoop) -> str | None:
+async def _save_conversation(loop: AgentLoop) -> str | None:
     """Save the conversation, under another name if another process saved it.
 
     Returns:

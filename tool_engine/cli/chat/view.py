@@ -60,7 +60,7 @@ class ChatView(ABC):
         return
 
     @abstractmethod
-    def told(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show the answer to a command of the user."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class JSONView(ChatView):
         self._is_told = event.type is AgentEventType.ERROR
         print_json_line(event.to_dict())
 
-    def told(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         print_json_line({"type": "told", "text": redact_text(text)})
 
     def answered(self, answer: AgentAnswer) -> None:
@@ -119,9 +119,9 @@ class PlainView(ChatView):
         if event.request is not None:
             self._note_question(event, event.request.token)
         elif event.type is AgentEventType.CONTENT_CHUNK and event.parent_call_id is None:
-            self._write(event.content or "")
+            self._write_text(event.content or "")
         elif event.type is AgentEventType.TOOL_CALL_END:
-            self.note(self._call(event))
+            self.note(self._describe_call(event))
         elif event.type is AgentEventType.TOOL_RESULT:
             self._note_result(event)
         elif _is_new_round(event):
@@ -129,19 +129,19 @@ class PlainView(ChatView):
 
     def answered(self, answer: AgentAnswer) -> None:
         """End the line, and say why the model did not finish."""
-        self._close()
+        self._clear_state()
         if not answer.is_complete:
             self.note(f"the turn ended: {answer.stop_reason.value}", "yellow")
 
     def failed(self, message: str) -> None:
-        self._close()
+        self._clear_state()
         self.note(f"error: {redact_text(message)}", "red")
 
-    def told(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         self.note(redact_text(text), "")
 
     def cancelled(self) -> None:
-        self._close()
+        self._clear_state()
         self.note(_CANCELLED, "yellow")
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -166,13 +166,13 @@ class PlainView(ChatView):
         for text, style in held:
             self.note(text, style)
 
-    def _close(self) -> None:
+    def _clear_state(self) -> None:
         self._secretive.clear()
         self._asked.clear()
         self._show_held()
         self._end_line()
 
-    def _write(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         if text:
             sys.stdout.write(visible(text))
             sys.stdout.flush()
@@ -180,9 +180,9 @@ class PlainView(ChatView):
 
     def _end_line(self) -> None:
         if self._is_in_line:
-            self._write("\n")
+            self._write_text("\n")
 
-    def _call(self, event: AgentEvent) -> str:
+    def _describe_call(self, event: AgentEvent) -> str:
         name, written = event.tool_call_name or "", event.tool_call_arguments_complete or ""
         try:
             arguments: Any = msgspec.json.decode(written)
@@ -193,16 +193,18 @@ class PlainView(ChatView):
             tool = self._find(name)
             shown = compressed_args(arguments, None, tool)
             if secret_names(tool):
-                self._secretive[_key(event)] = VisibleCall(snapshot(arguments), tool)
-        return f"{_indent(event)}→ {_short(name)}({_short(shown)})"
+                self._secretive[_call_key(event)] = VisibleCall(snapshot(arguments), tool)
+        return f"{_indent_of(event)}→ {_shorten_text(name)}({_shorten_text(shown)})"
 
     def _note_result(self, event: AgentEvent) -> None:
-        result, indent = event.result, _indent(event)
+        result, indent = event.result, _indent_of(event)
         if result is None:
             return
-        visible_call = self._secretive.pop(_key(event), None)
-        told = result if visible_call is None else _without_secrets(result, visible_call)
-        text = f"{_short(event.tool_call_name or '')}: {_short(compressed_result(told))}"
+        visible_call = self._secretive.pop(_call_key(event), None)
+        safe = result if visible_call is None else _without_secrets(result, visible_call)
+        text = (
+            f"{_shorten_text(event.tool_call_name or '')}: {_shorten_text(compressed_result(safe))}"
+        )
         style = "dim" if result.is_success else "red"
         # A call that never ran, or that its turn did not wait for, has no known time.
         is_timed = result.is_success or result.execution_time > 0
@@ -224,7 +226,7 @@ class TerminalView(PlainView):
         """Whether the model is answering: its text must not be torn apart."""
 
     def __exit__(self, *exc_info: object) -> None:
-        self._hide()
+        self._hide_panel()
 
     def prompt(self) -> None:
         """Show the prompt, and ask the terminal to mark pastes."""
@@ -243,41 +245,41 @@ class TerminalView(PlainView):
 
     def hear(self, event: AgentEvent) -> None:
         """Print the step, and update the panel of running calls."""
-        key = _key(event)
+        key = _call_key(event)
         if event.parent_call_id is None and event.type in _SPEAKS:
             self._is_speaking = _SPEAKS[event.type]
         if event.type is AgentEventType.TOOL_CALL_END:
-            self._running[key] = (self._call(event), time.monotonic())
+            self._running[key] = (self._describe_call(event), time.monotonic())
         elif _is_shown(event):
-            self._hide()
+            self._hide_panel()
             if event.type is AgentEventType.TOOL_RESULT:
                 self._note_begun(key)
             super().hear(event)
-        self._show()
+        self._show_panel()
 
     def _note_begun(self, key: str) -> None:
         call, _ = self._running.pop(key, ("", 0.0))
         if call:
             self.note(call)
 
-    def _close(self) -> None:
+    def _clear_state(self) -> None:
         self._running.clear()
-        self._hide()
-        super()._close()
+        self._hide_panel()
+        super()._clear_state()
 
-    def _hide(self) -> None:
+    def _hide_panel(self) -> None:
         if self._live is not None:
             self._live.stop()
             self._live = None
 
-    def _show(self) -> None:
+    def _show_panel(self) -> None:
         # The panel must not be painted over an open question.
         if not self._running or self._asked or self._is_speaking or self._live is not None:
             return
         self._end_line()
         console = make_console(stderr=True)
         self._live = Live(
-            get_renderable=lambda: self._panel(console.size),
+            get_renderable=lambda: self._make_panel(console.size),
             console=console,
             refresh_per_second=_PER_SECOND,
             transient=True,
@@ -285,7 +287,7 @@ class TerminalView(PlainView):
         )
         self._live.start()
 
-    def _panel(self, size: ConsoleDimensions) -> Table:
+    def _make_panel(self, size: ConsoleDimensions) -> Table:
         """Return a line per call, as many as the terminal can erase."""
         table = Table.grid(padding=(0, 2))
         now, running = time.monotonic(), tuple(self._running.values())
@@ -315,7 +317,7 @@ def _is_shown(event: AgentEvent) -> bool:
     return is_told or event.request is not None or event.result is not None
 
 
-def _key(event: AgentEvent) -> str:
+def _call_key(event: AgentEvent) -> str:
     return f"{event.parent_call_id} {event.tool_call_id}"
 
 
@@ -330,10 +332,10 @@ def _is_new_round(event: AgentEvent) -> bool:
     return event.type is AgentEventType.ROUND_STARTED and event.parent_call_id is None
 
 
-def _indent(event: AgentEvent) -> str:
+def _indent_of(event: AgentEvent) -> str:
     return "" if event.parent_call_id is None else "  "
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"

@@ -75,7 +75,7 @@ async def _allow_address(stage: Stage) -> None:
     stage.expect(event is not None, f"the new version was live {seconds * 1000:.0f} ms later")
     result = await stage.agent.execute("http_request", {"url": f"{stage.url}/status"})
     stage.show(results_table([result], text_of=_body_or_reason))
-    stage.expect(_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
+    stage.expect(_has_answered(result, "1.1.0"), "http_request 1.1.0 answers what 1.0.0 refused")
 
 
 async def _refuse_arguments(stage: Stage) -> None:
@@ -138,11 +138,13 @@ async def _break_and_mend(stage: Stage) -> None:
     stage.expect(event is not None, "the engine published a load_error")
     stage.say(f"  {event_text(event) if event else 'nothing came'}", "yellow")
     result = await stage.agent.execute("echo", {"message": "still there?"})
-    stage.expect(result.is_success, f"the last good echo answers: version {_version(result)}")
+    stage.expect(result.is_success, f"the last good echo answers: version {_version_of(result)}")
     updated = await stage.edit("echo", set_version(good, "2.0.0"), ToolEngineEventType.TOOL_UPDATED)
     stage.expect(updated is not None, "the mended file was loaded")
     result = await stage.agent.execute("echo", {"message": "and now?"})
-    stage.expect(_answered(result, "2.0.0"), f"the new echo answers: version {_version(result)}")
+    stage.expect(
+        _has_answered(result, "2.0.0"), f"the new echo answers: version {_version_of(result)}"
+    )
 
 
 async def _show_books(stage: Stage) -> None:
@@ -173,11 +175,11 @@ def _body_or_reason(result: ToolExecutionResult) -> str:
     return str(result.error_type)
 
 
-def _answered(result: ToolExecutionResult, version: str) -> bool:
-    return result.is_success and _version(result) == version
+def _has_answered(result: ToolExecutionResult, version: str) -> bool:
+    return result.is_success and _version_of(result) == version
 
 
-def _version(result: ToolExecutionResult) -> str:
+def _version_of(result: ToolExecutionResult) -> str:
     return str(result.metadata.get("tool_version"))
 
 

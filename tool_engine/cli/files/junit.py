@@ -41,5 +41,5 @@ def _add_case(suite: ET.Element, report: ToolReport, case: CaseReport) -> None:
         return
     tag = "failure" if case.status is CaseStatus.FAILED else "skipped"
     first = case.problems[0] if case.problems else ""
-    told = ET.SubElement(element, tag, message=visible(first))
-    told.text = visible("\n".join([case.place or "", *case.problems]))
+    child = ET.SubElement(element, tag, message=visible(first))
+    child.text = visible("\n".join([case.place or "", *case.problems]))

@@ -29,7 +29,7 @@ def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, byt
     """
     revision, _, path = word.partition(":")
     # An archive holds files and folders alike, and links as links.
-    archive = _git("archive", "--format=tar", revision, "--", path)
+    archive = _run_git("archive", "--format=tar", revision, "--", path)
     root = PurePosixPath(path)
     files: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as members:
@@ -44,7 +44,7 @@ def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, byt
     return dict(sorted(files.items()))
 
 
-def _git(*words: str) -> bytes:
+def _run_git(*words: str) -> bytes:
     try:
         ended = subprocess.run(  # noqa: S603 - a list of words, and no shell
             ["git", *words],  # noqa: S607 - the person's own git

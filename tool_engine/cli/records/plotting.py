@@ -60,17 +60,17 @@ def plot_records(records: Sequence[ToolCallRecord], title: str) -> str:
     end = max((each.created_at.timestamp() for each in records), default=1.0)
     frame = _Frame(begin, max(end, begin + 0.001))
     parts = [
-        _text(_LEFT, 24, title, "title"),
-        _text(_LEFT, 42, f"{len(records)} calls; a red stroke is a call that failed", "faint"),
-        *_times("waited for a slot", 0, records, frame, "queue_wait"),
-        *_times("ran", 1, records, frame, "execution_time"),
-        *_slots(records, frame),
-        *_axis(frame, records),
+        _draw_text(_LEFT, 24, title, "title"),
+        _draw_text(_LEFT, 42, f"{len(records)} calls; a red stroke is a call that failed", "faint"),
+        *_plot_times("waited for a slot", 0, records, frame, "queue_wait"),
+        *_plot_times("ran", 1, records, frame, "execution_time"),
+        *_plot_slots(records, frame),
+        *_draw_axis(frame, records),
     ]
-    return _document(title, parts)
+    return _wrap_document(title, parts)
 
 
-def _times(
+def _plot_times(
     name: str, row: int, records: Iterable[ToolCallRecord], frame: _Frame, field: str
 ) -> Iterator[str]:
     """Yield the bars of a time's median and 95th percentile per bin."""
@@ -79,19 +79,21 @@ def _times(
         bins.setdefault(frame.bin(each.created_at.timestamp()), []).append(getattr(each, field))
     for times in bins.values():
         times.sort()
-    most = max((_rank(times, 0.95) for times in bins.values()), default=0.0)
-    yield from _heading(f"{name}: median, and 95 of 100", row, f"{most:.3g} s" if most else "0 s")
+    most = max((_value_at_rank(times, 0.95) for times in bins.values()), default=0.0)
+    yield from _draw_heading(
+        f"{name}: median, and 95 of 100", row, f"{most:.3g} s" if most else "0 s"
+    )
     for kind, share in (("p95", 0.95), ("p50", 0.5)):
-        bars = ((number, _rank(times, share)) for number, times in bins.items())
-        yield _bars(kind, row, bars, most)
+        bars = ((number, _value_at_rank(times, share)) for number, times in bins.items())
+        yield _draw_bars(kind, row, bars, most)
     if row == 1:
         failed = {round(frame.x(e.created_at.timestamp())) for e in records if not e.is_success}
-        floor = _floor(row)
+        floor = _floor_of(row)
         strokes = "".join(f"M{x} {floor:.0f}v7" for x in sorted(failed))
         yield f'<path class="failed" d="{strokes}"/>'
 
 
-def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
+def _plot_slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
     used, waiting = [], []
     for each in records:
         began = each.started_at.timestamp()
@@ -99,14 +101,17 @@ def _slots(records: Iterable[ToolCallRecord], frame: _Frame) -> Iterator[str]:
             used.append((began, each.created_at.timestamp(), each.weight))
         if each.queue_wait > 0:
             waiting.append((each.enqueued_at.timestamp(), began, 1))
-    levels = {"used": _levels(curve(used), frame), "waiting": _levels(curve(waiting), frame)}
+    levels = {
+        "used": _highest_levels(curve(used), frame),
+        "waiting": _highest_levels(curve(waiting), frame),
+    }
     most = max((level for bins in levels.values() for level in bins.values()), default=0)
-    yield from _heading("slots in use (green), calls waiting (orange)", 2, str(most))
+    yield from _draw_heading("slots in use (green), calls waiting (orange)", 2, str(most))
     for kind, bins in levels.items():
-        yield _bars(kind, 2, bins.items(), most)
+        yield _draw_bars(kind, 2, bins.items(), most)
 
 
-def _levels(steps: Sequence[tuple[float, int]], frame: _Frame) -> dict[int, int]:
+def _highest_levels(steps: Sequence[tuple[float, int]], frame: _Frame) -> dict[int, int]:
     highest: dict[int, int] = {}
     # Every level ends: the last step is down to 0.
     for (time, level), (until, _) in itertools.pairwise(steps):
@@ -115,8 +120,8 @@ def _levels(steps: Sequence[tuple[float, int]], frame: _Frame) -> dict[int, int]
     return highest
 
 
-def _bars(kind: str, row: int, bars: Iterable[tuple[int, float]], most: float) -> str:
-    width, floor = _WIDTH / _BINS, _floor(row)
+def _draw_bars(kind: str, row: int, bars: Iterable[tuple[int, float]], most: float) -> str:
+    width, floor = _WIDTH / _BINS, _floor_of(row)
     shapes = []
     for number, value in sorted(bars):
         height = _HEIGHT * value / most if most else 0.0
@@ -126,15 +131,15 @@ def _bars(kind: str, row: int, bars: Iterable[tuple[int, float]], most: float) -
     return f'<path class="{kind}" d="{"".join(shapes)}"/>'
 
 
-def _heading(name: str, row: int, most: str) -> Iterator[str]:
-    top, floor = _TOP + row * _STEP, _floor(row)
-    yield _text(_LEFT, top - 6, name)
-    yield _text(_LEFT - 8, top + 10, most, "faint", anchor="end")
-    yield _text(_LEFT - 8, floor, "0", "faint", anchor="end")
+def _draw_heading(name: str, row: int, most: str) -> Iterator[str]:
+    top, floor = _TOP + row * _STEP, _floor_of(row)
+    yield _draw_text(_LEFT, top - 6, name)
+    yield _draw_text(_LEFT - 8, top + 10, most, "faint", anchor="end")
+    yield _draw_text(_LEFT - 8, floor, "0", "faint", anchor="end")
     yield f'<path class="line" d="M{_LEFT:.0f} {floor:.0f}h{_WIDTH:.0f}"/>'
 
 
-def _axis(frame: _Frame, records: Sequence[ToolCallRecord]) -> Iterator[str]:
+def _draw_axis(frame: _Frame, records: Sequence[ToolCallRecord]) -> Iterator[str]:
     if not records:
         return
     seconds = frame.end - frame.begin
@@ -142,27 +147,27 @@ def _axis(frame: _Frame, records: Sequence[ToolCallRecord]) -> Iterator[str]:
     for number in range(_TICKS + 1):
         time = frame.begin + seconds * number / _TICKS
         text = datetime.fromtimestamp(time, UTC).astimezone().strftime(shape)
-        yield _text(frame.x(time), _floor(2) + 22, text, "faint", anchor="middle")
+        yield _draw_text(frame.x(time), _floor_of(2) + 22, text, "faint", anchor="middle")
 
 
-def _floor(row: int) -> float:
+def _floor_of(row: int) -> float:
     return _TOP + row * _STEP + _HEIGHT
 
 
-def _rank(ordered: Sequence[float], share: float) -> float:
+def _value_at_rank(ordered: Sequence[float], share: float) -> float:
     """Return the smallest value that `share` of all do not exceed."""
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1]
 
 
-def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
+def _draw_text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
     name = f' class="{kind}"' if kind else ""
     place = "" if anchor == "start" else f' text-anchor="{anchor}"'
     shown = html.escape("".join(c if c.isprintable() else "\ufffd" for c in text))
     return f'<text x="{x:.1f}" y="{y:.1f}"{name}{place}>{shown}</text>'
 
 
-def _document(title: str, parts: Iterable[str]) -> str:
-    width, height = _LEFT + _WIDTH + 40, _floor(2) + 50
+def _wrap_document(title: str, parts: Iterable[str]) -> str:
+    width, height = _LEFT + _WIDTH + 40, _floor_of(2) + 50
     inside = "\n".join(parts)
     shown = html.escape("".join(c if c.isprintable() else "\ufffd" for c in title))
     return (

@@ -47,26 +47,26 @@ async def _print_statistics(
     settings: Settings, query: RecordQuery, *, plot: str | None, as_json: bool
 ) -> int:
     async with open_records(settings) as store:
-        statistics = await store.get_call_statistics(**_filters(query))
-        intervals = await _intervals(store, query)
+        statistics = await store.get_call_statistics(**_make_filters(query))
+        intervals = await _split_intervals(store, query)
         if plot is not None:
             records = await store.storage.query(replace(query, limit=_MOST_PLOTTED))
             # The loop has no other work: this command may wait for the disk.
-            write_output(plot, plot_records(records, _title(intervals)))
+            write_output(plot, plot_records(records, _make_title(intervals)))
     if as_json:
         listed = [{**msgspec.to_builtins(each), "by_tool": each.by_tool} for each in intervals]
         print_json({**statistics, "intervals": listed, "plot": plot})
     else:
-        _print(statistics, intervals, plot)
+        _print_tables(statistics, intervals, plot)
     return EXIT_OK
 
 
-def _filters(query: RecordQuery) -> Any:
+def _make_filters(query: RecordQuery) -> Any:
     names = ("tool_name", "is_success", "error_type", "caller_id", "conversation_id", "session_id")
     return {name: getattr(query, name) for name in (*names, "start", "end")}
 
 
-async def _intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Interval]:
+async def _split_intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Interval]:
     """Split the time between first and last call evenly."""
     newest = await store.storage.query(replace(query, limit=1))
     oldest = await store.storage.query(replace(query, limit=1, oldest_first=True))
@@ -85,11 +85,13 @@ async def _intervals(store: ToolKnowledgeStore, query: RecordQuery) -> list[_Int
     return intervals
 
 
-def _title(intervals: Sequence[_Interval]) -> str:
+def _make_title(intervals: Sequence[_Interval]) -> str:
     return f"calls since {local_time(intervals[0].start)}" if intervals else "no calls"
 
 
-def _print(statistics: dict[str, Any], intervals: Sequence[_Interval], plot: str | None) -> None:
+def _print_tables(
+    statistics: dict[str, Any], intervals: Sequence[_Interval], plot: str | None
+) -> None:
     console = make_console()
     total = statistics["total_records"]
     if not total:
@@ -105,16 +107,18 @@ def _print(statistics: dict[str, Any], intervals: Sequence[_Interval], plot: str
         ):
             console.print(plain(drawn(f"{name:<7} {sparkline(values)}", console)))
         is_wide = console.width >= _WIDE
-        console.print(_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ()))
+        console.print(
+            _make_group_table("tools", "tool", statistics["by_tool"], intervals if is_wide else ())
+        )
         if statistics["by_bucket"]:
-            console.print(_table("buckets", "bucket", statistics["by_bucket"]))
+            console.print(_make_group_table("buckets", "bucket", statistics["by_bucket"]))
         if statistics["error_distribution"]:
-            console.print(_errors(statistics["error_distribution"]))
+            console.print(_make_error_table(statistics["error_distribution"]))
     if plot is not None:
         console.print(plain(f"picture: {plot}"), soft_wrap=True)
 
 
-def _table(
+def _make_group_table(
     title: str,
     noun: str,
     groups: Mapping[str, Mapping[str, Any]],
@@ -137,7 +141,7 @@ def _table(
     return table
 
 
-def _errors(errors: Mapping[str, int]) -> Table:
+def _make_error_table(errors: Mapping[str, int]) -> Table:
     table = make_table("errors", "error type", "calls")
     for name, count in errors.items():
         table.add_row(plain(name, "red"), str(count))
