@@ -13,7 +13,7 @@ from tests.calls.audit import make_engine
 from tests.calls.samples import bare
 from tests.observability.telemetry import BOUND, Telemetry
 from tool_engine import ToolEngine
-from tool_engine.observability.content import CallContent, _text
+from tool_engine.observability.content import CallContent, _encode_text
 from tool_engine.observability.opentelemetry import instrument
 
 ARGUMENTS = "gen_ai.tool.call.arguments"
@@ -159,11 +159,11 @@ class Odd:
 )
 def test_text(value: Any, text: str) -> None:
     """What JSON cannot hold is shown as Python would."""
-    assert _text(value) == text
+    assert _encode_text(value) == text
 
 
 def test_long_text() -> None:
     """Very long contents keep their beginning, and say how long they were."""
-    text = _text("x" * 100_000)
+    text = _encode_text("x" * 100_000)
     assert len(text) < 33_000
     assert text.endswith("… [100,002 characters in all]")

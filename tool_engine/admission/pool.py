@@ -86,7 +86,7 @@ class SlotPool:
         self.is_shut = False
         """Whether a new call may not just pass, whatever the gate's reason."""
         self.layout = Layout(config)
-        self.queue = Queue(self.layout, clock, self._wake_later, self._expire)
+        self.queue = Queue(self.layout, clock, self._wake_later, self._expire_waiter)
         self.idle: list[asyncio.Future[None]] = []
         """Those who wait until nothing runs and nothing waits."""
         self.used = self.most_used = 0
@@ -307,7 +307,7 @@ class SlotPool:
             waiter.wake()
             self._let_next(waiter)
 
-    def _expire(self, waiter: Waiter, timeout: float) -> None:
+    def _expire_waiter(self, waiter: Waiter, timeout: float) -> None:
         """End a wait whose time is over."""
         self.expired += 1
         self.timed_out += 1
@@ -401,7 +401,7 @@ class SlotPool:
     # Breakers.
 
     def end_probes(self, slot: ConcurrencySlot, outcome: bool | None, now: float) -> None:
-        """Tell the breakers how a call ended; those that wait behind an open one are refused."""
+        """Count a call's end in the breakers; refuse what waits behind an open one."""
         probes, slot.probes = slot.probes, ()
         for breaker, probe in probes:
             breaker.end(probe, outcome, now)

@@ -62,13 +62,13 @@ class ThreadLane:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         work = _Work(function, copy_context(), loop, future)
-        self._submit(work, may_wait=may_wait)
+        self._submit_work(work, may_wait=may_wait)
         cancelled: asyncio.CancelledError | None = None
         while not future.done():
             try:
                 await asyncio.wait([future])
             except asyncio.CancelledError as cancellation:
-                if self._is_closed or self._withdraw(work):
+                if self._is_closed or self._withdraw_work(work):
                     # No caller counts on the end any more, and the loop must be able to end.
                     raise
                 cancelled = cancellation
@@ -87,7 +87,7 @@ class ThreadLane:
                 self._handed.put(None)
             self._idle = 0
 
-    def _submit(self, work: _Work, *, may_wait: bool) -> None:
+    def _submit_work(self, work: _Work, *, may_wait: bool) -> None:
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -100,13 +100,15 @@ class ThreadLane:
             name = f"tool-{self._threads}"
         try:
             # In a list: a thread keeps what it began with, and with that its first caller.
-            threading.Thread(target=self._serve, args=([work],), name=name, daemon=True).start()
+            threading.Thread(
+                target=self._serve_works, args=([work],), name=name, daemon=True
+            ).start()
         except RuntimeError:
             with self._lock:
                 self._threads -= 1
             raise
 
-    def _withdraw(self, work: _Work) -> bool:
+    def _withdraw_work(self, work: _Work) -> bool:
         """Take back work that no thread has begun; True if there was some."""
         with self._lock:
             try:
@@ -115,18 +117,18 @@ class ThreadLane:
                 return False
             return True
 
-    def _serve(self, first: list[_Work]) -> None:
+    def _serve_works(self, first: list[_Work]) -> None:
         work: _Work | None = first.pop()
         while work is not None:
-            outcome = _run(work)
+            outcome = _run_work(work)
             # A closed loop: no task is left to hear of it.
             with contextlib.suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(work.future.set_result, outcome)
             del outcome
             work = None
-            work = self._next()
+            work = self._next_work()
 
-    def _next(self) -> _Work | None:
+    def _next_work(self) -> _Work | None:
         """Wait for the next work of the calling thread; None: it ends."""
         with self._lock:
             if self._waiting:
@@ -138,7 +140,7 @@ class ThreadLane:
         return self._handed.get()
 
 
-def _run(work: _Work) -> tuple[Any, BaseException | None]:
+def _run_work(work: _Work) -> tuple[Any, BaseException | None]:
     try:
         return work.context.run(work.function), None
     except BaseException as error:  # noqa: BLE001 - it travels to the caller

@@ -100,7 +100,7 @@ class CallHistory:
     def summary(self) -> dict[str, Any]:
         """Return the data of `ToolSubAgent.get_execution_summary`."""
         total = self.total
-        details = [_details(past) for past in self._calls]
+        details = [_describe_call(past) for past in self._calls]
         summary = {
             "total_calls": total,
             "successful_calls": self.successful,
@@ -109,7 +109,7 @@ class CallHistory:
             "total_execution_time": round(self.execution_time, 4),
             "avg_execution_time": round(self.execution_time / total, 4) if total else 0.0,
             "tool_usage": self.tool_usage,
-            "errors": [_error(each) for each in details if not each["is_success"]],
+            "errors": [_pick_error(each) for each in details if not each["is_success"]],
             "call_details": details,
         }
         return summary if self.gap is None else {**summary, "incomplete": self.gap}
@@ -165,7 +165,7 @@ async def read_history(
     newest.reverse()
     for record in newest:
         history.add(_past_of(record))
-    history.gap = await _gap(store, query.start)
+    history.gap = await _describe_gap(store, query.start)
     return history, newest
 
 
@@ -174,7 +174,7 @@ def record_of_refused(past: PastCall, agent_id: str, conversation_id: str | None
     result, visible = past.result, VisibleCall(past.params, past.tool)
     return ToolCallRecord(
         record_id=str(uuid.uuid4()),
-        tool_name=_name(past),
+        tool_name=_name_call(past),
         params=visible.params,
         result={},
         execution_time=0.0,
@@ -220,7 +220,7 @@ def to_the_millisecond(date: datetime) -> datetime:
     return date.replace(microsecond=date.microsecond // 1_000 * 1_000)
 
 
-async def _gap(store: ToolKnowledgeStore, since: datetime | None) -> str | None:
+async def _describe_gap(store: ToolKnowledgeStore, since: datetime | None) -> str | None:
     dropped = store.failed + getattr(store.storage, "dropped", 0)
     if dropped:
         return f"the store has let go of {dropped} records; older calls may be missing"
@@ -236,17 +236,17 @@ async def _gap(store: ToolKnowledgeStore, since: datetime | None) -> str | None:
     return None
 
 
-def _name(past: PastCall) -> str:
+def _name_call(past: PastCall) -> str:
     name = past.result.tool_name
     return name if past.is_known or past.tool is not None else redact_text(name)
 
 
-def _details(past: PastCall) -> dict[str, Any]:
+def _describe_call(past: PastCall) -> dict[str, Any]:
     result = past.result
     visible = VisibleCall(past.params, past.tool)
     error = None if result.error is None else bounded_text(result.error)
     return {
-        "tool_name": _name(past),
+        "tool_name": _name_call(past),
         "is_success": result.is_success,
         "error": visible.error(error),
         "error_type": result.error_type,
@@ -257,7 +257,7 @@ def _details(past: PastCall) -> dict[str, Any]:
     }
 
 
-def _error(details: Mapping[str, Any]) -> dict[str, Any]:
+def _pick_error(details: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: details[name]
         for name in ("tool_name", "error", "error_type", "executed_at", "call_id")

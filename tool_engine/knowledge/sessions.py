@@ -61,7 +61,7 @@ class MemorySessionStorage(KnownArguments):
         """Their requests and decisions."""
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
-        # Whoever saved later stays, however long the one before takes to be written.
+        # The later save stays, however long the one before takes to be written.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class MemorySessionStorage(KnownArguments):
         Raises:
             SessionError: The id is none, or the data hold something that is no JSON value.
         """
-        await self._save(session_id, data, None)
+        await self._save_session(session_id, data, None)
 
     async def save_if(
         self, session_id: str, data: dict[str, Any], revisions: Collection[str]
@@ -97,27 +97,27 @@ class MemorySessionStorage(KnownArguments):
         Raises:
             SessionError: As for `save`.
         """
-        return await self._save(session_id, data, tuple(revisions))
+        return await self._save_session(session_id, data, tuple(revisions))
 
-    async def _save(
+    async def _save_session(
         self, session_id: str, data: dict[str, Any], revisions: Collection[str] | None
     ) -> bool:
         frozen = Frozen(data, f"the session {check_session_id(session_id)!r}")
         revision = revision_of(data)
-        async with self._turn(session_id):
+        async with self._turn_of(session_id):
             text = await aside(frozen.size, frozen.text)
             found = self._kept.get(session_id)
             if revisions is not None and found is not None and found.revision not in revisions:
                 return False
-            self._keep(session_id, text, revision)
+            self._keep_text(session_id, text, revision)
         return True
 
-    def _turn(self, session_id: str) -> asyncio.Lock:
+    def _turn_of(self, session_id: str) -> asyncio.Lock:
         return self._turns.setdefault(session_id, asyncio.Lock())
 
-    def _keep(self, session_id: str, text: str, revision: str) -> None:
+    def _keep_text(self, session_id: str, text: str, revision: str) -> None:
         now = datetime.now(UTC)
-        before = self._taken(session_id)
+        before = self._take_kept(session_id)
         created = now if before is None else before.info.created_at
         info = SessionInfo(
             session_id=session_id, created_at=created, updated_at=now, size=len(text)
@@ -125,7 +125,7 @@ class MemorySessionStorage(KnownArguments):
         self._kept[session_id] = _Kept(info, text, revision)
         self._bytes += len(text)
         while len(self._kept) > 1 and self._is_over:
-            self._taken(next(iter(self._kept)))
+            self._take_kept(next(iter(self._kept)))
             self.dropped += 1
 
     async def load(self, session_id: str) -> dict[str, Any] | None:
@@ -154,8 +154,8 @@ class MemorySessionStorage(KnownArguments):
     async def delete(self, session_id: str) -> bool:
         """Forgets a conversation, its open requests and remembered decisions; False: none."""
         check_session_id(session_id)
-        async with self._turn(session_id):
-            is_kept = self._taken(session_id) is not None
+        async with self._turn_of(session_id):
+            is_kept = self._take_kept(session_id) is not None
         forgotten = await self.approvals.forget(session_id)
         return bool(self.approvals.drop(session_id) + forgotten) or is_kept
 
@@ -163,7 +163,7 @@ class MemorySessionStorage(KnownArguments):
     def _is_over(self) -> bool:
         return len(self._kept) > self.max_sessions or self._bytes > self.max_bytes
 
-    def _taken(self, session_id: str) -> _Kept | None:
+    def _take_kept(self, session_id: str) -> _Kept | None:
         found = self._kept.pop(session_id, None)
         if found is not None:
             self._bytes -= len(found.text)

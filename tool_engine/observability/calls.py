@@ -124,7 +124,7 @@ class CallFollower:
         self._errors = LabelLimit("errors", _MOST_ERRORS, [kind.value for kind in ErrorType])
         self._calls: dict[str, FollowedCall] = {}
         self._is_closing = False
-        self._unsubscribe = engine.subscribe(self._take, CALL_EVENTS)
+        self._unsubscribe = engine.subscribe(self._take_event, CALL_EVENTS)
 
     @property
     def open_calls(self) -> int:
@@ -137,27 +137,27 @@ class CallFollower:
         if not self._calls:
             self._unsubscribe()
 
-    def _take(self, event: ToolEngineEvent) -> None:
+    def _take_event(self, event: ToolEngineEvent) -> None:
         call_id = event.call_id or ""
         if event.execution_result is not None:
-            self._end(self._calls.pop(call_id, None), event, event.execution_result)
+            self._end_call(self._calls.pop(call_id, None), event, event.execution_result)
             return
         call = self._calls.get(call_id)
         if call is None:
             # Of a call whose start was not seen, only the end is reported.
             if self._is_closing or event.event_type is _RETRIED:
                 return
-            call = self._calls[call_id] = self._call(event, time_ns())
+            call = self._calls[call_id] = self._make_call(event, time_ns())
         if event.event_type is _QUEUED:
             call.is_queued = True
-            _tell(self._queued, call, event)
+            _call_listeners(self._queued, call, event)
         elif event.event_type is _RETRIED:
-            _tell(self._retried, call, event)
+            _call_listeners(self._retried, call, event)
         else:
             was_queued, call.is_queued, call.is_running = call.is_queued, False, True
-            _tell(self._started, call, event, was_queued)
+            _call_listeners(self._started, call, event, was_queued)
 
-    def _end(
+    def _end_call(
         self, call: FollowedCall | None, event: ToolEngineEvent, result: ToolExecutionResult
     ) -> None:
         now = time_ns()
@@ -167,31 +167,31 @@ class CallFollower:
             if call is None:
                 return
         if call is None:
-            call = self._call(event, now - _lasted(result))
+            call = self._make_call(event, now - _duration_of(result))
             call.is_shared = "shared_with" in result.metadata
         if result.error_type is not None:
             call.error = self._errors.label(result.error_type)
-        _tell(self._ended, call, event, result, now)
+        _call_listeners(self._ended, call, event, result, now)
 
-    def _call(self, event: ToolEngineEvent, began: int) -> FollowedCall:
+    def _make_call(self, event: ToolEngineEvent, began: int) -> FollowedCall:
         tool = None if event.tool is None else event.tool.name
         bucket = event.data.get("bucket")
         return FollowedCall(self._tools.label(tool), self._buckets.label(bucket), began)
 
 
-def _tell(told: Sequence[Callable[..., None]], *step: Any) -> None:
+def _call_listeners(listeners: Sequence[Callable[..., None]], *step: Any) -> None:
     """Call all listeners of a step, even if some fail."""
     failure = None
-    for tell in told:
+    for listener in listeners:
         try:
-            tell(*step)
+            listener(*step)
         except Exception as error:  # noqa: BLE001 - raised when the others have been called
             failure = failure or error
     if failure is not None:
         raise failure
 
 
-def _lasted(result: ToolExecutionResult) -> int:
+def _duration_of(result: ToolExecutionResult) -> int:
     """Return the duration in nanoseconds of a call of which only the end was seen."""
     seconds: float = result.metadata["queue_wait"]
     if result.metadata["attempts"]:

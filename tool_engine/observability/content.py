@@ -36,13 +36,15 @@ class CallContent:
     ) -> None:
         """End the span as of `now`, as soon as its contents are known."""
         if result.is_success:
-            span.set_attribute("gen_ai.tool.call.result", _text(result.output))
+            span.set_attribute("gen_ai.tool.call.result", _encode_text(result.output))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # a call that was left behind by a loop which is no more
             span.end(now)
             return
-        task = loop.create_task(self._finish(span, event.call_id, now), name="tool_engine.spans")
+        task = loop.create_task(
+            self._finish_span(span, event.call_id, now), name="tool_engine.spans"
+        )
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
@@ -52,17 +54,17 @@ class CallContent:
         while here := [task for task in self._reading if task.get_loop() is loop]:
             await asyncio.wait(here)
 
-    async def _finish(self, span: Span, call_id: str | None, now: int) -> None:
+    async def _finish_span(self, span: Span, call_id: str | None, now: int) -> None:
         try:
             for record in await self._engine.query_call_records(call_id=call_id, limit=1):
-                span.set_attribute("gen_ai.tool.call.arguments", _text(record.params))
+                span.set_attribute("gen_ai.tool.call.arguments", _encode_text(record.params))
         except Exception as error:  # noqa: BLE001 - a storage may fail in any way
             _log.warning("arguments_not_captured", call_id=call_id, error=type(error).__name__)
         finally:
             span.end(now)
 
 
-def _text(value: Any) -> str:
+def _encode_text(value: Any) -> str:
     try:
         text = msgspec.json.encode(value, enc_hook=repr).decode()
     except (TypeError, ValueError, RecursionError):

@@ -63,7 +63,7 @@ class PrometheusMetrics:
         try:
             registry.register(self)
         except ValueError as duplicate:
-            self._stop()
+            self._stop_listening()
             raise ConfigurationError(
                 "the registry has metrics of another engine already; give this one a registry of "
                 "its own"
@@ -85,7 +85,7 @@ class PrometheusMetrics:
 
     def close(self) -> None:
         """Remove the metrics from the registry, and count no more; idempotent."""
-        self._stop()
+        self._stop_listening()
         if not self._is_closed:
             self._is_closed = True
             self.registry.unregister(self)
@@ -95,37 +95,37 @@ class PrometheusMetrics:
         """Return all metrics as they are now; Prometheus's client calls it, from any thread."""
         yield from self._counters.collect()
         figures = self._reader.read()
-        yield _family(UP_SERIES, 0 if figures is None else 1)
+        yield _make_family(UP_SERIES, 0 if figures is None else 1)
         if figures is not None:
-            yield from self._families(figures)
+            yield from self._make_families(figures)
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without values, reading nothing."""
         yield from self._counters.describe()
         for series in (*CONTROLLER_SERIES, *LIMIT_SERIES, *ENGINE_SERIES, *BUCKET_SERIES):
-            yield _family(series)
-        yield _family(UP_SERIES)
+            yield _make_family(series)
+        yield _make_family(UP_SERIES)
 
-    def _stop(self) -> None:
+    def _stop_listening(self) -> None:
         self._unsubscribe()
         self._follower.close()
 
-    def _families(self, figures: Figures) -> Iterator[Metric]:
+    def _make_families(self, figures: Figures) -> Iterator[Metric]:
         for series in CONTROLLER_SERIES:
-            yield _family(series, getattr(figures.metrics, series.field))
+            yield _make_family(series, getattr(figures.metrics, series.field))
         for series in LIMIT_SERIES:
-            yield _family(series, getattr(figures.limits, series.field))
+            yield _make_family(series, getattr(figures.limits, series.field))
         for series in ENGINE_SERIES:
-            yield _family(series, figures.loaded[series.field])
-        buckets = self._named(figures.buckets)
+            yield _make_family(series, figures.loaded[series.field])
+        buckets = self._merge_labels(figures.buckets)
         for series in BUCKET_SERIES:
-            family = _family(series)
+            family = _make_family(series)
             for name, values in buckets.items():
                 if values.get(series.field) is not None:
                     family.add_metric([name], values[series.field])
             yield family
 
-    def _named(self, buckets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _merge_labels(self, buckets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the figures of buckets by label; buckets that share one are added up."""
         named: dict[str, dict[str, Any]] = {}
         for name, values in buckets.items():
@@ -180,7 +180,9 @@ def instrument(
     return metrics
 
 
-def _family(series: Series, value: float | None = None) -> CounterMetricFamily | GaugeMetricFamily:
+def _make_family(
+    series: Series, value: float | None = None
+) -> CounterMetricFamily | GaugeMetricFamily:
     """Return one metric, labelled by bucket where it is a bucket's."""
     labels = ("bucket",) if series in BUCKET_SERIES else None
     if series.is_counter:

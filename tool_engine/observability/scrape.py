@@ -50,19 +50,19 @@ class EngineReader:
         """Return the figures; None if the loop does not answer within a second."""
         loop = self._loop
         if loop is None or not loop.is_running() or loop is _running_loop():
-            return self._figures()
+            return self._read_figures()
         answer: concurrent.futures.Future[Figures] = concurrent.futures.Future()
         try:
-            loop.call_soon_threadsafe(_fill, answer, self._figures)
+            loop.call_soon_threadsafe(_fill_answer, answer, self._read_figures)
         except RuntimeError:  # the loop was closed just now
-            return self._figures()
+            return self._read_figures()
         try:
             return answer.result(_TIMEOUT)
         except concurrent.futures.TimeoutError:
             answer.cancel()
             return None
 
-    def _figures(self) -> Figures:
+    def _read_figures(self) -> Figures:
         engine = self._engine
         controller = engine.controller
         loaded = {"tools": len(engine.index), "load_errors": len(engine.load_errors)}
@@ -71,7 +71,9 @@ class EngineReader:
         )
 
 
-def _fill(answer: concurrent.futures.Future[Figures], figures: Callable[[], Figures]) -> None:
+def _fill_answer(
+    answer: concurrent.futures.Future[Figures], figures: Callable[[], Figures]
+) -> None:
     if not answer.set_running_or_notify_cancel():
         return  # the reader has stopped waiting
     try:

@@ -135,15 +135,15 @@ def cut_output(
     if measure.size(output, most) <= most and not measure.must_cut:
         return None
     if most == inf:
-        return _cut(output, limits, splits, most, _MOST_NOTE)
+        return _cut_output(output, limits, splits, most, _MOST_NOTE)
     room = int(max(_LEAST_NOTE, min(_MOST_NOTE, most // 3)))
-    cut = _cut(output, limits, splits, most, room)
+    cut = _cut_output(output, limits, splits, most, room)
     # What the note leaves of its room goes to the output.
     used = text_size(cut.shown_to(reader, is_kept=False)[CUT_KEY]) + _SLACK
-    return _cut(output, limits, splits, most, used) if used < room else cut
+    return _cut_output(output, limits, splits, most, used) if used < room else cut
 
 
-def _cut(
+def _cut_output(
     output: dict[Any, Any],
     limits: ResultLimits,
     splits: Callable[[str, int], bool],

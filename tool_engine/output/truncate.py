@@ -42,50 +42,50 @@ class Cutter:
     def cut(self, output: dict[Any, Any], room: float) -> dict[str, Any]:
         """Return `output` in at most `room` characters of text."""
         # A note will stand there: what a tool wrote must not be taken for one.
-        return self._mapping(output, room, (), hidden=CUT_KEY)
+        return self._fit_mapping(output, room, (), hidden=CUT_KEY)
 
-    def _fit(self, value: Any, room: float, path: ResultPath) -> Any:
+    def _fit_value(self, value: Any, room: float, path: ResultPath) -> Any:
         value = shallow(value)
         if room != inf and self.measure.size(value, room, len(path)) <= room:
             room = inf
         if isinstance(value, str):
-            return value if room == inf else self._text(value, int(room), path)
+            return value if room == inf else self._fit_text(value, int(room), path)
         if isinstance(value, dict | list):
             if len(path) >= MAX_DEPTH:
                 self.parts.append(CutPart(path, "level", 0, 0, 0, 0))
                 return ELLIPSIS
             if isinstance(value, dict):
-                return self._mapping(value, room, path)
-            return self._list(value, room, path)
-        return value if room == inf else self._text(repr(value), int(room), path)
+                return self._fit_mapping(value, room, path)
+            return self._fit_list(value, room, path)
+        return value if room == inf else self._fit_text(repr(value), int(room), path)
 
     # Lists and mappings.
 
-    def _list(self, value: list[Any], room: float, path: ResultPath) -> list[Any]:
+    def _fit_list(self, value: list[Any], room: float, path: ResultPath) -> list[Any]:
         count = len(value)
         head, tail = self.measure.ends(count)
         if room != inf:
-            head, tail = self._affordable(value, head, tail, room, len(path) + 1)
+            head, tail = self._count_affordable(value, head, tail, room, len(path) + 1)
         if head + tail < count:
             self.parts.append(CutPart(path, "list", head, tail, head + tail, count))
         places = [*range(head), *range(count - tail, count)]
         items = [value[place] for place in places]
-        rooms = self._rooms(items, room - 2 * max(1, len(items)), len(path) + 1)
+        rooms = self._share_room(items, room - 2 * max(1, len(items)), len(path) + 1)
         return [
-            self._fit(item, each, (*path, place))
+            self._fit_value(item, each, (*path, place))
             for item, each, place in zip(items, rooms, places, strict=True)
         ]
 
-    def _affordable(
+    def _count_affordable(
         self, value: list[Any], head: int, tail: int, room: float, depth: int
     ) -> tuple[int, int]:
         """Return how many entries of both ends fit if long ones get a quarter of the room."""
-        enough = max(room // 4, _least(room))
+        enough = max(room // 4, _least_room(room))
         if head == len(value) and self._strategy is not CutStrategy.HEAD:
             is_tail = self._strategy is CutStrategy.TAIL
             head, tail = (0, head) if is_tail else (head - head // 2, head // 2)
         ends = [0, 0]
-        for side in _turns(head, tail):
+        for side in _take_turns(head, tail):
             item = value[ends[0]] if side == 0 else value[-1 - ends[1]]
             room -= 2 + min(self.measure.size(item, enough, depth), enough)
             if room < 0:
@@ -93,25 +93,25 @@ class Cutter:
             ends[side] += 1
         return ends[0], ends[1]
 
-    def _mapping(
+    def _fit_mapping(
         self, value: dict[Any, Any], room: float, path: ResultPath, hidden: str | None = None
     ) -> dict[str, Any]:
-        named, skipped = self._named(value, room, len(path) + 1, hidden)
+        named, skipped = self._fit_entries(value, room, len(path) + 1, hidden)
         if len(named) < len(value):
             self.parts.append(CutPart(path, "mapping", skipped, 0, len(named), len(value)))
         spent = sum(text_size(name) + 4 for name in named)
-        rooms = self._rooms(list(named.values()), room - spent, len(path) + 1)
+        rooms = self._share_room(list(named.values()), room - spent, len(path) + 1)
         return {
-            name: self._fit(item, each, (*path, name))
+            name: self._fit_value(item, each, (*path, name))
             for (name, item), each in zip(named.items(), rooms, strict=True)
         }
 
-    def _named(
+    def _fit_entries(
         self, value: dict[Any, Any], room: float, depth: int, hidden: str | None
     ) -> tuple[dict[str, Any], int]:
         """Return the entries that fit, and how many precede the first that does not."""
         is_record = len(value) <= _RECORD
-        enough = _least(room) if is_record else max(room // 4, _least(room))
+        enough = _least_room(room) if is_record else max(room // 4, _least_room(room))
         named: dict[str, Any] = {}
         skipped = -1
         for number, (key, item) in enumerate(value.items()):
@@ -128,7 +128,7 @@ class Cutter:
             named[name] = item
         return named, len(named) if skipped < 0 else skipped
 
-    def _rooms(self, values: list[Any], room: float, depth: int) -> list[float]:
+    def _share_room(self, values: list[Any], room: float, depth: int) -> list[float]:
         """Return the share of `room` of each value: what it needs, or an equal part."""
         if room == inf or not values:
             return [inf] * len(values)
@@ -151,7 +151,7 @@ class Cutter:
 
     # Texts.
 
-    def _text(self, text: str, room: int, path: ResultPath) -> str:
+    def _fit_text(self, text: str, room: int, path: ResultPath) -> str:
         mark = f"{ELLIPSIS} [{len(text):,} characters left out]"
         if self._strategy is CutStrategy.HEAD_TAIL:
             mark += f" {ELLIPSIS}"
@@ -161,8 +161,8 @@ class Cutter:
         head = 0 if self._strategy is CutStrategy.TAIL else left
         if self._strategy is CutStrategy.HEAD_TAIL:
             head = left - left // 2
-        first = place_to_cut(text, _prefix(text, head), -1, self._splits)
-        last = place_to_cut(text, _suffix(text, left - head), 1, self._splits)
+        first = place_to_cut(text, _prefix_length(text, head), -1, self._splits)
+        last = place_to_cut(text, _suffix_start(text, left - head), 1, self._splits)
         last = max(first, last)
         behind = len(text) - last
         self.parts.append(CutPart(path, "text", first, behind, first + behind, len(text)))
@@ -173,12 +173,12 @@ class Cutter:
         return text[:first] + mark + text[last:]
 
 
-def _least(room: float) -> float:
+def _least_room(room: float) -> float:
     """Return the fewest characters for which an entry is worth showing."""
     return max(min(_SHORT, room // 3), _SHORT // 5)
 
 
-def _turns(head: int, tail: int) -> Iterator[int]:
+def _take_turns(head: int, tail: int) -> Iterator[int]:
     """Yield in turns 0 for each entry of the beginning and 1 for each of the end."""
     for number in range(max(head, tail)):
         if number < head:
@@ -187,15 +187,15 @@ def _turns(head: int, tail: int) -> Iterator[int]:
             yield 1
 
 
-def _prefix(text: str, room: int) -> int:
-    return _longest(len(text), room, lambda count: text[:count])
+def _prefix_length(text: str, room: int) -> int:
+    return _longest_fit(len(text), room, lambda count: text[:count])
 
 
-def _suffix(text: str, room: int) -> int:
-    return len(text) - _longest(len(text), room, lambda count: text[len(text) - count :])
+def _suffix_start(text: str, room: int) -> int:
+    return len(text) - _longest_fit(len(text), room, lambda count: text[len(text) - count :])
 
 
-def _longest(count: int, room: int, piece: Callable[[int], str]) -> int:
+def _longest_fit(count: int, room: int, piece: Callable[[int], str]) -> int:
     """Return how many characters of a text fit into `room`, escapes counted."""
     low, high = 0, min(count, room)
     while low < high:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 
-def _words(text: str) -> frozenset[str]:
+def _split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?(?:(?![A-Z])[^\W\d_])+")
 _LONGEST: Final = 256
 """Characters at the end of a name that are looked at."""
 
-_ALONE: Final = _words(
+_ALONE: Final = _split_words(
     "auth authorisation authorization bearer cookie cookies cred credential credentials creds cvc "
     "cvv dsn jwt kubeconfig mnemonic otp pass passwd password passwords pwd secret secrets session "
     "totp"
@@ -34,26 +34,26 @@ _ENDINGS: Final = (
     *("passwort", "kennwort", "senha", "contraseña", "пароль", "密码", "密碼", "口令", "密钥"),
     *("パスワード", "비밀번호", "令牌", "權杖", "トークン", "토큰", "秘钥", "秘鑰"),
 )
-_PHRASES: Final = _words(
+_PHRASES: Final = _split_words(
     "access-code auth-code auth-header authorization-code authorization-header backup-code "
     "backup-codes client-assertion code-verifier conn-str connect-sid conn-string "
     "connection-string connection-strings mfa-code de-passe otp-code pass-code pass-phrase "
     "pass-word pin-code recovery-code recovery-codes recovery-phrase secret-id security-answer "
     "security-code seed-phrase session-id access-signature verification-code"
 )
-_KEYS: Final = _words(
+_KEYS: Final = _split_words(
     "access account admin aes api app application auth bot client consumer decryption deploy des "
     "encryption function functions gpg hmac host license master pgp private recovery root rsa "
     "secret server service session shared sign signing ssh storage subscription user vault "
     "webhook"
 )
 """The words before a secret `key`; every other key (`cache_key`, `public_key`) is shown."""
-_PLACES: Final = _words(
+_PLACES: Final = _split_words(
     "begin bos cls continuation cursor end eos first last mask next pad page paging prev previous "
     "resume scroll sep special start stop sync unk"
 )
 """Words before a `token` that marks a place in a list or text."""
-_OWNED: Final = _words(
+_OWNED: Final = _split_words(
     "access api auth bearer bot csrf device id oauth personal push refresh registration security "
     "service session user xsrf"
 )
@@ -63,15 +63,15 @@ _QUALIFIED: Final = {
     "tokens": (_OWNED, True),
     "key": (_KEYS, True),
     "keys": (_KEYS, True),
-    "pass": (_words("boarding by first multi second single"), False),
+    "pass": (_split_words("boarding by first multi second single"), False),
 }
 """Last words that depend on the one before: must it be (True) or not be (False) in the set?"""
-_ASKING: Final = _words(
+_ASKING: Final = _split_words(
     "accept allow allowed disable enable has hide invalid is max maximum min minimum missing need "
     "needs no num require required requires show skip total use uses with without"
 )
 """First words of a name whose value is about a secret, and is none."""
-_TAILS: Final = _words(
+_TAILS: Final = _split_words(
     "again base binary b confirm confirmation current data default dev digest encoded encrypted "
     "hash hex json live new old pem plain plaintext prod production raw repeat salt staging string "
     "test text value"

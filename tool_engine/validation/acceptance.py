@@ -62,7 +62,7 @@ def choose_accept(
         accept = _accept_with_numbers(is_valid, careful, defaults, numbers)
     else:
         accept = _accept_without_numbers(is_valid, careful, defaults)
-    return _completed(accept, unshared, filling)
+    return _complete_steps(accept, unshared, filling)
 
 
 # In each variant below, a text outside ASCII is looked at for lone surrogates, which the validator
@@ -126,7 +126,7 @@ def _accept_with_numbers(
     return accept
 
 
-def _completed(
+def _complete_steps(
     accept: Callable[..., dict[str, Any] | None], unshared: Unshared, filling: Filling | None
 ) -> Callable[..., dict[str, Any] | None]:
     """Return `accept` followed by the steps that only some tools need."""
@@ -183,7 +183,7 @@ def choose_accept_packed(
             accept = _accept_at_once(read, accept, defaults)
     else:
         accept = _accept_packed_nested(is_valid, careful, defaults, has_integers)
-    return _completed(accept, unshared, filling)
+    return _complete_steps(accept, unshared, filling)
 
 
 def _accept_at_once(

@@ -50,9 +50,9 @@ class SQLApprovalStorage:
         )
         times = request.asked_at, request.expires_at
         async with self._database.changing(KEEPING) as connection:
-            kept = _statements().opened(request.token, request.session_id, *times, data)
+            kept = _load_statements().opened(request.token, request.session_id, *times, data)
             await connection.execute(kept)
-            await connection.execute(_statements().expired(self._clock() - _GRACE))
+            await connection.execute(_load_statements().expired(self._clock() - _GRACE))
 
     async def claim(self, token: str) -> bool:
         """Closes an open request; True for exactly one caller, of all processes, in time.
@@ -64,7 +64,7 @@ class SQLApprovalStorage:
         if not is_key(token):
             return False
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_statements().closed(token, self._clock()))
+            done = await connection.execute(_load_statements().closed(token, self._clock()))
         return bool(done.rowcount)
 
     async def pending(self, session_id: str | None = None) -> Sequence[ApprovalRequest]:
@@ -77,7 +77,7 @@ class SQLApprovalStorage:
         if session_id is not None:
             check_session_id(session_id)
         async with self._database.asked(KEEPING) as reader:
-            asked = _statements().pending(session_id, self._clock())
+            asked = _load_statements().pending(session_id, self._clock())
             (rows,) = await reader.rows(asked, failing=KEEPING)
         return await asyncio.to_thread(lambda: list(map(_request_of, rows)))
 
@@ -93,7 +93,7 @@ class SQLApprovalStorage:
         _, data = packed(Frozen(said_of(decision)).text(), "the decision")
         call = request.session_id, request.fingerprint
         async with self._database.changing(KEEPING) as connection:
-            await connection.execute(_statements().remembered(*call, now, data))
+            await connection.execute(_load_statements().remembered(*call, now, data))
 
     async def remembered(self, session_id: str, fingerprint: str) -> ApprovalDecision | None:
         """What was decided about a call with this `ApprovalRequest.fingerprint`.
@@ -107,12 +107,12 @@ class SQLApprovalStorage:
             return None
         async with self._database.asked(KEEPING) as reader:
             (rows,) = await reader.rows(
-                _statements().told(session_id, fingerprint), failing=KEEPING
+                _load_statements().select_decision(session_id, fingerprint), failing=KEEPING
             )
-        return decision_of(_read(rows[0]), session_id) if rows else None
+        return decision_of(_read_row(rows[0]), session_id) if rows else None
 
     async def forget(self, session_id: str) -> int:
-        """Forgets the decisions of a session, and tells how many there were.
+        """Forget the decisions of a session; return how many there were.
 
         Raises:
             SessionError: The id is none.
@@ -120,7 +120,7 @@ class SQLApprovalStorage:
         """
         check_session_id(session_id)
         async with self._database.changing(KEEPING) as connection:
-            done = await connection.execute(_statements().forgotten(session_id))
+            done = await connection.execute(_load_statements().forgotten(session_id))
         return int(done.rowcount)
 
 
@@ -133,7 +133,7 @@ def _request_of(row: Sequence[Any]) -> ApprovalRequest:
         )
     except ValueError as error:
         raise damaged(what, session_id, str(error)) from error
-    request = request_of(_read((data, session_id)), session_id)
+    request = request_of(_read_row((data, session_id)), session_id)
     if (request.session_id, request.token) != (session_id, token):
         raise damaged(what, session_id, f"it is that of the session {request.session_id!r}")
     return request
@@ -143,12 +143,12 @@ _TIMES: Final = ("is_open", "asked_at", "expires_at")
 _KINDS: Final = {"is_open": FLAG, "asked_at": SECONDS, "expires_at": SECONDS}
 
 
-def _read(row: Sequence[Any]) -> Any:
+def _read_row(row: Sequence[Any]) -> Any:
     data, session_id = row
     return unpacked(data, f"{_WHAT} in the session {session_id!r}", session_id)
 
 
-def _statements() -> Any:
+def _load_statements() -> Any:
     from tool_engine.knowledge.sql import session_statements
 
     return session_statements

@@ -135,9 +135,9 @@ class SQLEventStorage:
             raise
 
     async def _take_numbers(self) -> int:
-        self._file = await asyncio.to_thread(self._identity)
-        ((self._end,),) = await self._ask(_RESERVE, block=BLOCK)
-        ((last,),) = await self._ask(_NEWEST)
+        self._file = await asyncio.to_thread(self._file_identity)
+        ((self._end,),) = await self._fetch_rows(_RESERVE, block=BLOCK)
+        ((last,),) = await self._fetch_rows(_NEWEST)
         if last is not None and not last <= self._end - BLOCK:
             # What it gave out from there would be taken for events that are kept already.
             raise RecordsUnavailableError(
@@ -151,15 +151,17 @@ class SQLEventStorage:
         sequence = event.sequence or 0
         with self._lock:
             if sequence > self._end or self._is_closing:
-                self._drop(1)  # the block is used up, and what follows may be another engine's
+                self._drop_events(
+                    1
+                )  # the block is used up, and what follows may be another engine's
                 return
             self.newest = sequence
             self._waiting.append(event)
             if len(self._waiting) > _MOST_WAITING:
                 self._waiting.popleft()
-                self._drop(1)
+                self._drop_events(1)
             if len(self._waiting) == 1 or self._loop is None or self._loop.is_closed():
-                self._attend()
+                self._ensure_writing()
 
     async def read(self, after: int, limit: int) -> Sequence[ToolEngineEvent]:
         """The events that follow number `after`, oldest first, at most `limit`.
@@ -180,7 +182,7 @@ class SQLEventStorage:
             waiting = self._waiting_after(after, limit)
         if waiting and waiting[0].sequence == after + 1:
             return waiting
-        rows = await self._ask(_READ, after=after, newest=newest, limit=limit)
+        rows = await self._fetch_rows(_READ, after=after, newest=newest, limit=limit)
         if not rows or rows[0][0] != after + 1:
             await self._check_kept(after, newest)
         found = await asyncio.to_thread(lambda: list(map(event_of, rows)))
@@ -204,9 +206,11 @@ class SQLEventStorage:
             if self.newest is not None and not self.is_failing:
                 with suppress(RecordsUnavailableError, ConfigurationError):
                     await self._write_waiting()
-                    await self._tell(_GIVE_BACK, {"newest": self.newest, "end": self._end})
+                    await self._execute_statement(
+                        _GIVE_BACK, {"newest": self.newest, "end": self._end}
+                    )
         finally:
-            self._drop(len(self._waiting))
+            self._drop_events(len(self._waiting))
             await self._close_database()
 
     def _waiting_after(self, after: int, limit: int) -> list[ToolEngineEvent]:
@@ -217,14 +221,14 @@ class SQLEventStorage:
         return list(islice(self._waiting, start, start + limit))
 
     async def _check_kept(self, after: int, newest: int) -> None:
-        ((oldest,),) = await self._ask(_OLDEST)
+        ((oldest,),) = await self._fetch_rows(_OLDEST)
         if oldest is None:
             with self._lock:
                 oldest = self._waiting[0].sequence if self._waiting else newest + 1
         if after + 1 < oldest and after < newest:
             raise EventsExpiredError(after, oldest)
 
-    def _attend(self) -> None:
+    def _ensure_writing(self) -> None:
         """Sees to it that a task writes what waits; with the lock held."""
         try:
             loop = asyncio.get_running_loop()
@@ -239,32 +243,34 @@ class SQLEventStorage:
             self._loop, self._bell = loop, asyncio.Event()
             self._bell.set()
             # Not in the context of the call that came first, which nothing must keep alive.
-            self._task = loop.create_task(self._run(), name="tool-engine-events", context=Context())
+            self._task = loop.create_task(
+                self._run_writing(), name="tool-engine-events", context=Context()
+            )
 
-    async def _run(self) -> None:
+    async def _run_writing(self) -> None:
         pause = _INTERVAL
         while not self._is_closing:
             await self._bell.wait()
             self._bell.clear()
-            await self._rest(pause)
-            late = asyncio.get_running_loop().call_later(_PATIENCE, self._fail, _TOO_LATE)
+            await self._wait_for_more(pause)
+            late = asyncio.get_running_loop().call_later(_PATIENCE, self._report_failure, _TOO_LATE)
             try:
                 await self._write_waiting()
                 pause = _INTERVAL
             except (RecordsUnavailableError, ConfigurationError) as error:
-                self._fail(str(error))
+                self._report_failure(str(error))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 self._bell.set()
             finally:
                 late.cancel()
 
-    def _fail(self, reason: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         """Says once that the database does not take events, or has not for too long."""
         if not self.is_failing:
             self.is_failing = True
             _log.error("events_not_written", error=reason, waiting=len(self._waiting))
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait_for_more(self, seconds: float) -> None:
         """Lets more events come, but for the last ones."""
         left = seconds
         while left > 0 and not self._is_closing:
@@ -277,7 +283,7 @@ class SQLEventStorage:
                 batch = list(islice(self._waiting, _BATCH))
             await self._look_for_file()
             rows = await asyncio.to_thread(lambda some: list(map(row_of, some)), batch)
-            await self._tell(_INSERT, rows)
+            await self._execute_statement(_INSERT, rows)
             with self._lock:
                 # What waited longest may have been let go meanwhile.
                 last = batch[-1].sequence or 0
@@ -286,20 +292,20 @@ class SQLEventStorage:
             self._unpruned += len(batch)
             if self._unpruned >= min(_BATCH, self._max_events):
                 self._unpruned = 0
-                await self._tell(_PRUNE, {"most": self._max_events})
+                await self._execute_statement(_PRUNE, {"most": self._max_events})
         if self.is_failing:
             self.is_failing = False
             _log.warning("events_written_again", dropped=self.dropped)
 
     async def _look_for_file(self) -> None:
-        """A file that was deleted or replaced would go on taking rows that nobody ever sees."""
-        if await asyncio.to_thread(self._identity) != self._file:
+        """A file that was deleted or replaced would go on taking rows that no reader ever sees."""
+        if await asyncio.to_thread(self._file_identity) != self._file:
             await self._close_database()
             problem = await self._database.start()
             if problem is not None:
                 raise RecordsUnavailableError(explained(problem))
-            self._file = await asyncio.to_thread(self._identity)
-            await self._tell(_KEEP_RESERVED, {"end": self._end})
+            self._file = await asyncio.to_thread(self._file_identity)
+            await self._execute_statement(_KEEP_RESERVED, {"end": self._end})
 
     async def _close_database(self) -> None:
         try:
@@ -307,7 +313,7 @@ class SQLEventStorage:
         finally:
             await self._database.close_reader()
 
-    def _identity(self) -> tuple[int, int] | None:
+    def _file_identity(self) -> tuple[int, int] | None:
         """Which file it is; None where there is none."""
         address = self._database.address
         if address is None or address.kind != "sqlite":
@@ -318,19 +324,19 @@ class SQLEventStorage:
             return None
         return (found.st_dev, found.st_ino)
 
-    def _drop(self, count: int) -> None:
+    def _drop_events(self, count: int) -> None:
         if count and not self.dropped:
             _log.error("events_dropped", waiting=len(self._waiting))
         self.dropped += count
 
-    async def _ask(self, statement: str, **values: Any) -> list[Any]:
+    async def _fetch_rows(self, statement: str, **values: Any) -> list[Any]:
         from sqlalchemy import text
 
         self._database.require_own()
         async with self._database.reader.connection() as connection:
             return list((await connection.execute(text(statement), values)).fetchall())
 
-    async def _tell(self, statement: str, values: Any) -> None:
+    async def _execute_statement(self, statement: str, values: Any) -> None:
         from sqlalchemy import text
 
         self._database.require_own()

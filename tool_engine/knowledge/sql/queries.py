@@ -65,7 +65,7 @@ def records(query: RecordQuery) -> Select[Any]:
         .add_columns(large.c.data.label("large"), wanted.label("wanted"))
         .join_from(calls, definitions, calls.c.definition_id == definitions.c.id, isouter=True)
         .join(large, large.c.hash == wanted, isouter=True)
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .order_by(calls.c.key if query.oldest_first else calls.c.key.desc())
     )
     if query.limit is not None:
@@ -74,7 +74,7 @@ def records(query: RecordQuery) -> Select[Any]:
 
 
 async def placed(reader: Reader, query: RecordQuery) -> RecordQuery:
-    """The query with ids that tell their place, in the stead of those that were made elsewhere.
+    """The query with ids that hold their place, instead of those that were made elsewhere.
 
     Raises:
         ConfigurationError: No record has such an id.
@@ -105,7 +105,7 @@ def totals(query: RecordQuery) -> Select[Any]:
             func.max(calls.c.key),
             first_odd(calls.c.key, calls.c.execution_time),
         )
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -121,7 +121,7 @@ def counted_calls(query: RecordQuery) -> Select[Any]:
             func.sum(calls.c.queue_wait),
             first_odd(calls.c.key, calls.c.execution_time, calls.c.queue_wait),
         )
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -132,7 +132,7 @@ def counted_times(query: RecordQuery, measure: str) -> Select[Any]:
     group = (calls.c.tool_name, calls.c.bucket, bins)
     return (
         select(*group, func.count(), func.max(calls.c[measure]), null())
-        .where(*_conditions(query))
+        .where(*_make_conditions(query))
         .group_by(*group)
     )
 
@@ -174,7 +174,7 @@ def _kept_conditions(query: RecordQuery, hours: Hours) -> Iterator[Any]:
             yield kept.c[name] == plain_text(value)
 
 
-def _conditions(query: RecordQuery) -> Iterator[Any]:
+def _make_conditions(query: RecordQuery) -> Iterator[Any]:
     for name, value in query.conditions.items():
         if name == "record_id":
             yield _has_id(value)
@@ -188,10 +188,10 @@ def _conditions(query: RecordQuery) -> Iterator[Any]:
             yield calls.c[name] == plain_text(value)
     if query.call_id_prefix is not None:
         yield begins_with(calls.c.call_id, plain_text(query.call_id_prefix) or "")
-    yield from _bounds(query)
+    yield from _make_bounds(query)
 
 
-def _bounds(query: RecordQuery) -> Iterator[Any]:
+def _make_bounds(query: RecordQuery) -> Iterator[Any]:
     """Where on the way through the rows the answer begins and ends."""
     if query.start is not None:
         start = microseconds(query.start)

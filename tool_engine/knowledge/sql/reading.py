@@ -46,7 +46,7 @@ class Reader:
         driver = "aiosqlite" if address.kind == "sqlite" else "asyncpg"
         self._engine = create_async_engine(
             f"{address.kind}+{driver}://",
-            async_creator=self._connect,
+            async_creator=self._open_connection,
             poolclass=AsyncAdaptedQueuePool,
             pool_size=_POOL,
             max_overflow=0,
@@ -59,7 +59,7 @@ class Reader:
 
         Args:
             *statements: What is asked.
-            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
+            failing: The message for one without an answer, with `{place}` and `{reason}` in it.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -85,7 +85,7 @@ class Reader:
         """A connection within one transaction, which is committed where nothing fails.
 
         Args:
-            failing: What somebody is told who gets no answer, with `{place}` and `{reason}` in it.
+            failing: The message for one without an answer, with `{place}` and `{reason}` in it.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -103,10 +103,10 @@ class Reader:
         """Gives up the connections."""
         await self._engine.dispose()
 
-    async def _connect(self) -> Any:
+    async def _open_connection(self) -> Any:
         if self._address.kind == "sqlite":
             # As a link would be made anew: who asks must not make an empty file.
-            place = f"file:{_quoted(self._address.place)}?mode=rw"
+            place = f"file:{_quote_path(self._address.place)}?mode=rw"
             connection = aiosqlite.connect(place, uri=True, timeout=_BUSY_WAIT)
             # A program must be able to end.
             connection._thread.daemon = True  # noqa: SLF001 - as SQLAlchemy does for its own
@@ -128,7 +128,7 @@ class Reader:
 _text: Final = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     from urllib.parse import quote
 
     return quote(path)

@@ -46,22 +46,22 @@ class SQLSessionStorage:
                 are too large.
             RecordsUnavailableError: The database does not take it; what was kept before stays.
         """
-        await self._save(session_id, data, None)
+        await self._save_session(session_id, data, None)
 
     async def save_if(
         self, session_id: str, data: dict[str, Any], revisions: Collection[str]
     ) -> bool:
         """As `save`, if what is kept has one of these revisions, or if nothing is kept.
 
-        It is one statement: of two processes that go on from one state, one is told False.
+        It is one statement: of two processes that go on from one state, one gets False.
 
         Raises:
             SessionError: As for `save`.
             RecordsUnavailableError: The database does not take it; what was kept before stays.
         """
-        return await self._save(session_id, data, tuple(revisions))
+        return await self._save_session(session_id, data, tuple(revisions))
 
-    async def _save(
+    async def _save_session(
         self, session_id: str, data: dict[str, Any], revisions: Collection[str] | None
     ) -> bool:
         check_session_id(session_id)
@@ -71,7 +71,7 @@ class SQLSessionStorage:
         async with turn:
             size, content = await asyncio.to_thread(lambda: packed(frozen.text(), what))
             now = microseconds(datetime.now(UTC))
-            statement = _statements().saved(
+            statement = _load_statements().saved(
                 session_id, now, size, content, revision=revision, revisions=revisions
             )
             async with self._database.changing(KEEPING) as connection:
@@ -88,7 +88,7 @@ class SQLSessionStorage:
         check_session_id(session_id)
         what = f"the session {session_id!r}"
         async with self._database.asked(KEEPING) as reader:
-            (rows,) = await reader.rows(_statements().kept(session_id), failing=KEEPING)
+            (rows,) = await reader.rows(_load_statements().kept(session_id), failing=KEEPING)
         if not rows:
             return None
         found = await asyncio.to_thread(unpacked, rows[0][0], what, session_id)
@@ -106,7 +106,9 @@ class SQLSessionStorage:
         check_page(limit, offset)
         now = datetime.now(UTC).timestamp()
         async with self._database.asked(KEEPING) as reader:
-            (rows,) = await reader.rows(_statements().infos(limit, offset, now), failing=KEEPING)
+            (rows,) = await reader.rows(
+                _load_statements().infos(limit, offset, now), failing=KEEPING
+            )
         return [_info_of(row) for row in rows]
 
     async def delete(self, session_id: str) -> bool:
@@ -119,13 +121,15 @@ class SQLSessionStorage:
         check_session_id(session_id)
         turn = self._turns.setdefault(session_id, asyncio.Lock())
         async with turn, self._database.changing(KEEPING) as connection:
-            done = [await connection.execute(each) for each in _statements().removed(session_id)]
+            done = [
+                await connection.execute(each) for each in _load_statements().removed(session_id)
+            ]
         return any(each.rowcount for each in done)
 
     async def prune(self, max_age: float) -> int:
         """Removes the conversations that were saved last longer ago than `max_age` seconds.
 
-        Those about which somebody is being asked stay. Records of calls stay in any case.
+        Those about which a person is being asked stay. Records of calls stay in any case.
 
         Raises:
             RecordsUnavailableError: The database does not answer.
@@ -156,7 +160,7 @@ def _info_of(row: Sequence[Any]) -> SessionInfo:
 _NUMBERS: Final = dict.fromkeys(("created_at", "updated_at", "size"), INTEGER)
 
 
-def _statements() -> Any:
+def _load_statements() -> Any:
     from tool_engine.knowledge.sql import session_statements
 
     return session_statements

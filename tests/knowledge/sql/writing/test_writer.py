@@ -65,7 +65,7 @@ async def make_writer(rows: Rows) -> AsyncIterator[Callable[..., RecordWriter]]:
     def make(interval: float = 0.0, most: int | None = None) -> RecordWriter:
         writer = RecordWriter(rows, interval, lambda name, fields: None)
         if most is not None:
-            writer.buffer = RecordBuffer(writer._attend, most)
+            writer.buffer = RecordBuffer(writer._attend_call, most)
         made.append(writer)
         return writer
 
