@@ -104,7 +104,7 @@ STORY = (
     "cli/commands/records.py: write `tool-engine history show CALL_ID` for the story of one call"
 )
 BEGIN = "cli/chat/conversation.py: or begin another one with --session ID"
-FOLDERS = "cli/files/revisions.py: compare two folders"
+FOLDERS = "cli/files/diff.py: compare two folders"
 INTERRUPTED = "cli/settings.py: the running calls were cancelled"
 TRIED = {row[0] for row in (*LINES, *TOLD)} | {
     PENDING, SESSIONS, STORY, BEGIN, FOLDERS, INTERRUPTED, NOTHING

@@ -147,7 +147,7 @@ HTTP = [
      asked("http://127.1:PORT/"), asked(f"http://{SITE}/")),
 ]  # fmt: skip
 SQL = [
-    ("address.py: a call does not choose a database",
+    ("executor.py: a call does not choose a database",
      query("SELECT 1", "chosen"), query("SELECT 1")),
     ("executor.py: send it without",
      query("SELECT :q AS q", q="lamp\0"), query("SELECT :q AS q", q="lamp")),
@@ -194,7 +194,7 @@ ROWS = [
 ]
 NAME = "executors/http/download.py: choose another name"
 ECHO = "executors/http/download.py: nothing was written"
-UNSET = "executors/sql/address.py: the engine's source … needs it: set it before the engine starts"
+UNSET = "executors/sql/executor.py: the engine's source … needs it: set it before the engine starts"
 FLAT = "executors/workflow/run.py: make them flatter"
 SLOW = "executors/workflow/run.py: raise its timeout or ask for less"
 WIDE = (

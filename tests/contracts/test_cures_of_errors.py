@@ -100,7 +100,7 @@ LINES = [
     ("cli/records/simulate.py: give it once",
      "simulate trace.jsonl --bucket http=8 --bucket http=9",
      "simulate trace.jsonl --bucket http=8"),
-    ("cli/batches.py: write …", "batch bad.json", "batch good.json"),
+    ("cli/calling.py: write …", "batch bad.json", "batch good.json"),
     ("cli/chat/conversation.py: leave it out to say each turn on a line of stdin",
      "chat --script script.yaml ''", "chat --script script.yaml hi"),
     ("cli/records/pruning.py: or --sessions-older-than 90d", "prune",

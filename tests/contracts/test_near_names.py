@@ -32,7 +32,7 @@ from tool_engine import (
 from tool_engine.catalog.index import ToolIndex
 from tool_engine.catalog.lint import choose_rules
 from tool_engine.cli.app import run
-from tool_engine.cli.chat.commands import answer_command
+from tool_engine.cli.chat.turns import answer_command
 from tool_engine.executors.calculator import calculate
 from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.executors.result_reading import _suggest_key
@@ -248,7 +248,7 @@ SYNC: list[tuple[str, Callable[[], Any], str]] = [
     ("cli/arguments.py", output("call", "calculator", "--Expression", "1"), "--expression"),
     ("cli/arguments.py", output("call", "calculator", "--time-out", "1"), "--timeout"),
     ("cli/app.py", output("Validate"), "validate"),
-    ("cli/chat/commands.py", of(_asked, "/Usage"), "/usage"),
+    ("cli/chat/turns.py", of(_asked, "/Usage"), "/usage"),
     ("cli/app.py", output("list", "--catgory", "http"), "--category"),
 ]
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.observability.telemetry import BOUND, sample_engine
 from tool_engine import ToolEngine
-from tool_engine.observability import scrape
-from tool_engine.observability.scrape import EngineReader
+from tool_engine.observability import prometheus as scrape
+from tool_engine.observability.prometheus import EngineReader
 
 
 async def test_on_its_loop() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from tool_engine.cli.arguments import parse_arguments, read_params
-from tool_engine.cli.batches import read_calls
 from tool_engine.cli.console import json_text, make_console, plain, print_json
-from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
+from tool_engine.cli.documents import read_entries
+from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.broken import missing_tool
 from tool_engine.cli.records.recording import recording_engine, records_written
 from tool_engine.cli.settings import Settings, run_async
@@ -157,3 +157,35 @@ def _open_trace(path: str) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666))
     except OSError as error:
         raise CommandError(f"cannot write {path}: {why_unwritten(error)}") from error
+
+
+_FORM: Final = '{"tool": "echo", "params": {"message": "hi"}} or ["echo", {"message": "hi"}]'
+
+
+def read_calls(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Read calls from a list or from JSON lines; `-` is stdin.
+
+    A CommandError names the place of an entry that is no call.
+    """
+    calls = [_read_call(place, entry) for place, entry in read_entries(path)]
+    if not calls:
+        raise CommandError(f"{path} holds no calls; write {_FORM}")
+    return calls
+
+
+def _read_call(place: str, entry: Any) -> tuple[str, dict[str, Any]]:
+    if isinstance(entry, dict):
+        for key in entry:
+            if key not in ("tool", "params"):
+                hint = suggest_name(str(key), ("tool", "params"))
+                raise CommandError(f"{place}: unknown key {key!r}{hint}")
+        name, params = entry.get("tool"), entry.get("params")
+    elif isinstance(entry, list) and 1 <= len(entry) <= 2:
+        name, params = entry[0], entry[1] if len(entry) == 2 else None
+    else:
+        raise CommandError(f"{place}: no call; write {_FORM}")
+    if not isinstance(name, str) or not name:
+        raise CommandError(f"{place}: the call names no tool; write {_FORM}")
+    if params is not None and not isinstance(params, dict):
+        raise CommandError(f"{place}: params must be an object, got {type(params).__name__}")
+    return name, params or {}

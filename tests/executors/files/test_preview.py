@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.files.diff import edited
 from tool_engine.executors.files.editing import FileEditExecutor
-from tool_engine.executors.files.preview import _describe_change
-from tool_engine.executors.files.writing import FileWriteExecutor
+from tool_engine.executors.files.writing import FileWriteExecutor, _describe_change
 
 if TYPE_CHECKING:
     from tests.executors.files.conftest import Desk

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +17,6 @@ from tool_engine.catalog.definition.group_definition import (
     group_findings,
     is_group,
 )
-from tool_engine.catalog.definition.sent_text import sent_text_faults
 from tool_engine.catalog.definition.tool_definition import (
     build_tool,
     definition_faults,
@@ -25,7 +24,7 @@ from tool_engine.catalog.definition.tool_definition import (
     plain_data,
 )
 from tool_engine.catalog.limits import MAX_PROBLEMS
-from tool_engine.catalog.yaml.document import Document
+from tool_engine.catalog.yaml.document import Document, Path
 from tool_engine.errors import DefinitionError, DefinitionProblem
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
@@ -181,3 +180,40 @@ def _all_problems(
             break
     problems.sort(key=lambda problem: (problem.line or 0, problem.column or 0))
     return problems[:MAX_PROBLEMS]
+
+
+# `version: 1.10` in a query is the number 1.1, and the server would get `1.1`.
+def sent_text_faults(document: Document) -> list[Fault]:
+    value: Any = document.value
+    for part in ("entry", "request"):
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return []
+    return [
+        Fault(
+            path,
+            f"this number is sent as the text {str(number)!r}",
+            expected="text",
+            got=describe(number),
+            cure="quote it to send what is written",
+        )
+        for place in ("query", "headers")
+        for path, number in _find_numbers(value.get(place), ("entry", "request", place))
+        if _is_changed(document, path, number)
+    ]
+
+
+def _find_numbers(value: Any, path: Path) -> Iterator[tuple[Path, float]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _find_numbers(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _find_numbers(item, (*path, number))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def _is_changed(document: Document, path: Path, number: float) -> bool:
+    (mark,) = document.marks([(path, False)])
+    return document.number_as_written(path, mark) != str(number)

@@ -6,12 +6,16 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from tool_engine.cli.calling import summary_facts
-from tool_engine.cli.console import json_text
+from tool_engine.cli.console import json_text, plain
 from tool_engine.cli.demo.files import NEEDED, add_to_entry, set_version
-from tool_engine.cli.demo.progress import make_progress
 from tool_engine.cli.demo.stage import Stage
 from tool_engine.cli.tables import (
     bucket_table,
@@ -192,3 +196,76 @@ STEPS: Final[tuple[tuple[str, Callable[[Stage], Awaitable[None]]], ...]] = (
     ("A broken file harms nobody, and an edit is live at once", _break_and_mend),
     ("The books: summary, events, metrics, records", _show_books),
 )
+
+
+class ProgressView(AbstractContextManager["ProgressView"], Protocol):
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        """Show the numbers of this moment."""
+
+
+# A terminal gets bars that move; a pipe or a file gets a line whenever the numbers change.
+def make_progress(console: Console, *, slots: int, queue_size: int, calls: int) -> ProgressView:
+    if console.is_interactive:
+        return _Bars(console, slots, queue_size, calls)
+    return _Lines(console, slots, queue_size, calls)
+
+
+class _Bars:
+    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
+        self._progress = Progress(
+            TextColumn("  {task.description:<9}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+            console=console,
+        )
+        self._running: TaskID = self._progress.add_task("running", total=slots)
+        self._waiting: TaskID = self._progress.add_task("waiting", total=queue_size)
+        self._finished: TaskID = self._progress.add_task("finished", total=calls)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        self._progress.update(self._running, completed=running)
+        self._progress.update(self._waiting, completed=waiting)
+        self._progress.update(self._finished, completed=finished)
+
+
+class _Lines:
+    def __init__(self, console: Console, slots: int, queue_size: int, calls: int) -> None:
+        self._console = console
+        self._limits = (slots, queue_size, calls)
+        self._last: tuple[int, int, int] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def update(self, running: int, waiting: int, finished: int) -> None:
+        numbers = (running, waiting, finished)
+        if numbers == self._last:
+            return
+        self._last = numbers
+        slots, queue_size, calls = self._limits
+        self._console.print(
+            plain(
+                f"  running {running} of {slots}   waiting {waiting} of {queue_size}   "
+                f"finished {finished} of {calls}"
+            )
+        )

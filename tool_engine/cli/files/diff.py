@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -16,11 +20,14 @@ from tool_engine.catalog.change.compatibility import (
     compare,
 )
 from tool_engine.catalog.change.version import next_major
-from tool_engine.catalog.definition_files import read_definition, without_foreign_content
+from tool_engine.catalog.definition_files import (
+    is_definition,
+    read_definition,
+    without_foreign_content,
+)
 from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
-from tool_engine.cli.files.revisions import files_in_revision, is_revision
 from tool_engine.cli.files.targets import file_of_tool, files_at, is_path
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
@@ -185,3 +192,59 @@ def _make_summary(compared: Sequence[Compared]) -> str:
     counts = [(level, sum(each.level == level for each in compared)) for level in _LEVELS]
     words = [f"{count} {'unchanged' if level == NONE else level}" for level, count in counts]
     return f"{count_text(len(compared), 'tool')} compared: {', '.join(words)}"
+
+
+_TIMEOUT = 60.0
+
+
+def is_revision(word: str) -> bool:
+    """Return True for `REVISION:PATH`, unless the word is a path itself."""
+    revision, colon, path = word.partition(":")
+    # One letter before the colon is a drive, and a dash would be an option of git's.
+    is_named = len(revision) > 1 and not revision.startswith("-")
+    return bool(colon and path) and is_named and not Path(word).exists()
+
+
+def files_in_revision(word: str, *, is_recursive: bool = False) -> dict[str, bytes]:
+    """Return the definitions at `REVISION:PATH`, relative to the present folder.
+
+    Raises:
+        CommandError: git does not know it, or is not installed.
+    """
+    revision, _, path = word.partition(":")
+    # An archive holds files and folders alike, and links as links.
+    archive = _run_git("archive", "--format=tar", revision, "--", path)
+    root = PurePosixPath(path)
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        for member in members:
+            name = PurePosixPath(member.name)
+            content = members.extractfile(member) if member.isreg() else None
+            is_wanted = name == root or (
+                is_definition(name.name) and (is_recursive or name.parent == root)
+            )
+            if content is not None and is_wanted:
+                files[f"{revision}:{name}"] = content.read()
+    return dict(sorted(files.items()))
+
+
+def _run_git(*words: str) -> bytes:
+    try:
+        ended = subprocess.run(  # noqa: S603 - a list of words, and no shell
+            ["git", *words],  # noqa: S607 - the person's own git
+            capture_output=True,
+            check=True,
+            timeout=_TIMEOUT,
+        )
+    except FileNotFoundError:
+        raise CommandError(
+            "git is not installed; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CommandError(
+            f"git took longer than {_TIMEOUT:g} s; compare two folders", error_type="no_git"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode("utf-8", "replace").strip()
+        raise CommandError(f"git cannot read that: {reason}", error_type="no_revision") from error
+    return ended.stdout

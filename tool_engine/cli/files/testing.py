@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 from tool_engine.catalog.yaml.document import format_path
-from tool_engine.cli.console import make_console, plain, print_json
+from tool_engine.cli.console import make_console, plain, print_json, visible
 from tool_engine.cli.engines import load_app
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK
 from tool_engine.cli.files.broken import missing_tool, tell_broken
-from tool_engine.cli.files.junit import junit_xml
 from tool_engine.cli.settings import Settings, run_async
 from tool_engine.cli.tables import count_text
 from tool_engine.cli.writing import write_output
@@ -142,3 +143,38 @@ def _make_summary(outcome: _Outcome) -> str:
         f"{tools}: {counts}; generated: {count_text(accepted, 'right call')} accepted, "
         f"{count_text(refused, 'wrong one')} refused"
     )
+
+
+def junit_xml(reports: Iterable[ToolReport], load_errors: Sequence[tuple[str, str]]) -> str:
+    """Return a suite per tool, and one for files not loaded."""
+    root = ET.Element("testsuites", name="tool-engine test")
+    for report in reports:
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=report.tool,
+            tests=str(len(report.cases)),
+            failures=str(report.count(CaseStatus.FAILED)),
+            skipped=str(report.count(CaseStatus.SKIPPED)),
+        )
+        for case in report.cases:
+            _add_case(suite, report, case)
+    if load_errors:
+        count = str(len(load_errors))
+        suite = ET.SubElement(root, "testsuite", name="loading", tests=count, errors=count)
+        for file, message in load_errors:
+            element = ET.SubElement(suite, "testcase", classname="loading", name=visible(file))
+            ET.SubElement(element, "error", message=visible(message))
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _add_case(suite: ET.Element, report: ToolReport, case: CaseReport) -> None:
+    name = " ".join(part for part in (format_path(case.path), case.title) if part)
+    element = ET.SubElement(suite, "testcase", classname=report.tool, name=visible(name))
+    if case.status is CaseStatus.PASSED:
+        return
+    tag = "failure" if case.status is CaseStatus.FAILED else "skipped"
+    first = case.problems[0] if case.problems else ""
+    child = ET.SubElement(element, tag, message=visible(first))
+    child.text = visible("\n".join([case.place or "", *case.problems]))

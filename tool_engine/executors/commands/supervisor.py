@@ -10,6 +10,7 @@ fork escapes.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import math
 import os
@@ -19,6 +20,7 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import cache
 from time import monotonic, sleep
 from typing import Final
 
@@ -26,7 +28,6 @@ import msgspec
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.commands.captured import Captured
-from tool_engine.executors.commands.privileges import give_up_privileges
 from tool_engine.executors.commands.strays import (
     MARK,
     end_strays,
@@ -283,3 +284,21 @@ def _wait_for_group(group: int) -> None:
         if not is_group_alive(group):
             return
         sleep(0.001)
+
+
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+
+def give_up_privileges() -> None:
+    """Make this thread and its children gain nothing from setuid programs.
+
+    A program that became another user, such as `sudo`, could not be killed by this process. The
+    change is permanent for the calling thread: use one that starts a single command. See prctl(2),
+    PR_SET_NO_NEW_PRIVS.
+    """
+    _load_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+@cache
+def _load_libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Select,
     and_,
@@ -24,9 +25,11 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from tool_engine.knowledge.cursor import no_such_record
-from tool_engine.knowledge.sql.beginning import begins_with
 from tool_engine.knowledge.sql.odd import first_odd, is_odd
 from tool_engine.knowledge.sql.reading import Reader
 from tool_engine.knowledge.sql.schema.keys import (
@@ -212,3 +215,32 @@ def _has_id(record_id: str) -> ColumnElement[bool]:
     if key is None:
         return calls.c.record_id == plain_text(record_id)
     return and_(calls.c.key == key, calls.c.record_id == null())
+
+
+# The index of the text serves where the database sorts texts by character, as SQLite does.
+class _BeginsWith(FunctionElement[bool]):
+    """Has two clauses: the column and the prefix."""
+
+    type = Boolean()
+    inherit_cache = True
+
+
+def begins_with(column: ColumnElement[Any], prefix: str) -> ColumnElement[bool]:
+    """Return the condition that `column` begins with `prefix`, case-sensitively."""
+    return _BeginsWith(column, prefix)
+
+
+@compiles(_BeginsWith)
+def _by_function(element: _BeginsWith, compiler: SQLCompiler, **options: Any) -> str:
+    column, prefix = (compiler.process(each, **options) for each in element.clauses)
+    return f"starts_with({column}, {prefix})"
+
+
+@compiles(_BeginsWith, "sqlite")
+def _by_range(element: _BeginsWith, compiler: SQLCompiler, **options: Any) -> str:
+    column, prefix = element.clauses
+    name = compiler.process(column, **options)
+    # No text with this prefix is greater than this: char(1114111) is the last character.
+    lowest = compiler.process(prefix, **options)
+    highest = f"{compiler.process(prefix, **options)} || char(1114111)"
+    return f"({name} >= {lowest} AND {name} < {highest})"

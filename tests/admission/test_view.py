@@ -10,9 +10,9 @@ import pytest
 
 from tests.admission.conftest import MakeCrew
 from tests.admission.crew import Crew, controller_of
-from tool_engine.admission.estimate import ServiceTimes, percentile
 from tool_engine.admission.request import AdmissionRequest
 from tool_engine.admission.snapshot import WaitExplanation
+from tool_engine.admission.view import ServiceTimes, percentile
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from tool_engine.cli.demo.progress import make_progress
+from tool_engine.cli.demo.steps import make_progress
 
 
 def show(*, is_terminal: bool) -> str:
