@@ -26,9 +26,9 @@ from tool_engine.catalog.loader import ToolConfigLoader
 from tool_engine.config import ENFORCE, ConcurrencyConfig, ToolEngineConfig, checked_concurrency
 from tool_engine.errors import ConfigurationError, DefinitionError, EngineClosedError
 from tool_engine.events import EventBus, EventLog, MemoryEventStorage
-from tool_engine.events.view import EventsView
+from tool_engine.events.event_view import EventsView
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.handler import executor_for
-from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.forking import disown_in_child
 from tool_engine.interfaces import (
     AdmissionController,
@@ -513,7 +513,7 @@ def _event_storage_for(config: ToolEngineConfig) -> EventStorage | None:
         return None
     if config.records is None:
         return MemoryEventStorage(config.keep_events)
-    module = import_module("tool_engine.knowledge.sql.events")
+    module = import_module("tool_engine.knowledge.sql.sql_events")
     storage: EventStorage = module.SQLEventStorage(config.records, config.keep_events)
     return storage
 

@@ -50,7 +50,7 @@ engine = ToolEngine()
 def make(): return ToolEngine()
 text = "no engine"
 """
-ARGUMENTS, QUANTITIES = "cli/arguments.py: ", "cli/records/quantities.py: got …"
+ARGUMENTS, QUANTITIES = "cli/call_arguments.py: ", "cli/records/quantities.py: got …"
 AN_ENGINE = "cli/engines.py: name an engine, or a function without arguments that returns one"
 APPROVE = "cli/files/locking.py: mend what is wrong, or approve single tools with --approve NAME"
 MODULE = (

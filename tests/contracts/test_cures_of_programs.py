@@ -36,7 +36,8 @@ LINK = "executors/commands/shell.py: remove the link, or put a copy in its place
 MISSING = "executors/commands/shell.py: make it, or correct …"
 WITHOUT = "executors/commands/shell.py: name folders without it in entry.config.write"
 CHILDREN = (
-    "executors/commands/outcome.py: do not ignore SIGCHLD and wait for your own children only"
+    "executors/commands/command_outcome.py: do not ignore SIGCHLD and "
+    "wait for your own children only"
 )
 FEWER = (
     "executors/commands/own_thread.py: this process has used up what it may, run fewer calls at "

@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from tests.effort import share_of
 from tool_engine import ToolConfigLoader
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.registry import BUILTIN_EXECUTORS
+from tool_engine.executors.executor_registry import BUILTIN_EXECUTORS
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 
@@ -356,7 +356,7 @@ def test_special_files(victim: Victim) -> None:
 
 def test_pipe_that_appears_after_the_look(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a file becomes a pipe between the look at it and the opening; nothing waits."""
-    content = import_module("tool_engine.executors.files.content")
+    content = import_module("tool_engine.executors.files.text_content")
     real = content.status_of
 
     def look(place: Any) -> Any:

@@ -19,7 +19,7 @@ from tool_engine.backends.placed import PlacedExecutor
 from tool_engine.calls.failure import Failure
 from tool_engine.config import ConcurrencyConfig
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.registry import ExecutorRegistry
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.interfaces import ExecutionBackend, ToolExecutor
 from tool_engine.knowledge.keeping import keep_output
 from tool_engine.model.call import ValidationError, ValidationResult

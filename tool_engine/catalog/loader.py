@@ -197,7 +197,7 @@ class ToolConfigLoader(KnownArguments):
 def _check_entries(definitions: Iterable[Tool | ToolGroup], text: bytes) -> None:
     """Raises `DefinitionError` for what an engine would refuse of these, when it loads them."""
     # By name: the catalog needs no executor but here, and an engine brings its own.
-    executors = import_module("tool_engine.executors.registry").ExecutorRegistry()
+    executors = import_module("tool_engine.executors.executor_registry").ExecutorRegistry()
     problems = [
         _import_module("placing").placed(problem, text, number)
         for number, each in enumerate(definitions)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolEngineError
 from tool_engine.executors.handler import AsyncHandlerExecutor, SyncHandlerExecutor
-from tool_engine.executors.python.entry import is_isolated
 from tool_engine.executors.python.importing import hash_of, running_hash
+from tool_engine.executors.python.python_entry import is_isolated
 from tool_engine.executors.python.source import SourceError, source_text
 from tool_engine.model.tool import Tool
 

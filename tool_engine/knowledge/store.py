@@ -32,7 +32,7 @@ from tool_engine.model.statistics import CallStatistics
 from tool_engine.redaction import redact_text, words_of
 
 if TYPE_CHECKING:
-    from tool_engine.knowledge.sessions import MemorySessionStorage
+    from tool_engine.knowledge.memory_sessions import MemorySessionStorage
 
 _log: Final = get_logger(__name__)
 _LOG_EVERY: Final = 1_000
@@ -234,7 +234,9 @@ class ToolKnowledgeStore(KnownArguments):
     def _memory_of_sessions(self) -> MemorySessionStorage:
         if self._in_memory is None:
             # Loaded late: most engines have no sessions.
-            self._in_memory = import_module("tool_engine.knowledge.sessions").MemorySessionStorage()
+            self._in_memory = import_module(
+                "tool_engine.knowledge.memory_sessions"
+            ).MemorySessionStorage()
         kept: MemorySessionStorage = self._in_memory
         return kept
 

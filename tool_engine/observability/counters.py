@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _EXECUTION: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _WAIT: Final = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -14,7 +14,7 @@ from opentelemetry.metrics import Histogram, Meter
 from tool_engine.model.call import ToolExecutionResult
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.outcome import Outcome
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _DURATIONS: Final = tuple(0.01 * 2**step for step in range(14))
 """Boundaries, in seconds, that the conventions advise for `gen_ai.execute_tool.duration`."""

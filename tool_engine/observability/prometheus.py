@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from weakref import WeakSet
 
 from tool_engine.errors import ConfigurationError, MissingExtraError
-from tool_engine.observability.calls import CallFollower, ObservedEngine
+from tool_engine.observability.call_follower import CallFollower, ObservedEngine
 from tool_engine.observability.labels import OTHER, LabelLimit
 
 try:

@@ -23,7 +23,7 @@ from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.concurrency import CollisionPolicy
 from tool_engine.model.tool import Tool, ToolCategory
 from tool_engine.model.trace import TraceCarrier, trace_carrier
-from tool_engine.observability.calls import FollowedCall
+from tool_engine.observability.call_follower import FollowedCall
 
 _MAX_LEADERS: Final = 1_000
 _MAX_TEXT: Final = 1_000

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.secret_names import is_secret_key
 
 _MOST_FINDS: Final = 1_000
 """A text with more secret names is hidden from there on: it was made to take long."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tool_engine.model.json.free_key import free_key, text_key
 from tool_engine.redaction.known import known_secrets
-from tool_engine.redaction.names import is_secret_key
+from tool_engine.redaction.secret_names import is_secret_key
 from tool_engine.redaction.text import HIDDEN, redact_text
 
 _MAX_DEPTH: Final = 64

@@ -15,7 +15,7 @@ import aiohttp
 from yarl import URL
 
 from tool_engine.executors.http.addresses import AllowList
-from tool_engine.executors.http.executor import HTTPExecutor
+from tool_engine.executors.http.http_executor import HTTPExecutor
 from tool_engine.executors.http.response_entry import SavePlan
 from tool_engine.testing.exchanges import Recording, SentRequest
 from tool_engine.testing.scratch import ScratchFolder

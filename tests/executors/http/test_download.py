@@ -18,7 +18,7 @@ from aiohttp import web
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.http import download as http_download
-from tool_engine.executors.http.entry import compile_entry
+from tool_engine.executors.http.http_entry import compile_entry
 from tool_engine.executors.secrets import SecretScope
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool

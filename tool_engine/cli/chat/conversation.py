@@ -13,9 +13,9 @@ import msgspec
 
 from tool_engine.agent.loop import AgentLoop
 from tool_engine.agent.models.registry import chat_model
+from tool_engine.cli.chat.chat_view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.chat.input import Said
 from tool_engine.cli.chat.turns import ChatTurns
-from tool_engine.cli.chat.view import ChatView, JSONView, PlainView, TerminalView
 from tool_engine.cli.console import print_json_line
 from tool_engine.cli.documents import read_text
 from tool_engine.cli.failures import CommandError

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 from tool_engine.agent.answer import AgentAnswer
 from tool_engine.agent.events import AgentEvent
 from tool_engine.agent.loop import AgentLoop
+from tool_engine.cli.chat.chat_view import ChatView
 from tool_engine.cli.chat.input import Said
-from tool_engine.cli.chat.view import ChatView
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, CommandError
 from tool_engine.cli.settings import hurry
 from tool_engine.errors import RecordsUnavailableError, SessionConflictError, ToolEngineError

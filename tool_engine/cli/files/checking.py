@@ -27,7 +27,7 @@ from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import DefinitionError, DefinitionProblem
-from tool_engine.executors.registry import PYTHON, ExecutorRegistry
+from tool_engine.executors.executor_registry import PYTHON, ExecutorRegistry
 from tool_engine.executors.workflow.linker import WorkflowLinker
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool

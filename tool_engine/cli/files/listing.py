@@ -10,7 +10,7 @@ import msgspec
 
 from tool_engine.catalog.approval.locked_group import PREFIX
 from tool_engine.catalog.definition.starter import schema_text
-from tool_engine.cli.arguments import example_arguments
+from tool_engine.cli.call_arguments import example_arguments
 from tool_engine.cli.console import make_console, plain, print_json
 from tool_engine.cli.failures import EXIT_FAILED, EXIT_OK, CommandError, suggest_name
 from tool_engine.cli.files.broken import missing_tool, tell_broken

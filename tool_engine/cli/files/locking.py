@@ -23,8 +23,8 @@ from tool_engine.cli.files.checking import check_files
 from tool_engine.cli.settings import Settings
 from tool_engine.cli.tables import count_text
 from tool_engine.errors import LockFileError
+from tool_engine.executors.executor_registry import ExecutorRegistry
 from tool_engine.executors.fingerprint import module_hash
-from tool_engine.executors.registry import ExecutorRegistry
 from tool_engine.model.group import ToolGroup
 from tool_engine.model.tool import Tool
 

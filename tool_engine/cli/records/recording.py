@@ -166,7 +166,7 @@ class _FileRecords:
         writing = import_module("tool_engine.knowledge.sql.writing.sqlite")
         address = import_module("tool_engine.knowledge.sql.connection.address").Address.of(url)
         writer = import_module("tool_engine.knowledge.sql.writing.writer")
-        self._busy = import_module("tool_engine.knowledge.sql.connection.failing").BusyError
+        self._busy = import_module("tool_engine.knowledge.sql.connection.database_errors").BusyError
         memory = MemoryStorage(max_records)
         self._remember = memory.add
         self.query, self.totals = memory.query, memory.totals
@@ -180,13 +180,13 @@ class _FileRecords:
     @property
     def sessions(self) -> SessionStorage:
         kept: SessionStorage = import_module(
-            "tool_engine.knowledge.sql.sessions"
+            "tool_engine.knowledge.sql.sql_sessions"
         ).SQLSessionStorage(self._kept)
         return kept
 
     @property
     def approvals(self) -> ApprovalStorage:
-        module = import_module("tool_engine.knowledge.sql.approvals")
+        module = import_module("tool_engine.knowledge.sql.sql_approvals")
         kept: ApprovalStorage = module.SQLApprovalStorage(self._kept)
         return kept
 

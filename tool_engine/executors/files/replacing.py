@@ -18,10 +18,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.content import status_of
-from tool_engine.executors.files.failing import failed, not_regular
+from tool_engine.executors.files.file_errors import failed, not_regular
 from tool_engine.executors.files.guard import check_no_repository
 from tool_engine.executors.files.root import TEMPORARY, Place
+from tool_engine.executors.files.text_content import status_of
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _PATIENCE: Final = 10.0

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.failing import failed, not_there
+from tool_engine.executors.files.file_errors import failed, not_there
 from tool_engine.executors.files.guard import Guard, check_no_repository
 
 MAX_DEPTH: Final = 128

@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.arguments import flag, text, whole
-from tool_engine.executors.files.content import read_content, status_of, text_of
-from tool_engine.executors.files.entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_arguments import flag, text, whole
+from tool_engine.executors.files.file_entry import FileEntry, compile_entry
 from tool_engine.executors.files.pattern import (
     MOST_CHARACTERS,
     LinearPattern,
@@ -25,6 +24,7 @@ from tool_engine.executors.files.pattern import (
     literal_pattern,
 )
 from tool_engine.executors.files.root import Place
+from tool_engine.executors.files.text_content import read_content, status_of, text_of
 from tool_engine.executors.files.tree import (
     DEFAULT_IGNORED,
     Budget,

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.content import status_of
 from tool_engine.executors.files.pattern import LinearPattern, glob_pattern
 from tool_engine.executors.files.root import TEMPORARY, Place
+from tool_engine.executors.files.text_content import status_of
 
 DEFAULT_IGNORED: Final = (
     ".git",

@@ -6,11 +6,11 @@ from typing import Any
 
 from tool_engine.errors import ToolExecutionError
 from tool_engine.executors.entry_reader import CompiledEntries
-from tool_engine.executors.files.arguments import flag, text
-from tool_engine.executors.files.content import read_content, text_of, version_of
 from tool_engine.executors.files.diff import Change, unified_diff
-from tool_engine.executors.files.entry import FileEntry, compile_entry
+from tool_engine.executors.files.file_arguments import flag, text
+from tool_engine.executors.files.file_entry import FileEntry, compile_entry
 from tool_engine.executors.files.replacing import changing, put, writable
+from tool_engine.executors.files.text_content import read_content, text_of, version_of
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool
 

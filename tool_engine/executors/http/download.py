@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.files.failing import failed
+from tool_engine.executors.files.file_errors import failed
 from tool_engine.executors.files.replacing import changing, settle, temporary_name, writable
 from tool_engine.executors.files.root import Place
 from tool_engine.executors.http.response_entry import SavePlan

@@ -12,7 +12,7 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult
 
 from tool_engine.executors.entry_reader import EntryReader
-from tool_engine.executors.files.entry import FileEntry
+from tool_engine.executors.files.file_entry import FileEntry
 from tool_engine.executors.files.root import FileRoot
 from tool_engine.executors.secrets import SecretPart
 from tool_engine.executors.templates import ParameterPart, TemplateError, TextTemplate

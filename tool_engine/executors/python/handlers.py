@@ -17,11 +17,11 @@ from tool_engine.errors import (
 )
 from tool_engine.executors.commands.supervisor import Bell
 from tool_engine.executors.handler import check_handler, check_signature, executor_for
-from tool_engine.executors.python.entry import PythonEntry, check_entry, compile_entry
-from tool_engine.executors.python.executor import ProcessExecutor
 from tool_engine.executors.python.importing import OtherCodeError, check_running, import_source
-from tool_engine.executors.python.pool import WorkerPool
+from tool_engine.executors.python.process_executor import ProcessExecutor
+from tool_engine.executors.python.python_entry import PythonEntry, check_entry, compile_entry
 from tool_engine.executors.python.worker import WorkerStoppedError, signature_of
+from tool_engine.executors.python.worker_pool import WorkerPool
 from tool_engine.interfaces import ToolExecutor
 from tool_engine.model.call import ToolExecutionContext
 from tool_engine.model.tool import Tool

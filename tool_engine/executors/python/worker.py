@@ -26,7 +26,7 @@ from tool_engine.executors.commands.strays import MARK, marks_with, new_mark
 from tool_engine.executors.commands.supervisor import MAX_FLOOD, Bell, end_group
 from tool_engine.executors.handler import wants_context
 from tool_engine.executors.python import guest
-from tool_engine.executors.python.entry import PythonEntry
+from tool_engine.executors.python.python_entry import PythonEntry
 
 _CHUNK: Final = 64 * 1024
 _KEPT_WORDS: Final = 16 * 1024

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tool_engine.executors.sql.entry import SQLPlan
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.values import json_value
 
 _FIRST_BATCH: Final = 16

@@ -17,9 +17,9 @@ import aiosqlite
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.sql.entry import SQLPlan
-from tool_engine.executors.sql.pool import Pool
+from tool_engine.executors.sql.connection_pool import Pool
 from tool_engine.executors.sql.rows import Rows
+from tool_engine.executors.sql.sql_entry import SQLPlan
 from tool_engine.executors.sql.statement import Dialect
 from tool_engine.executors.sql.watch import Watch, run_watched
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from tool_engine.errors import ToolExecutionError
-from tool_engine.executors.workflow.entry import Step, Workflow
 from tool_engine.executors.workflow.evaluation import (
     LEFT_OUT,
     EvaluationError,
@@ -23,8 +22,9 @@ from tool_engine.executors.workflow.evaluation import (
     is_true,
     kind_of,
 )
-from tool_engine.executors.workflow.outcome import StepError, StepState, failed, failure_of
+from tool_engine.executors.workflow.step_outcome import StepError, StepState, failed, failure_of
 from tool_engine.executors.workflow.template import render
+from tool_engine.executors.workflow.workflow_entry import Step, Workflow
 from tool_engine.model.call import ToolExecutionContext
 
 MAX_CALLS: Final = 1000

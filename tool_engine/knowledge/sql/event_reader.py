@@ -16,7 +16,7 @@ from sqlalchemy import inspect, text
 
 from tool_engine.errors import ConfigurationError, EventsExpiredError, RecordsUnavailableError
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.event_rows import event_of
 from tool_engine.model.event import ToolEngineEvent
 from tool_engine.model.settings.retention import RecordsURL

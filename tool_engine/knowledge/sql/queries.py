@@ -31,7 +31,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from tool_engine.knowledge.cursor import no_such_record
 from tool_engine.knowledge.sql.odd import first_odd, is_odd
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.keys import (
     SLACK,
     key_of_id,

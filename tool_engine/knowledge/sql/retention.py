@@ -15,7 +15,7 @@ from sqlalchemy import delete, exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tool_engine.knowledge.sql import session_statements
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.counting import COUNTED, STATISTICS, counted
 from tool_engine.knowledge.sql.schema.damage import INTEGER, SECONDS, check_values, read_row
 from tool_engine.knowledge.sql.schema.kept import KEEPING

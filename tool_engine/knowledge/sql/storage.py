@@ -14,11 +14,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from tool_engine.errors import RecordsUnavailableError
-from tool_engine.knowledge.sql.approvals import SQLApprovalStorage
 from tool_engine.knowledge.sql.connection.address import explained
 from tool_engine.knowledge.sql.connection.opening import LazyDatabase
 from tool_engine.knowledge.sql.schema.rows import record_of_row
-from tool_engine.knowledge.sql.sessions import SQLSessionStorage
+from tool_engine.knowledge.sql.sql_approvals import SQLApprovalStorage
+from tool_engine.knowledge.sql.sql_sessions import SQLSessionStorage
 from tool_engine.knowledge.sql.writing.buffer import MOST_ENTRIES
 from tool_engine.knowledge.sql.writing.writer import RecordWriter, Trouble
 from tool_engine.logger import get_logger

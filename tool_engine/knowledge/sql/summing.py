@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tool_engine.knowledge.sql import queries
 from tool_engine.knowledge.sql.queries import Hours
-from tool_engine.knowledge.sql.reading import Reader
+from tool_engine.knowledge.sql.reader import Reader
 from tool_engine.knowledge.sql.schema.damage import (
     INTEGER,
     SECONDS,

@@ -18,7 +18,11 @@ from typing import Any, Final
 from tool_engine.errors import ConfigurationError, MissingExtraError, RecordsUnavailableError
 from tool_engine.forking import disown_in_child
 from tool_engine.knowledge.sql.connection.address import Address, explained
-from tool_engine.knowledge.sql.connection.failing import READING, BusyError, UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.database_errors import (
+    READING,
+    BusyError,
+    UnusableDatabaseError,
+)
 from tool_engine.knowledge.sql.schema.rows import Batch
 from tool_engine.model.json.copying import live
 from tool_engine.model.settings.retention import RecordsURL

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tool_engine.knowledge.sql.connection.failing import UnusableDatabaseError
+from tool_engine.knowledge.sql.connection.database_errors import UnusableDatabaseError
 from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
 

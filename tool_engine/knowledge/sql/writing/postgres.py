@@ -13,7 +13,7 @@ from typing import Any, Final
 import asyncpg  # type: ignore[import-untyped]
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.failing import (
+from tool_engine.knowledge.sql.connection.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,

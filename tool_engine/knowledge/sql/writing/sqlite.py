@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Final
 
 from tool_engine.knowledge.sql.connection.address import Address
-from tool_engine.knowledge.sql.connection.failing import (
+from tool_engine.knowledge.sql.connection.database_errors import (
     BadRowsError,
     BusyError,
     UnusableDatabaseError,
