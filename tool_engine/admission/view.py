@@ -151,8 +151,8 @@ class ControllerView:
     def holders(self) -> Iterator[ConcurrencySlot]:
         """Yield the slots that are held, that of the call which looks among them.
 
-        A call that took a slot at once is on no list before its tool waits for something. Nobody
-        else can look until then: so it is enough to ask which call is running at this moment.
+        A call that took a slot at once is on no list before its tool waits for something. No other
+        code can look until then: so it is enough to ask which call is running at this moment.
         """
         yield from self._pool.held
         current = None if self.user is None else self.user.current_slot()

@@ -168,7 +168,7 @@ class ToolSearch:
     def _near_terms(self, term: str) -> list[str]:
         """Return terms that an unknown one begins, or nearly spells."""
         found = list(self._begun_by(term)) or [
-            near for near in set(_misspellings(term)) if near in self._postings
+            near for near in set(_list_misspellings(term)) if near in self._postings
         ]
         return sorted(found, key=lambda near: (-len(self._postings[near]), near))[:_SPELLINGS]
 
@@ -217,7 +217,7 @@ def _list_fields(tool: Tool) -> list[tuple[str, tuple[float, float]]]:
     ]
 
 
-def _misspellings(word: str) -> Iterator[str]:
+def _list_misspellings(word: str) -> Iterator[str]:
     """Yield `word` with one letter left out, added, changed or swapped."""
     if not 4 <= len(word) <= 24 or not word.isascii():
         return

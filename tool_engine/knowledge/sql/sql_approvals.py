@@ -1,6 +1,6 @@
 """How does a database keep what people were asked, and what they answered?
 
-An answered request stays, without its arguments, until it would have expired: nobody can put it
+An answered request stays, without its arguments, until it would have expired: no process can put it
 again. So it is good for one answer, however many processes share the database.
 """
 
