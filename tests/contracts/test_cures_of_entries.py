@@ -177,10 +177,10 @@ WORKFLOW = [
      said("${env:CURE_SECRET}"), flow({"tool": "keyed"})),
     ("expression.py: write the reference without quotes",
      when("'${params.q}' == 'a'", q="a"), when("params.q == 'a'", q="a")),
-    ("run.py: ask for less, or lower the limits of its for_each",
+    ("workflow_executor.py: ask for less, or lower the limits of its for_each",
      flow(*({"for_each": "${params.q}", "limit": 600},) * 2, q=[0] * 600),
      flow(*({"for_each": "${params.q}", "limit": 600},) * 2, q=[0] * 5)),
-    ("run.py: raise limit or ask for less",
+    ("workflow_executor.py: raise limit or ask for less",
      flow({"for_each": [1, 2], "limit": 1}), flow({"for_each": [1, 2], "limit": 2})),
     ("template.py: the most is …", said("${params.q}" * 11, q="x" * 1_000_000),
      said("${params.q}" * 10, q="x" * 1_000_000)),
@@ -197,8 +197,8 @@ ECHO = "executors/http/download.py: nothing was written"
 UNSET = (
     "executors/sql/sql_executor.py: the engine's source … needs it: set it before the engine starts"
 )
-FLAT = "executors/workflow/run.py: make them flatter"
-SLOW = "executors/workflow/run.py: raise its timeout or ask for less"
+FLAT = "executors/workflow/workflow_executor.py: make them flatter"
+SLOW = "executors/workflow/workflow_executor.py: raise its timeout or ask for less"
 WIDE = (
     "executors/sql/postgres.py: select fewer columns or a part of them, or raise "
     "entry.config.max_bytes in the tool's YAML"

@@ -326,7 +326,7 @@ async def _session(engine: ToolEngine, name: str, params: dict[str, Any]) -> Non
 
 
 ASYNC: list[tuple[str, Callable[[ToolEngine], Any], str]] = [
-    ("catalog/group_view.py", lambda engine: engine.unregister_group("WEB"), "web"),
+    ("catalog/generations.py", lambda engine: engine.unregister_group("WEB"), "web"),
     ("catalog/index.py", lambda engine: _result(engine, "GetPage", {}), "get_page"),
     (
         "executors/files/file_errors.py",

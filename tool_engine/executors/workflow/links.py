@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from tool_engine.errors import DefinitionError
 from tool_engine.executors.entry_reader import CompiledEntries
 from tool_engine.executors.workflow.expression import Path
-from tool_engine.executors.workflow.run import MAX_DEPTH
 from tool_engine.executors.workflow.template import Text, has_references, references_in
 from tool_engine.executors.workflow.workflow_entry import Step, Workflow, compile_entry
+from tool_engine.executors.workflow.workflow_executor import MAX_DEPTH
 from tool_engine.model.call import ValidationError, ValidationResult
 from tool_engine.model.checks.nearness import suggest_near
 from tool_engine.model.parameter import ToolParameter

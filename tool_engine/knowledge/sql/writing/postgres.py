@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import asyncpg  # type: ignore[import-untyped]
+import msgspec
 
 from tool_engine.knowledge.sql.connection.address import Address
 from tool_engine.knowledge.sql.connection.database_errors import (
@@ -18,7 +19,6 @@ from tool_engine.knowledge.sql.connection.database_errors import (
     BusyError,
     UnusableDatabaseError,
 )
-from tool_engine.knowledge.sql.connection.server import Server
 from tool_engine.knowledge.sql.schema.counting import STATISTICS, Count, counted
 from tool_engine.knowledge.sql.schema.keys import KEY_STEP
 from tool_engine.knowledge.sql.schema.rows import Batch
@@ -33,6 +33,7 @@ from tool_engine.knowledge.sql.schema.schema import (
     statements,
     tables_of,
 )
+from tool_engine.model.settings.postgres_url import FALLS_BACK, connect_arguments
 
 _CONNECT_LIMIT: Final = 5.0
 _COMMAND_LIMIT: Final = 30.0
@@ -273,3 +274,29 @@ def _translate_errors() -> Iterator[None]:
         raise BusyError(str(error)) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise UnusableDatabaseError(str(error)) from error
+
+
+class Server(msgspec.Struct, frozen=True):
+    """The arguments of `asyncpg.connect`, one set per try."""
+
+    tries: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, url: str) -> Server:
+        """Return the server of a URL without secrets to fill in.
+
+        Blocks: it may read a certificate.
+
+        Raises:
+            UnusableDatabaseError: The URL is not understood; the message holds no password.
+        """
+        try:
+            arguments, mode = connect_arguments(url)
+        except OSError as error:
+            reason = error.strerror or error
+            raise UnusableDatabaseError(f"sslrootcert, sslcert or sslkey: {reason}") from None
+        except ValueError as error:
+            raise UnusableDatabaseError(f"the URL is not understood: {error}") from None
+        if mode == FALLS_BACK and arguments["ssl"]:
+            return cls((arguments, {**arguments, "ssl": False}))
+        return cls((arguments,))
