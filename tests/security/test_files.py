@@ -313,7 +313,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
         folder.symlink_to(victim.outside)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         victim.call("write_file", path="sub/new.txt", content="EVIL\n")
     assert (victim.root / "moved/new.txt").read_text() == "EVIL\n"
     victim.check([])
@@ -331,7 +331,7 @@ def test_temporary_file_that_is_swapped(victim: Victim, path: str) -> None:
         (victim.root / name).symlink_to(victim.outside / "data.txt")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(replacing, "_write", write)
+        patched.setattr(replacing, "_write_file", write)
         victim.call("write_file", path=path, content="mine\n")
     inside = (victim.root / path).lstat()
     assert inside.st_ino != (victim.outside / "data.txt").stat().st_ino

@@ -104,7 +104,7 @@ def at_home(
 class _Errand(Generic[_T]):
     """Work on a home loop, for a caller elsewhere.
 
-    `run`, `_look` and `_withdraw` are the caller's; the rest happens at home.
+    `run`, `_check_home` and `_withdraw_errand` are the caller's; the rest happens at home.
     """
 
     def __init__(

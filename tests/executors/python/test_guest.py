@@ -184,8 +184,8 @@ def test_idle_end() -> None:
         "reads, writes = os.pipe()\n"
         "settings = {'path': sys.path, 'memory': None, 'cpu': None, 'module': 'os', "
         "'name': 'getpid'}\n"
-        "guest._write(writes, guest._encoded(settings))\n"
-        "sys.exit(guest._serve(reads, os.open(os.devnull, os.O_WRONLY)))\n"
+        "guest._write_message(writes, guest._encode_message(settings))\n"
+        "sys.exit(guest._serve_calls(reads, os.open(os.devnull, os.O_WRONLY)))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30)
     assert done.returncode == 0
