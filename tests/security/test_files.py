@@ -305,7 +305,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
     folder = victim.root / "sub"
     folder.mkdir()
     replacing = import_module("tool_engine.executors.files.replacing")
-    real = replacing._write
+    real = replacing._write_file
 
     def write(*args: Any) -> None:
         real(*args)
@@ -323,7 +323,7 @@ def test_rename_of_the_folder_that_is_written(victim: Victim) -> None:
 def test_temporary_file_that_is_swapped(victim: Victim, path: str) -> None:
     """Attack: the hidden file of a write is swapped for a link before it gets its name."""
     replacing = import_module("tool_engine.executors.files.replacing")
-    real = replacing._write
+    real = replacing._write_file
 
     def write(folder: int, name: str, *args: Any) -> None:
         real(folder, name, *args)

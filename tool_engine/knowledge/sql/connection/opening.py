@@ -221,7 +221,7 @@ class LazyDatabase:
         module, name, extra = _KINDS[address.kind]
         try:
             writing = import_module(f"{_ROOM}.writing.{module}")
-            reading = import_module(f"{_ROOM}.reading")
+            reading = import_module(f"{_ROOM}.reader")
             for each in ("queries", "retention", "summing"):
                 import_module(f"{_ROOM}.{each}")
         except ModuleNotFoundError as error:
