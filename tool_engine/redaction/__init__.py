@@ -1,8 +1,8 @@
 """What must never be seen in a record, an event, a log or an error, and how is it hidden?
 
-The one place that hides secrets: by the name of their key (`secret_names`), by their shape in a text
-(`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a call
-was sent (`own`). `error_words` puts foreign exceptions into words.
+The one place that hides secrets: by the name of their key (`secret_names`), by their shape in a
+text (`shapes`, `pairs`), and by the value of every secret that was resolved (`known`), or that a
+call was sent (`own`). `error_words` puts foreign exceptions into words.
 """
 
 from tool_engine.redaction.error_words import (
