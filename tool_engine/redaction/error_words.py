@@ -27,7 +27,9 @@ _MOST_READ: Final = 32_768
 """Characters that are searched: no message may hold up the loop, however long it is."""
 
 
-_QUOTED: Final = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\")", re.DOTALL)
+_QUOTED: Final = re.compile(
+    r"(?<!\w)(?:'[^'\\]*+(?:\\.[^'\\]*+)*'|\"[^\"\\]*+(?:\\.[^\"\\]*+)*\")", re.DOTALL
+)
 """What `repr` makes of a text."""
 _SIGNS: Final = re.compile(r"['\"][^\w\s]{0,2}['\"]")
 """A quoted sign or two, such as the comma that a reader expected."""
